@@ -1,0 +1,22 @@
+"""`python -m isolator executor|monitor`: what an agent starts. People use `mesos-gpu`."""
+
+import sys
+
+
+def main() -> int:
+    """Dispatch on the first argument."""
+    program = sys.argv[1] if len(sys.argv) == 2 else ""
+    if program == "executor":
+        from isolator.executor import main as run_executor
+
+        return run_executor()
+    if program == "monitor":
+        from isolator.monitor import main as run_monitor
+
+        return run_monitor()
+    print("usage: python -m isolator executor|monitor", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

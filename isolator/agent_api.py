@@ -1,0 +1,260 @@
+"""A client of the agent's v1 executor API, on the standard library (Mesos' docs/executor-http-api.md).
+
+Updates are kept until they are acknowledged and go along with each SUBSCRIBE, so that none is lost when the
+agent restarts. Nothing here decides what to do with a task: `Connection` calls a `Handler`.
+"""
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
+TERMINAL: Final = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_ERROR")
+_UNITS: Final = {
+    "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "secs": 1.0, "sec": 1.0, "mins": 60.0, "min": 60.0, "hrs": 3600.0,
+    "hr": 3600.0, "days": 86400.0, "day": 86400.0, "weeks": 604800.0, "week": 604800.0,
+}  # fmt: skip
+
+
+def seconds(duration: str) -> float:
+    """Mesos' Duration text, as 15mins (stout/duration.hpp)."""
+    number = duration.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return float(number) * _UNITS[duration[len(number) :]]
+
+
+def _uuid4() -> str:
+    """A version 4 UUID as base64 of its bytes; Mesos refuses others (RFC 9562, 5.4). The module uuid would
+    cost each executor some milliseconds of start."""
+    raw = bytearray(os.urandom(16))
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    return base64.b64encode(raw).decode()
+
+
+class Handler(Protocol):
+    """What an executor does on events; called on the event thread, must return soon."""
+
+    def launch(self, task: Mapping[str, Any]) -> None:
+        """LAUNCH of a TaskInfo that was not launched before."""
+
+    def kill(self, task_id: str, grace_s: float | None) -> None:
+        """KILL."""
+
+    def shutdown(self) -> None:
+        """SHUTDOWN, or the agent is gone for good."""
+
+    def acknowledged(self, task_id: str, state: str) -> None:
+        """The agent has the update on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the agent puts into an executor's environment. Times in seconds."""
+
+    endpoint: str
+    framework_id: str
+    executor_id: str
+    prefix: str = ""  # of an agent that shares its process with others: /slave(N)
+    checkpoint: bool = True
+    recovery_timeout_s: float = 900.0
+    shutdown_grace_s: float = 5.0
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+        """Read MESOS_*.
+
+        Raises:
+            KeyError: A variable that Mesos always sets is missing.
+        """
+        return cls(
+            endpoint=env["MESOS_AGENT_ENDPOINT"],
+            framework_id=env["MESOS_FRAMEWORK_ID"],
+            executor_id=env["MESOS_EXECUTOR_ID"],
+            prefix="/" + env["MESOS_SLAVE_PID"].partition("@")[0] if "MESOS_SLAVE_PID" in env else "",
+            checkpoint=env.get("MESOS_CHECKPOINT") == "1",
+            recovery_timeout_s=seconds(env.get("MESOS_RECOVERY_TIMEOUT", "15mins")),
+            shutdown_grace_s=seconds(env.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", "5secs")),
+            token=env.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN"),
+        )
+
+
+class Connection:
+    """One executor's dealings with its agent."""
+
+    def __init__(self, settings: Settings, handler: Handler) -> None:
+        """Nothing is sent yet."""
+        self._settings, self._handler = settings, handler
+        self._ids = {
+            "framework_id": {"value": settings.framework_id},
+            "executor_id": {"value": settings.executor_id},
+        }
+        self._updates: dict[str, dict[str, Any]] = {}  # by uuid, not yet acknowledged
+        self._tasks: dict[str, Any] = {}  # launched, no update of theirs acknowledged yet
+        self._known: set[str] = set()
+        self._lock = threading.Lock()
+        self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._done = threading.Event()
+        self._stream: http.client.HTTPConnection | None = None
+
+    # --- from any thread
+
+    def update(self, task_id: str, state: str, *, message: str = "", data: bytes = b"") -> None:
+        """Report a state; it is sent until the agent acknowledges it."""
+        ident = _uuid4()
+        status: dict[str, Any] = {
+            "task_id": {"value": task_id},
+            "executor_id": self._ids["executor_id"],
+            "state": state,
+            "source": "SOURCE_EXECUTOR",
+            "uuid": ident,
+            "timestamp": time.time(),
+        }
+        if message:
+            status["message"] = message
+        if data:
+            status["data"] = base64.b64encode(data).decode()
+        with self._lock:
+            self._updates[ident] = {"status": status}
+        self._outbox.put(ident)
+
+    def waiting(self) -> int:
+        """How many updates are not acknowledged."""
+        with self._lock:
+            return len(self._updates)
+
+    def finish(self) -> None:
+        """End `run` soon."""
+        self._done.set()
+        self._outbox.put("")
+        stream = self._stream
+        if stream is not None and stream.sock is not None:
+            with contextlib.suppress(OSError):
+                stream.sock.shutdown(2)  # wakes the reader; SHUT_RDWR
+
+    # --- on the main thread
+
+    def run(self) -> int:
+        """Subscribe and handle events until `finish`; the exit code."""
+        sender = threading.Thread(target=self._send_updates, daemon=True)
+        sender.start()
+        lost_at: float | None = time.monotonic()
+        while not self._done.is_set():
+            try:
+                for event in self._events():
+                    lost_at = None
+                    self._handle(event)
+                    if self._done.is_set():
+                        return 0
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                if not self._done.is_set():
+                    print(f"agent {self._settings.endpoint}: {error!r}", file=sys.stderr, flush=True)
+            if self._done.is_set():
+                return 0
+            lost_at = lost_at or time.monotonic()
+            limit_s = self._settings.recovery_timeout_s if self._settings.checkpoint else RETRY_S
+            if time.monotonic() - lost_at > limit_s:
+                print("the agent is gone: ending", file=sys.stderr, flush=True)
+                self._handler.shutdown()
+                self._done.wait(self._settings.shutdown_grace_s)
+                return 1
+            self._done.wait(RETRY_S)
+        return 0
+
+    def _events(self) -> Iterator[Mapping[str, Any]]:
+        with self._lock:
+            subscribe = {
+                "unacknowledged_updates": list(self._updates.values()),
+                "unacknowledged_tasks": list(self._tasks.values()),
+            }
+        connection = http.client.HTTPConnection(self._settings.endpoint, timeout=60)
+        self._stream = connection
+        try:
+            body = {**self._ids, "type": "SUBSCRIBE", "subscribe": subscribe}
+            response = self._post(connection, body)
+            if response.status != 200:
+                raise OSError(f"{response.status} {response.read(500)!r}")
+            if connection.sock is not None:
+                connection.sock.settimeout(None)  # heartbeats are not promised to executors
+            while True:  # RecordIO: "<length>\n<record>"
+                length = response.readline()
+                if not length:
+                    return
+                yield json.loads(response.read(int(length)))
+        finally:
+            self._stream = None
+            connection.close()
+
+    def _post(
+        self, connection: http.client.HTTPConnection, body: Mapping[str, Any]
+    ) -> http.client.HTTPResponse:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._settings.token:
+            headers["Authorization"] = "Bearer " + self._settings.token
+        connection.request("POST", self._settings.prefix + "/api/v1/executor", json.dumps(body), headers)
+        return connection.getresponse()
+
+    def _handle(self, event: Mapping[str, Any]) -> None:
+        kind = event["type"]
+        if kind == "LAUNCH":
+            task = event["launch"]["task"]
+            task_id = task["task_id"]["value"]
+            if task_id not in self._known:  # an agent may repeat itself
+                self._known.add(task_id)
+                with self._lock:
+                    self._tasks[task_id] = task
+                self._handler.launch(task)
+        elif kind == "KILL":
+            grace = event["kill"].get("kill_policy", {}).get("grace_period")
+            grace_s = None if grace is None else grace["nanoseconds"] / 1e9
+            self._handler.kill(event["kill"]["task_id"]["value"], grace_s)
+        elif kind == "ACKNOWLEDGED":
+            done = event["acknowledged"]
+            with self._lock:
+                update = self._updates.pop(done["uuid"], None)
+                self._tasks.pop(done["task_id"]["value"], None)
+            if update is not None:
+                self._handler.acknowledged(done["task_id"]["value"], update["status"]["state"])
+        elif kind == "SHUTDOWN":
+            self._handler.shutdown()
+        elif kind == "ERROR":
+            print(f"agent: {event['error']['message']}", file=sys.stderr, flush=True)
+
+    # --- on the sender's thread
+
+    def _send_updates(self) -> None:
+        connection: http.client.HTTPConnection | None = None
+        while not self._done.is_set():
+            ident = self._outbox.get()
+            while not self._done.is_set():
+                with self._lock:
+                    update = self._updates.get(ident)
+                if update is None:
+                    break  # acknowledged: a subscription carried it
+                connection = connection or http.client.HTTPConnection(self._settings.endpoint, timeout=10)
+                if self._delivered(connection, update):
+                    break
+                connection.close()
+                connection = None
+                self._done.wait(RETRY_S)
+        if connection is not None:
+            connection.close()
+
+    def _delivered(self, connection: http.client.HTTPConnection, update: Mapping[str, Any]) -> bool:
+        try:
+            response = self._post(connection, {**self._ids, "type": "UPDATE", "update": update})
+            text = response.read(500)
+        except (OSError, http.client.HTTPException):
+            return False
+        if response.status != 202:  # 503 while the agent recovers, 404 before its routes are up
+            print(f"agent: {response.status} {text!r}", file=sys.stderr, flush=True)
+        return response.status == 202

@@ -1,0 +1,114 @@
+"""Trees of processes: find them, signal them, make sure that they are gone. Only /proc and system calls."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+def become_subreaper() -> None:
+    """Adopt every orphaned descendant: a process that forks twice or calls setsid stays in the tree.
+
+    Raises:
+        OSError: The kernel refused.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid`, parents before children (proc_tid_children(5))."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        for child in _children(queue.pop()):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                contextlib.suppress(FileNotFoundError, ProcessLookupError),
+                open(f"/proc/{pid}/task/{thread}/children") as file,
+            ):
+                children += map(int, file.read().split())
+    return children
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Signal each that is still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def reap(keep: int | None = None) -> None:
+    """Collect adopted children that have ended; `keep` is left for whoever waits for it."""
+    for pid in _children(os.getpid()):
+        if pid != keep:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def kill_descendants(timeout_s: float = 10.0) -> list[int]:
+    """SIGKILL everything below this process and collect it.
+
+    Returns:
+        What is still there after `timeout_s` (in uninterruptible sleep); empty if all is gone.
+    """
+    deadline = time.monotonic() + timeout_s
+    pause_s = 0.001
+    while True:
+        left = descendants(os.getpid())
+        if not left or time.monotonic() > deadline:
+            return left
+        send(left, signal.SIGKILL)
+        reap()
+        if descendants(os.getpid()):
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.05)
+
+
+def of_task(task_id: str) -> list[int]:
+    """Processes that carry MESOS_TASK_ID or MESOS_EXECUTOR_ID of the task in their environment."""
+    marks = {f"{name}={task_id}".encode() for name in ("MESOS_TASK_ID", "MESOS_EXECUTOR_ID")}
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError),
+            open(f"/proc/{name}/environ", "rb") as file,
+        ):
+            if marks & set(file.read().split(b"\0")):
+                found.append(int(name))
+    return found
+
+
+def kill_leftovers(task_id: str, timeout_s: float = 10.0) -> list[int]:
+    """End what a dead executor left of its task; what would not die is returned."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left = [pid for pid in of_task(task_id) if not _is_zombie(pid)]
+        if not left or time.monotonic() > deadline:
+            return left
+        send(left, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

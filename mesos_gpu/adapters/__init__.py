@@ -1,0 +1,1 @@
+"""One file for each thing outside: Mesos, NVML, SQLite, the clock."""

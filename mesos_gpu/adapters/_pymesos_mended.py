@@ -1,0 +1,515 @@
+"""pymesos' scheduler driver with its defects mended: its dispatch of events is kept, its IO loop is not.
+
+pymesos 0.3.15 as shipped sends TEARDOWN when a callback raises, resubscribes thousands of times a second,
+never notices a silent master, and drops calls while it is disconnected. Here one thread keeps one
+subscription alive, and calls go out on the caller's thread over a connection of their own: neither waits
+for the other.
+"""
+
+import contextlib
+import http.client
+import json
+import logging
+import os
+import random
+import select
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from http_parser.http import HTTP_RESPONSE, HttpParser
+
+from mesos_gpu.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_MASTER_PORT: Final = 5050
+DEFAULT_HEARTBEAT_S: Final = 15.0  # DEFAULT_HEARTBEAT_INTERVAL, src/master/constants.hpp
+JOIN_S: Final = 5.0
+MOST_DIGITS: Final = 12  # of a record's length: more is not RecordIO
+#: ERROR events after which another SUBSCRIBE would evict a successor or be refused for ever (master.cpp).
+FATAL_ERRORS: Final = ("framework failed over", "framework has been removed")
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Undo what an import does to signals: pymesos takes SIGINT, or fails outside the main thread."""
+    real, here = signal.signal, threading.get_ident()
+
+    def keep(signum: int, handler: Any) -> Any:
+        return signal.getsignal(signum) if threading.get_ident() == here else real(signum, handler)
+
+    signal.signal = keep  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        signal.signal = real
+
+
+with _signals_kept():
+    import pymesos
+
+pymesos.logger.removeHandler(pymesos.handler)  # to stderr: where logs go is for the application to say
+pymesos.logger.setLevel(logging.NOTSET)
+Scheduler: Final = pymesos.Scheduler
+
+
+class NotConnected(Unavailable):
+    """A call had no subscription to go to, or no answer came.
+
+    `maybe_delivered` is true where the call may have reached the master. It is never sent twice from here: a
+    second ACCEPT of the same offers would report its tasks as dropped while they run.
+    """
+
+    def __init__(self, what: str, *, maybe_delivered: bool = False) -> None:
+        """Say what is missing."""
+        super().__init__(what, remedy="check that the Mesos master is up; the driver reconnects by itself")
+        self.maybe_delivered = maybe_delivered
+
+
+class CallFailed(Unavailable):
+    """The master answered a call with an HTTP status other than 2xx."""
+
+    def __init__(self, kind: str, status: int, body: str) -> None:
+        """Keep the answer."""
+        super().__init__(
+            f"Mesos refused {kind} with HTTP {status}: {body.strip()}",
+            remedy=_REMEDIES.get(status, "look at the master's log; call again after the next registration"),
+        )
+        self.status, self.body = status, body
+
+
+_REMEDIES: Final[Mapping[int, str]] = {
+    401: "check principal and secret against the master's --credentials",
+    403: "check the master's --acls, and that no other scheduler uses this framework id",
+    404: "check that this is the address of a Mesos master; one that starts answers so for a moment",
+    503: "wait: the master is starting, or no leader is elected",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long the driver waits, in seconds.
+
+    Args:
+        first_pause_s: Longest pause after the first failure; each further one is `growth` times as long.
+        longest_pause_s: No pause is longer.
+        settled_s: A subscription that lived this long starts the pauses anew: a master that closes each
+            stream at once does not.
+        answer_s: For a connection and for the answer to SUBSCRIBE.
+        call_s: For the answer to any other call.
+        missed_heartbeats: That many heartbeat intervals without a byte end a subscription.
+    """
+
+    first_pause_s: float = 0.2
+    growth: float = 1.5
+    longest_pause_s: float = 15.0
+    settled_s: float = 2.0
+    answer_s: float = 10.0
+    call_s: float = 10.0
+    missed_heartbeats: float = 5.0
+
+    def pause_s(self, failures: int) -> float:
+        """A random pause, between half of what is due and all of it."""
+        due = min(self.longest_pause_s, self.first_pause_s * self.growth ** min(failures, 64))
+        return due * random.uniform(0.5, 1.0)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of `host`, `host:port`, `[ipv6]:port` or `http://…`; raises ValueError."""
+    parts = urlsplit(text if "//" in text else f"//{text}")
+    if parts.scheme not in ("", "http") or not parts.hostname:
+        raise ValueError(f"{text!r} is not HOST:PORT of a Mesos master")
+    return parts.hostname, DEFAULT_MASTER_PORT if parts.port is None else parts.port
+
+
+class StreamLost(Exception):
+    """The subscription ended, or was not granted; its text says why."""
+
+
+class Redirected(Exception):
+    """Another master leads; its text is HOST:PORT."""
+
+
+class EventStream:
+    """One SUBSCRIBE, and the events that answer it: a non-blocking socket, HTTP chunks, RecordIO.
+
+    Raises `OSError` when the connection fails, `StreamLost` or `Redirected` for what the master answers.
+    """
+
+    def __init__(self, address: str, request: bytes, attempt: int) -> None:
+        """Begin to connect. Of several addresses of a host, attempts take one after the other."""
+        found = socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, peer = found[attempt % len(found)]
+        self.peer: Final = (str(peer[0]), int(peer[1]))  # IP address and port at the other end
+        self._unsent: bytes = request
+        self._parser = HttpParser(HTTP_RESPONSE)
+        self._buffer = bytearray()
+        self._connecting = True
+        self.stream_id: str | None = None
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.setblocking(False)
+        try:
+            self._socket.connect(peer)
+        except BlockingIOError:
+            pass  # in progress
+        except OSError:
+            self._socket.close()
+            raise
+
+    @property
+    def wanted(self) -> int:
+        """Mask for a selector."""
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+
+    def fileno(self) -> int:
+        """For a selector."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Leave; the master keeps the framework for its failover_timeout."""
+        self._socket.close()
+
+    def write(self) -> None:
+        """Send on."""
+        if self._connecting:
+            error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            self._connecting = False
+        self._unsent = self._unsent[self._socket.send(self._unsent) :]
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Receive once: the events that are complete now, then `StreamLost` if these were the last."""
+        data = self._socket.recv(1 << 16)
+        if data and self._parser.execute(data, len(data)) != len(data):
+            raise StreamLost("the answer is not HTTP")
+        closed = not data or self._parser.is_message_complete()
+        if self.stream_id is None and self._parser.is_headers_complete():
+            self._judge_head(closed)
+        if self.stream_id is not None:
+            self._buffer += self._parser.recv_body()
+            yield from self._events()
+        if closed:
+            raise StreamLost("the master closed the connection")
+
+    def _judge_head(self, closed: bool) -> None:
+        status = self._parser.get_status_code()
+        headers = {name.lower(): value for name, value in self._parser.get_headers().items()}
+        if status == HTTPStatus.OK:
+            self.stream_id = headers.get("mesos-stream-id", "")
+        elif status == HTTPStatus.TEMPORARY_REDIRECT and "location" in headers:
+            host, port = split_address(headers["location"])
+            raise Redirected(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        elif closed:  # until then the body, which says why, is not complete
+            text = self._parser.recv_body().decode(errors="replace").strip()
+            remedy = _REMEDIES.get(status, "look at the master's log")
+            raise StreamLost(f"SUBSCRIBE was refused with HTTP {status}: {text} ({remedy})")
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        """RecordIO: a length in decimal digits, a newline, that many bytes of JSON; and again."""
+        while (newline := self._buffer.find(b"\n", 0, MOST_DIGITS)) >= 0:
+            start, length = newline + 1, int(self._buffer[:newline])
+            if len(self._buffer) < start + length:
+                return
+            record = bytes(self._buffer[start : start + length])
+            del self._buffer[: start + length]
+            yield json.loads(record)
+        if len(self._buffer) >= MOST_DIGITS:
+            raise StreamLost("the answer is not RecordIO")
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """Where calls go while the framework is subscribed."""
+
+    host: str
+    port: int
+    stream_id: str
+
+
+class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymesos has no types
+    """pymesos' driver, mended; `call` sends, and the callbacks of `sched` run on the IO thread.
+
+    `sched.error` is called at most once, when the driver gave up for good: it does not subscribe again.
+    """
+
+    # pymesos' own, guarded by its `_lock` but for the flag, which is only ever read outside it:
+    _started: bool
+    _wakeup_fds: tuple[int, int] | None
+    _conn: http.client.HTTPConnection | None
+    framework_id: str | None
+
+    def __init__(
+        self,
+        sched: Any,
+        framework: dict[str, Any],
+        master: str,
+        *,
+        principal: str | None,
+        secret: str | None,
+        timings: Timings,
+    ) -> None:
+        """Nothing is sent before `start`. `framework` is a FrameworkInfo, sent as it is."""
+        super().__init__(
+            sched,
+            framework,
+            master,
+            implicit_acknowledgements=False,
+            principal=principal,
+            secret=secret,
+            failover=True,
+        )
+        self._timings = timings
+        self._link: _Link | None = None  # set and cleared by the IO thread, read by all
+        self._call_lock = threading.Lock()  # guards _conn; the IO thread never takes it
+        # Of the IO thread alone:
+        self._stream: EventStream | None = None
+        self._patience_s = timings.answer_s
+        self._subscribed_at: float | None = None
+
+    # --- from any thread
+
+    @property
+    def framework(self) -> dict[str, Any]:
+        """The FrameworkInfo as given: no `GET /version` decides on its capabilities."""
+        return dict(self._framework)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the framework is subscribed: a call may succeed."""
+        return self._link is not None
+
+    def start(self) -> None:
+        """Start the IO thread; with a zk:// address find the leader first, or raise `NotConnected`."""
+        try:
+            super().start()
+        except Exception as error:
+            self.stop()
+            raise NotConnected(f"the leading master was not found at {self.master_uri}: {error}") from error
+
+    def stop(self, failover: bool = True) -> None:
+        """End the IO thread and close all sockets. With `failover` false, TEARDOWN first, which may raise."""
+        try:
+            if not failover:
+                self.call("TEARDOWN")
+        finally:
+            super().stop(failover=True)
+            thread = self._io_thread
+            if thread is not None and thread is not threading.current_thread():
+                thread.join(JOIN_S)
+                if thread.is_alive():
+                    logger.warning("the IO thread is still in a name lookup; it ends when that does")
+            with self._call_lock:
+                self._close()
+
+    def change_master(self, new_master: str | None) -> None:
+        """Follow another master, or none until further notice."""
+        with self._lock:
+            self._new_master = new_master
+        self._notify()
+
+    def call(self, kind: str, **payload: Any) -> None:
+        """Send one call, once, and wait for its answer. Raises `NotConnected` or `CallFailed`."""
+        self._send({"type": kind, "framework_id": {"value": self.framework_id}, **payload})
+
+    def _send(
+        self,
+        body: dict[str, Any],
+        path: str = "/api/v1/scheduler",
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        kind, data = body["type"], json.dumps(body).encode()
+        with self._call_lock:
+            link = self._link
+            if link is None:
+                raise NotConnected(f"{kind} was not sent: not subscribed to a Mesos master")
+            connection = self._connection(link, kind)
+            try:
+                connection.request(method, path, data, self._headers(link, headers))
+                response = connection.getresponse()
+                answer = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self._close()
+                raise NotConnected(f"{kind} was not answered: {error!r}", maybe_delivered=True) from error
+        if not 200 <= response.status < 300:
+            raise CallFailed(kind, response.status, answer.decode(errors="replace"))
+
+    def _headers(self, link: _Link, more: Mapping[str, str] | None) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Mesos-Stream-Id": link.stream_id}
+        if self._basic_credential:
+            headers["Authorization"] = self._basic_credential
+        return {**headers, **(more or {})}
+
+    def _connection(self, link: _Link, kind: str) -> http.client.HTTPConnection:
+        """The connection for calls, made anew if the master changed or closed it."""
+        old = self._conn
+        if old is not None and old.sock is not None and (old.host, old.port) == (link.host, link.port):
+            poll = select.poll()
+            poll.register(old.sock, select.POLLIN)
+            if not poll.poll(0):  # readable while idle: it was closed
+                return old
+        self._close()
+        new = http.client.HTTPConnection(link.host, link.port, timeout=self._timings.call_s)
+        try:
+            new.connect()
+        except OSError as error:
+            raise NotConnected(f"{kind} was not sent: {link.host}:{link.port}: {error}") from error
+        self._conn = new
+        return new
+
+    # --- on the IO thread
+
+    def _run(self) -> None:
+        try:
+            self._keep_subscribed()
+        except BaseException as error:  # whatever it was: the owner must hear of it, not the main thread
+            logger.exception("the IO thread of the Mesos driver died")
+            self._give_up(f"the thread that reads the events of Mesos died: {error!r}")
+        finally:
+            with self._lock:
+                self._started = False
+                fds, self._wakeup_fds = self._wakeup_fds, None
+            for fd in fds or ():
+                os.close(fd)
+
+    def _keep_subscribed(self) -> None:
+        failures, leader = 0, None
+        while self._goes_on():
+            home = self._new_master
+            if home is None:
+                self._pause(None)
+                continue
+            master = leader or home
+            reason, leader = self._session(master, home, failures)
+            if not self._goes_on():
+                return
+            failures = 0 if self._settled() else failures + 1
+            pause_s = self._timings.pause_s(failures)
+            logger.warning("Mesos master %s: %s; trying again in %.1f s", master, reason, pause_s)
+            self._pause(pause_s)
+
+    def _goes_on(self) -> bool:
+        return self._started
+
+    def _session(self, master: str, home: str, attempt: int) -> tuple[str, str | None]:
+        """One subscription from connect to end: why it ended, and the leader that the master named."""
+        self._master, self._patience_s, self._subscribed_at = master, self._timings.answer_s, None
+        try:
+            self._stream = EventStream(master, self.gen_request(), attempt)
+            self._follow(self._stream, home)
+        except Redirected as redirect:
+            return f"{redirect} leads", str(redirect)
+        except (OSError, StreamLost) as error:
+            return str(error), None
+        except ValueError as error:
+            return f"a bad name, or an answer that is not Mesos': {error}", None
+        finally:
+            self._disconnect()
+        return "the leading master changed", None
+
+    def _follow(self, stream: EventStream, home: str) -> None:
+        """Take events until the stream fails, the driver stops, or another master is to be followed."""
+        heard_at, wakeup = time.monotonic(), self._wakeup_fd()
+        with selectors.PollSelector() as selector:
+            selector.register(wakeup, selectors.EVENT_READ)
+            selector.register(stream, stream.wanted)
+            while self._started and self._new_master == home:
+                left_s = heard_at + self._patience_s - time.monotonic()
+                ready = {key.fileobj: mask for key, mask in selector.select(max(left_s, 0))}
+                if wakeup in ready:
+                    os.read(wakeup, 4096)
+                mask = ready.get(stream, 0)
+                if not mask and left_s <= 0:
+                    raise StreamLost(f"not a byte for {self._patience_s:g} s")
+                if mask & selectors.EVENT_WRITE:
+                    stream.write()
+                    selector.modify(stream, stream.wanted)
+                if mask & selectors.EVENT_READ:
+                    heard_at = time.monotonic()
+                    for event in stream.read():
+                        self.process_event(event)
+
+    def _pause(self, pause_s: float | None) -> None:
+        """Sleep, unless `stop` or `change_master` wakes us."""
+        wakeup = self._wakeup_fd()
+        with selectors.PollSelector() as selector:
+            selector.register(wakeup, selectors.EVENT_READ)
+            if selector.select(pause_s):
+                os.read(wakeup, 4096)
+
+    def _wakeup_fd(self) -> int:
+        assert self._wakeup_fds is not None, "it is there while the IO thread runs"
+        return self._wakeup_fds[0]
+
+    def _settled(self) -> bool:
+        since = self._subscribed_at
+        return since is not None and time.monotonic() - since >= self._timings.settled_s
+
+    def _disconnect(self) -> None:
+        was_linked, self._link = self._link is not None, None
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        if was_linked and self._started:
+            self._tell(self.sched.disconnected, self)
+
+    def _give_up(self, message: str) -> None:
+        self._link, self._started = None, False
+        self._tell(self.sched.error, self, message)
+
+    def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:
+        try:
+            callback(*arguments)
+        except Exception:
+            logger.exception("a callback of the Mesos driver failed")
+
+    def process_event(self, event: dict[str, Any]) -> None:
+        """Dispatch. An event that cannot be handled ends the stream: the next one brings it again."""
+        try:
+            super().process_event(event)
+        except StreamLost:
+            raise
+        except Exception as error:
+            logger.exception("an event of Mesos could not be handled")
+            raise StreamLost(f"the event {event.get('type')} could not be handled: {error!r}") from error
+
+    def on_subscribed(self, info: dict[str, Any]) -> None:
+        """Open the way for calls, then tell; the heartbeat's interval sets how long silence is borne."""
+        assert self._stream is not None
+        known = self.framework_id is not None
+        self.framework_id = info["framework_id"]["value"]
+        interval_s = float(info.get("heartbeat_interval_seconds", DEFAULT_HEARTBEAT_S))
+        self._patience_s = interval_s * self._timings.missed_heartbeats
+        self._subscribed_at = time.monotonic()
+        self._link = _Link(*self._stream.peer, self._stream.stream_id or "")
+        hostname, port = split_address(self._master)
+        master_info = {"hostname": hostname, "port": port}
+        if known:
+            self.sched.reregistered(self, master_info)
+        else:
+            self.sched.registered(self, {"value": self.framework_id}, master_info)
+
+    def on_failure(self, failure: dict[str, Any]) -> None:
+        """An agent or an executor ended; `status` is optional in the protocol (-1: not said)."""
+        if "executor_id" in failure:
+            status = failure.get("status", -1)
+            self.sched.executorLost(self, failure["executor_id"], failure.get("agent_id", {}), status)
+        else:
+            self.sched.slaveLost(self, failure["agent_id"])
+
+    def on_error(self, event: dict[str, Any]) -> None:
+        """ERROR ends every subscription. Some mean that another one must not follow."""
+        message = str(event["message"])
+        if any(fatal in message.lower() for fatal in FATAL_ERRORS):
+            logger.error("Mesos: %s; not subscribing again", message)
+            self._give_up(message)
+        raise StreamLost(f"ERROR: {message}")

@@ -1,0 +1,303 @@
+"""The `Driver` port on pymesos. The only door to it; what it mends is in `_pymesos_mended`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from mesos_gpu.adapters._pymesos_mended import (
+    CallFailed,
+    MendedDriver,
+    NotConnected,
+    Scheduler,
+    Timings,
+    split_address,
+)
+from mesos_gpu.errors import BadConfiguration
+
+__all__ = [
+    "AgentFailed",
+    "CallFailed",
+    "Disconnected",
+    "DriverEvent",
+    "ExecutorFailed",
+    "FatalError",
+    "FrameworkSettings",
+    "NotConnected",
+    "Offers",
+    "PymesosDriver",
+    "Registered",
+    "Rescinded",
+    "Timings",
+    "Update",
+]
+
+#: Without the first, agents with GPUs are never offered; the last lets `roles` be a list.
+CAPABILITIES: Final = ("GPU_RESOURCES", "PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE")
+DEFAULT_TIMINGS: Final = Timings()
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkSettings:
+    """What Mesos is told about the framework.
+
+    Args:
+        user: Unix user of executors; may not be empty over HTTP.
+        failover_timeout_s: How long Mesos keeps the tasks of a scheduler that is away.
+        framework_id: Of an earlier registration, to take its tasks over; None to register anew.
+        principal: Who we are to the master; must be the one that authenticates.
+    """
+
+    user: str
+    name: str
+    roles: tuple[str, ...]
+    webui_url: str
+    hostname: str
+    failover_timeout_s: float
+    checkpoint: bool = True
+    framework_id: str | None = None
+    principal: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def framework_info(settings: FrameworkSettings) -> dict[str, Any]:
+    """FrameworkInfo of include/mesos/v1/mesos.proto, always with all of `CAPABILITIES`."""
+    info: dict[str, Any] = {
+        "user": settings.user,
+        "name": settings.name,
+        "roles": list(settings.roles),
+        "capabilities": [{"type": name} for name in CAPABILITIES],
+        "webui_url": settings.webui_url,
+        "hostname": settings.hostname,
+        "failover_timeout": settings.failover_timeout_s,
+        "checkpoint": settings.checkpoint,
+        "labels": {"labels": [{"key": key, "value": value} for key, value in settings.labels.items()]},
+    }
+    if settings.framework_id is not None:
+        info["id"] = {"value": settings.framework_id}
+    if settings.principal is not None:
+        info["principal"] = settings.principal
+    return info
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Subscribed: calls may be made. `reregistered`: Mesos may know tasks of ours, so reconcile."""
+
+    framework_id: str
+    master_url: str
+    reregistered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The subscription ended, and with it every offer. The driver reconnects by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Offer messages."""
+
+    offers: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rescinded:
+    """An offer is no longer valid."""
+
+    offer_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A TaskStatus message; with a `uuid` it is to be acknowledged, or Mesos sends it again."""
+
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFailed:
+    """Mesos removed an agent."""
+
+    agent_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorFailed:
+    """An executor ended; `status` is wait(2)'s, -1 where Mesos did not say."""
+
+    agent_id: str
+    executor_id: str
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class FatalError:
+    """The driver ended for good: the framework was removed, or another scheduler took it over."""
+
+    message: str
+
+
+DriverEvent: TypeAlias = (
+    Registered | Disconnected | Offers | Rescinded | Update | AgentFailed | ExecutorFailed | FatalError
+)
+
+
+class _Callbacks(Scheduler):  # type: ignore[misc]  # pymesos has no types
+    """pymesos' callbacks, on its IO thread: each makes one event."""
+
+    def __init__(self, sink: Callable[[DriverEvent], None]) -> None:
+        self._sink = sink
+
+    def registered(self, driver: Any, framework_id: Any, master: Any) -> None:
+        self._sink(Registered(driver.framework_id, _url(master), reregistered=False))
+
+    def reregistered(self, driver: Any, master: Any) -> None:
+        self._sink(Registered(driver.framework_id, _url(master), reregistered=True))
+
+    def disconnected(self, driver: Any) -> None:
+        self._sink(Disconnected())
+
+    def resourceOffers(self, driver: Any, offers: list[dict[str, Any]]) -> None:
+        self._sink(Offers(offers))
+
+    def offerRescinded(self, driver: Any, offer_id: Any) -> None:
+        self._sink(Rescinded(offer_id["value"]))
+
+    def statusUpdate(self, driver: Any, status: dict[str, Any]) -> None:
+        self._sink(Update(status))
+
+    def slaveLost(self, driver: Any, agent_id: Any) -> None:
+        self._sink(AgentFailed(agent_id["value"]))
+
+    def executorLost(self, driver: Any, executor_id: Any, agent_id: Any, status: int) -> None:
+        self._sink(ExecutorFailed(agent_id.get("value", ""), executor_id["value"], status))
+
+    def error(self, driver: Any, message: str) -> None:
+        self._sink(FatalError(message))
+
+
+def _url(master: Mapping[str, Any]) -> str:
+    host = master["hostname"]
+    return f"http://[{host}]:{master['port']}" if ":" in host else f"http://{host}:{master['port']}"
+
+
+def _ids(values: Sequence[str]) -> list[dict[str, str]]:
+    return [{"value": value} for value in values]
+
+
+class PymesosDriver:
+    """`Driver` on Mesos' v1 scheduler API.
+
+    Args:
+        framework: Registers with these.
+        master: `HOST:PORT` of any master (it names the leader), or `zk://…/PATH`. There is no TLS.
+        sink: Takes each event, on the driver's thread: it should only enqueue. If it raises, the driver
+            subscribes again, upon which Mesos repeats what was not acknowledged.
+        principal: For basic authentication; `framework.principal` unless given.
+        secret: Of the principal.
+        timings: All that the driver waits for.
+
+    Raises:
+        BadConfiguration: `master` is no address, or there is a secret without a principal.
+
+    Every call raises `NotConnected` when there is no subscription or no answer, and `CallFailed` when the
+    master refuses it. None is dropped, and none is repeated.
+    """
+
+    def __init__(
+        self,
+        framework: FrameworkSettings,
+        master: str,
+        sink: Callable[[DriverEvent], None],
+        *,
+        principal: str | None = None,
+        secret: str | None = None,
+        timings: Timings = DEFAULT_TIMINGS,
+    ) -> None:
+        """Nothing is sent before `start`."""
+        principal = principal or framework.principal
+        if secret is not None and principal is None:
+            raise BadConfiguration("there is a secret, but no principal", remedy="set the principal as well")
+        self._driver = MendedDriver(
+            _Callbacks(sink),
+            framework_info(framework),
+            _normal(master),
+            principal=principal,
+            secret=secret,
+            timings=timings,
+        )
+
+    def start(self) -> None:
+        """Begin to subscribe; `Registered` tells of success. Raises only if ZooKeeper does not answer."""
+        self._driver.start()
+
+    def stop(self, *, teardown: bool) -> None:
+        """Leave: no thread and no socket is left. With `teardown` Mesos ends all tasks first.
+
+        Raises:
+            NotConnected, CallFailed: TEARDOWN was not delivered; the driver has stopped all the same.
+        """
+        self._driver.stop(failover=not teardown)
+
+    def accept(
+        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+    ) -> None:
+        """ACCEPT offers of one agent with one LAUNCH; what is left is refused for `refuse_s`."""
+        launch = {"type": "LAUNCH", "launch": {"task_infos": [dict(info) for info in task_infos]}}
+        self._driver.call(
+            "ACCEPT",
+            accept={
+                "offer_ids": _ids(offer_ids),
+                "operations": [launch],
+                "filters": {"refuse_seconds": refuse_s},
+            },
+        )
+
+    def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
+        """DECLINE; the same resources are not offered again for `refuse_s`."""
+        self._driver.call(
+            "DECLINE", decline={"offer_ids": _ids(offer_ids), "filters": {"refuse_seconds": refuse_s}}
+        )
+
+    def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
+        """ACKNOWLEDGE one status update; `uuid` in base64, as it came."""
+        self._driver.call(
+            "ACKNOWLEDGE",
+            acknowledge={"agent_id": {"value": agent_id}, "task_id": {"value": task_id}, "uuid": uuid},
+        )
+
+    def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
+        """KILL; `grace_s` overrides the grace period of the task's own kill policy."""
+        kill: dict[str, Any] = {"task_id": {"value": task_id}}
+        if agent_id is not None:
+            kill["agent_id"] = {"value": agent_id}
+        if grace_s is not None:
+            kill["kill_policy"] = {"grace_period": {"nanoseconds": round(grace_s * 1e9)}}
+        self._driver.call("KILL", kill=kill)
+
+    def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
+        """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
+        self._driver.call("RECONCILE", reconcile={"tasks": [_task(*task) for task in tasks]})
+
+    def suppress(self) -> None:
+        """SUPPRESS offers for all roles, until `revive` or the next registration."""
+        self._driver.call("SUPPRESS")
+
+    def revive(self) -> None:
+        """REVIVE offers for all roles; clears all filters."""
+        self._driver.call("REVIVE")
+
+
+def _task(task_id: str, agent_id: str | None) -> dict[str, Any]:
+    task = {"task_id": {"value": task_id}}
+    return task if agent_id is None else {**task, "agent_id": {"value": agent_id}}
+
+
+def _normal(master: str) -> str:
+    if master.startswith("zk://"):
+        return master
+    try:
+        host, port = split_address(master)
+    except ValueError as error:
+        raise BadConfiguration(str(error), remedy="give HOST:PORT of a master, without TLS") from error
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,95 @@
+"""The command line: `mesos-gpu COMMAND`. A command's module is imported when it is called, not before."""
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+import click
+from click.exceptions import NoSuchCommand
+
+import mesos_gpu
+from mesos_gpu.cli.app import EXIT_CODES, App, url_option
+from mesos_gpu.errors import MesosGpuError
+
+# Name of a command, the module that has a function of that name, and its one line in --help.
+# The line stands here so that --help imports no command; a test holds it equal to the docstring's.
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "run": ("mesos_gpu.cli.run", "Run a command as a job and stay with it."),
+    "submit": ("mesos_gpu.cli.submit", "Submit the jobs of a file."),
+    "ps": ("mesos_gpu.cli.jobs", "List jobs, newest first."),
+    "show": ("mesos_gpu.cli.jobs", "Show all there is to know about one job."),
+    "why": ("mesos_gpu.cli.jobs", "Say why a job waits, and what comes nearest."),
+    "logs": ("mesos_gpu.cli.logs", "Print what a job has written."),
+    "kill": ("mesos_gpu.cli.jobs", "Kill jobs."),
+    "wait": ("mesos_gpu.cli.jobs", "Wait until jobs have ended."),
+    "gpus": ("mesos_gpu.cli.cluster", "List the GPUs of the cluster and who holds them."),
+    "nodes": ("mesos_gpu.cli.cluster", "List the agents of the cluster."),
+    "status": ("mesos_gpu.cli.cluster", "Show the scheduler and a summary of the cluster."),
+    "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
+}
+
+_EPILOG: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:<5}{what}" for code, what in EXIT_CODES.items())
+
+
+class Group(click.Group):
+    """Finds commands late; the one place where an error becomes text on stderr and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; None: there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the words begin with; a mistyped one is answered with the nearest names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as err:
+            raise NoSuchCommand(err.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run, and render what went wrong."""
+        try:
+            return super().invoke(ctx)
+        except MesosGpuError as err:
+            click.echo(f"Error: {err}", err=True)
+            ctx.exit(err.exit_code)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the shell's prompt should not follow ^C
+            ctx.exit(130)
+        except BrokenPipeError:
+            # Nobody reads on. Python flushes stdout once more at exit: let that go nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(141)
+        except OSError as err:  # a full disk under stdout, an unreadable file
+            click.echo(f"Error: {err}", err=True)
+            ctx.exit(74)
+
+
+@click.group(
+    cls=Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True
+)
+@url_option
+@click.version_option(mesos_gpu.__version__, prog_name="mesos-gpu", message="%(prog)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """GPU jobs on Apache Mesos.
+
+    Commands talk to the scheduler of a running `mesos-gpu up`, or to the one that --url or
+    MESOS_GPU_URL names. Wherever a job's ID is asked for, the start of it is enough.
+    """
+    ctx.ensure_object(App)

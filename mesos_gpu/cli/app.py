@@ -1,0 +1,77 @@
+"""What the commands share: the way to the scheduler, their common options, their exit codes."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.locate import find_url
+from mesos_gpu.cli.types import URL
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.client import Client
+
+EXIT_CODES: Final = {
+    "0": "it worked",
+    "1": "it failed",
+    "2": "wrong usage",
+    "65": "wrong data: each problem is printed with its place",
+    "66": "not found",
+    "69": "the scheduler cannot be reached",
+    "73": "conflict: an ambiguous ID, a job without output yet",
+    "74": "a file or stream cannot be read or written",
+    "76": "what answers is not a mesos-gpu scheduler",
+    "124": "wait: the time was over",
+    "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
+    "130": "interrupted; run: Ctrl-C has killed the job",
+    "141": "the reader of the output has gone; run: that has killed the job",
+    "143": "run, wait: the job was killed",
+    "N": "run, wait: the job's own exit code; 128+N after signal N",
+}
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class App:
+    """What click passes to each command: where the scheduler is."""
+
+    def __init__(self, url: str | None = None) -> None:
+        """`url` is what --url says; None: find it."""
+        self.url = url
+
+    def client(self) -> "Client":
+        """A client that is closed when the command ends.
+
+        Raises:
+            Unavailable: Nothing says where a scheduler is.
+        """
+        from mesos_gpu.cli.client import Client  # brings requests: 80 ms that --help need not spend
+
+        return click.get_current_context().with_resource(Client(find_url(self.url), notice=output.note))
+
+
+def _keep_url(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    app = ctx.ensure_object(App)
+    app.url = value or app.url
+
+
+# Stands before and after the command's name: people write both.
+url_option: Final = click.option(
+    "--url",
+    type=URL,
+    metavar="URL",
+    expose_value=False,
+    is_eager=True,
+    callback=_keep_url,
+    help="The scheduler's address; default: MESOS_GPU_URL, else that of the running `mesos-gpu up`.",
+)
+
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, as the REST interface has it."
+)
+
+
+def api_command(function: _F) -> _F:
+    """Give a command --url and the `App` as its first argument."""
+    return cast(_F, url_option(click.pass_obj(function)))

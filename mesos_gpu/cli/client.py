@@ -1,0 +1,273 @@
+"""The REST interface as Python calls: typed answers, bounded waiting, errors that say what to do."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+import requests
+
+from mesos_gpu.cli.locate import REMEDY
+from mesos_gpu.cli.shapes import (
+    Chunk,
+    Gpu,
+    Gpus,
+    Job,
+    Jobs,
+    Node,
+    Nodes,
+    Problem,
+    Status,
+    Task,
+    Tasks,
+    Why,
+    ended,
+)
+from mesos_gpu.errors import MesosGpuError, Unavailable
+
+PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
+LONG_POLL_S: Final = 30.0  # the interface allows 60
+_CONNECT_S: Final = 5.0
+_RETRY_S: Final = 0.5
+_EXIT_CODES: Final = {400: 65, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 503: 69}
+
+_T = TypeVar("_T")
+
+
+class Unreachable(Unavailable):
+    """Nothing answers at the address, or what answers is about to end or start."""
+
+
+class BadAnswer(MesosGpuError):
+    """Something answers, and it is not the interface that this client knows (EX_PROTOCOL)."""
+
+    exit_code = 76
+
+
+class Refused(MesosGpuError):
+    """The scheduler refused a request; `problems` holds all that is wrong with its data."""
+
+    def __init__(
+        self, status: int, code: str, what: str, remedy: str, problems: Sequence[Problem] = ()
+    ) -> None:
+        """`status` is the HTTP status, `code` the interface's word for the error."""
+        super().__init__(what, remedy=remedy)
+        self.exit_code, self.http_status = _EXIT_CODES.get(status, 1), status
+        self.code, self.problems = code, tuple(problems)
+
+    def __str__(self) -> str:
+        lines = [f"  {p['path'] or '/'}: {p['reason']}" for p in self.problems]
+        return "\n".join([self.what, *lines, *([f"To fix: {self.remedy}"] if self.remedy else [])])
+
+
+class Client:
+    """One scheduler. Each call raises `Unreachable`, `BadAnswer` or `Refused`.
+
+    With `patience_s` above 0, a call that reads, or may be repeated, is repeated for that long while nothing
+    answers: a scheduler can be restarted under its jobs.
+    """
+
+    def __init__(
+        self, url: str, *, read_timeout_s: float = 30.0, notice: Callable[[str], None] | None = None
+    ) -> None:
+        """`url` is without a slash at the end; `notice` is told when the scheduler goes and comes back."""
+        self.url, self.patience_s = url, 0.0
+        self._read_timeout_s, self._notice, self._away = read_timeout_s, notice or (lambda _text: None), False
+        self._session = requests.Session()
+        host = urlsplit(url).hostname or ""
+        self._session.trust_env = host not in ("localhost", "::1") and not host.startswith("127.")  # no proxy
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def jobs(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
+        """Jobs, newest first; `active` as a state means: not ended."""
+        return self._get("/v1/jobs", Jobs, {"state": list(states), "limit": limit})["jobs"]
+
+    def job(self, job_id: str, *, after_version: int | None = None, timeout_s: float = 0.0) -> Job:
+        """One job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""
+        query = (
+            {}
+            if after_version is None
+            else {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
+        )
+        return self._get(_path("jobs", job_id), Job, query, wait_s=timeout_s)
+
+    def follow(self, job: Job, *, deadline: float | None = None) -> Iterator[Job]:
+        """The job after each change until it has ended, or `deadline` (`time.monotonic()`) has passed."""
+        while not ended(job):
+            left_s = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
+            if left_s <= 0:
+                return
+            newer = self.job(job["id"], after_version=job["version"], timeout_s=left_s)
+            if newer["version"] != job["version"]:
+                yield newer
+            job = newer
+
+    def tasks(self, job_id: str) -> list[Task]:
+        """Every launch of a job, oldest first."""
+        return self._get(_path("jobs", job_id, "tasks"), Tasks)["tasks"]
+
+    def logs(
+        self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None = None
+    ) -> Chunk:
+        """Up to `length` bytes (at most 1 MiB) of a launch's `stdout` or `stderr`; offset -N: the last N."""
+        query = {"stream": stream, "offset": offset, "length": length, "task_id": task_id}
+        return self._get(_path("jobs", job_id, "logs"), Chunk, query)
+
+    def why(self, job_id: str) -> Why:
+        """Why a job waits."""
+        return self._get(_path("why", job_id), Why)
+
+    def gpus(self) -> list[Gpu]:
+        """Every GPU of every node."""
+        return self._get("/v1/gpus", Gpus)["gpus"]
+
+    def nodes(self) -> list[Node]:
+        """Every agent."""
+        return self._get("/v1/nodes", Nodes)["nodes"]
+
+    def status(self) -> Status:
+        """The scheduler."""
+        return self._get("/v1/status", Status)
+
+    def submit(self, request: Mapping[str, object]) -> Job:
+        """A new job. Never repeated: a second copy would run."""
+        return self._once("POST", "/v1/jobs", Job, body=request)
+
+    def kill(self, job_id: str) -> Job:
+        """Ask for the end of a job; it returns before the job has ended."""
+        return self._patiently("DELETE", _path("jobs", job_id), Job)
+
+    def _get(
+        self, path: str, kind: type[_T], query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
+    ) -> _T:
+        return self._patiently("GET", path, kind, query, wait_s)
+
+    def _patiently(
+        self,
+        verb: str,
+        path: str,
+        kind: type[_T],
+        query: Mapping[str, Any] | None = None,
+        wait_s: float = 0.0,
+    ) -> _T:
+        give_up_at: float | None = None
+        while True:
+            try:
+                answer = self._once(verb, path, kind, query=query, wait_s=wait_s)
+            except Unreachable as err:
+                give_up_at = give_up_at or time.monotonic() + self.patience_s
+                if time.monotonic() >= give_up_at:
+                    raise self._given_up(err) from err
+                self._say_away(err)
+                time.sleep(_RETRY_S)
+            else:
+                if self._away:
+                    self._away = False
+                    self._notice("the scheduler is back")
+                return answer
+
+    def _given_up(self, err: Unreachable) -> Unreachable:
+        if not self.patience_s:
+            return err
+        return Unreachable(
+            f"{err.what}, for {self.patience_s:g} s now",
+            remedy="jobs run on without it; start it again, and come back with `mesos-gpu logs -f` or `wait`",
+        )
+
+    def _say_away(self, err: Unreachable) -> None:
+        if not self._away:
+            self._away = True
+            self._notice(f"{err.what}; trying again for {self.patience_s:g} s, jobs run on meanwhile")
+
+    def _once(
+        self,
+        verb: str,
+        path: str,
+        kind: type[_T],
+        *,
+        query: Mapping[str, Any] | None = None,
+        wait_s: float = 0.0,
+        body: Mapping[str, object] | None = None,
+    ) -> _T:
+        timeout = (_CONNECT_S, self._read_timeout_s + wait_s)
+        try:
+            response = self._session.request(
+                verb, self.url + path, params=query, json=body, timeout=timeout, allow_redirects=False
+            )
+        except requests.RequestException as err:
+            what = f"the scheduler at {self.url} does not answer ({_reason(err)})"
+            if verb == "POST" and not isinstance(err, requests.ConnectTimeout) and not _refused(err):
+                raise Unreachable(
+                    what, remedy="see with `mesos-gpu ps --all` whether it has the job"
+                ) from err
+            raise Unreachable(what, remedy=REMEDY) from err
+        if not response.ok:
+            raise self._failure(response)
+        try:
+            return msgspec.json.decode(response.content, type=kind)
+        except msgspec.DecodeError as err:
+            raise self._not_ours(str(err)) from err
+
+    def _failure(self, response: requests.Response) -> MesosGpuError:
+        try:
+            error = msgspec.json.decode(response.content, type=_Failure).error
+        except msgspec.DecodeError:
+            if response.status_code in (502, 503, 504):  # a proxy whose scheduler is away
+                return Unreachable(
+                    f"the scheduler at {self.url} does not answer ({response.status_code})", remedy=REMEDY
+                )
+            return self._not_ours(f"it says {response.status_code} {response.reason}")
+        if error.code == "unavailable" and "/logs" not in (response.url or ""):
+            return Unreachable(error.message, remedy=error.remedy or REMEDY)
+        return Refused(
+            response.status_code, error.code, error.message, error.remedy or "", error.problems or []
+        )
+
+    def _not_ours(self, why: str) -> BadAnswer:
+        return BadAnswer(
+            f"what answers at {self.url} is not a mesos-gpu scheduler of this version: {why}",
+            remedy="check the address: " + REMEDY,
+        )
+
+
+class _Error(msgspec.Struct):
+    code: str
+    message: str
+    remedy: str | None = None
+    problems: list[Problem] | None = None
+
+
+class _Failure(msgspec.Struct):
+    error: _Error
+
+
+def _path(*parts: str) -> str:
+    return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
+
+
+def _causes(err: BaseException | None) -> Iterator[BaseException]:
+    while err is not None:
+        yield err
+        err = err.__cause__ or err.__context__
+
+
+def _refused(err: BaseException) -> bool:
+    return any(isinstance(cause, ConnectionRefusedError) for cause in _causes(err))
+
+
+def _reason(err: requests.RequestException) -> str:
+    if isinstance(err, requests.Timeout):
+        return "no answer in time"
+    for cause in _causes(err):
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+    return "the connection broke"

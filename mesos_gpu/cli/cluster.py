@@ -1,0 +1,107 @@
+"""`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+
+
+@click.command()
+@json_option
+@api_command
+def gpus(app: App, as_json: bool) -> None:
+    """List the GPUs of the cluster and who holds them."""
+    found = app.client().gpus()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("HOST", "MINOR", "MODEL", "MEM_MIB", "HEALTH", "UUID", "JOB", "REASON"),
+        [
+            (
+                g["hostname"],
+                g["minor"],
+                g["model"],
+                g["memory_mib"],
+                g["health"],
+                g["uuid"],
+                g["job_id"],
+                g["reason"],
+            )
+            for g in found
+        ],
+        empty="No node has reported a GPU.",
+    )
+
+
+@click.command()
+@json_option
+@api_command
+def nodes(app: App, as_json: bool) -> None:
+    """List the agents of the cluster."""
+    found = app.client().nodes()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        (
+            "HOST",
+            "STATE",
+            "GPUS",
+            "USED",
+            "SICK",
+            "TASKS",
+            "DRIVER",
+            "SOURCE",
+            "REPORTED",
+            "AGENT",
+            "ATTRIBUTES",
+        ),
+        [
+            (
+                n["hostname"],
+                n["state"],
+                n["gpus_total"],
+                n["gpus_used"],
+                n["gpus_sick"],
+                n["tasks"],
+                n["driver_version"],
+                n["source"],
+                output.age(n["reported_at"]),
+                n["agent_id"],
+                ",".join(f"{key}={value}" for key, value in sorted(n["attributes"].items())),
+            )
+            for n in found
+        ],
+        empty="No agent has offered anything yet.",
+    )
+
+
+@click.command()
+@json_option
+@api_command
+def status(app: App, as_json: bool) -> None:
+    """Show the scheduler and a summary of the cluster."""
+    client = app.client()
+    found = client.status()
+    if as_json:
+        output.document({"url": client.url, **found})
+        return
+    jobs = ", ".join(f"{count} {state}" for state, count in found["jobs"].items() if count)
+    output.pairs(
+        [
+            (
+                "scheduler",
+                f"{client.url}, version {found['version']}, up for {output.age(found['started_at'])}",
+            ),
+            (
+                "master",
+                f"{found['master_url'] or '-'} ({'connected' if found['connected'] else 'NOT CONNECTED'})",
+            ),
+            ("framework", found["framework_id"]),
+            ("dashboard", found["webui_url"]),
+            ("nodes", found["nodes"]),
+            ("gpus", f"{found['gpus_used']} of {found['gpus_total']} in use, {found['gpus_sick']} sick"),
+            ("jobs", jobs or "none"),
+        ]
+    )

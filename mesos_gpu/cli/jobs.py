@@ -1,0 +1,228 @@
+"""`mesos-gpu ps`, `show`, `why`, `kill` and `wait`: jobs that are there already."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.job import JobState
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.shapes import Job, Task
+
+_TIMED_OUT = 124
+
+
+@click.command()
+@click.option("-a", "--all", "every", is_flag=True, help="Those that have ended too.")
+@click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in JobState]),
+              help="Only jobs in that state; may be repeated.")  # fmt: skip
+@json_option
+@api_command
+def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
+    """List jobs, newest first.
+
+    Without --all and --state only those that have not ended.
+    """
+    chosen = states or (() if every else ("active",))
+    found = app.client().jobs(states=chosen)
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("ID", "STATE", "EXIT", "GPUS", "CPUS", "MEM_MIB", "NODE", "AGE", "RAN", "COMMAND"),
+        [
+            (
+                job["id"],
+                job["state"],
+                job["exit_code"],
+                job["gpus"],
+                job["cpus"],
+                job["mem_mib"],
+                job["hostname"],
+                output.age(job["submitted_at"]),
+                _ran(job["started_at"], job["ended_at"]),
+                _command(job),
+            )
+            for job in found
+        ],
+        empty="No such job."
+        if states
+        else "No job."
+        if every
+        else "No active job; --all shows the ended ones.",
+    )
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", type=JOB)
+@json_option
+@api_command
+def show(app: App, job_id: str, as_json: bool) -> None:
+    """Show all there is to know about one job.
+
+    With --json: the job, and its launches as `tasks`.
+    """
+    client = app.client()
+    job = client.job(job_id)
+    tasks = client.tasks(job["id"])
+    if as_json:
+        output.document({**job, "tasks": tasks})
+        return
+    output.pairs(_facts(job))
+    if tasks:
+        click.echo()
+        _show_launches(tasks)
+
+
+def _facts(job: "Job") -> list[tuple[str, object]]:
+    limit, labels = job["timeout_s"], [f"{key}={value}" for key, value in sorted(job["labels"].items())]
+    return [
+        ("id", job["id"]),
+        ("name", job["name"]),
+        ("state", job["state"]),
+        ("exit code", job["exit_code"]),
+        ("message", job["message"]),
+        ("command", _command(job)),
+        ("cpus", job["cpus"]),
+        ("memory", f"{job['mem_mib']} MiB"),
+        ("gpus", f"{job['gpus']}{' of model ' + ' or '.join(job['gpu_model']) if job['gpu_model'] else ''}"),
+        ("held gpus", " ".join(job["gpu_ids"])),
+        ("node", job["hostname"]),
+        ("user", job["user"]),
+        ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
+        ("labels", shlex.join(labels)),
+        ("attempts", f"{job['attempts']} of {job['max_attempts']}"),
+        ("launches", f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure"),
+        ("time limit", "none" if limit is None else f"{limit:g} s"),
+        ("kill grace", f"{job['kill_grace_s']:g} s"),
+        ("submitted", output.stamp(job["submitted_at"])),
+        ("started", output.stamp(job["started_at"])),
+        ("ended", output.stamp(job["ended_at"])),
+    ]
+
+
+def _show_launches(tasks: Sequence["Task"]) -> None:
+    output.table(
+        ("LAUNCH", "STATE", "NODE", "ATTEMPT", "AGE", "RAN", "GPUS", "MESSAGE"),
+        [
+            (
+                task["id"],
+                task["state"],
+                task["hostname"],
+                task["attempt"],
+                output.age(task["launched_at"]),
+                _ran(task["started_at"], task["ended_at"]),
+                len(task["gpu_ids"]),
+                task["message"],
+            )
+            for task in tasks
+        ],
+        empty="",
+    )
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", type=JOB)
+@json_option
+@api_command
+def why(app: App, job_id: str, as_json: bool) -> None:
+    """Say why a job waits, and what comes nearest."""
+    found = app.client().why(job_id)
+    if as_json:
+        output.document(found)
+        return
+    output.line(f"{found['job_id']}: {found['summary']}.")
+    if found["queue_position"] is not None:
+        ahead = found["queue_position"]
+        output.line(
+            f"Place in the queue: {ahead + 1}, {ahead or 'no'} job{'' if ahead == 1 else 's'} before it."
+        )
+    if not found["can_ever_run"]:
+        output.line("It can never run on the nodes that are there now.")
+    if found["nearest"]:
+        output.line(f"Nearest: {found['nearest']['hostname']}: {found['nearest']['missing']}")
+    if found["nodes"]:
+        click.echo()
+        rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in found["nodes"]]
+        output.table(("NODE", "WHY NOT"), rows, empty="")
+
+
+@click.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, type=ACTIVE_JOB)
+@json_option
+@api_command
+def kill(app: App, job_ids: tuple[str, ...], as_json: bool) -> None:
+    """Kill jobs.
+
+    It does not wait for their end: `mesos-gpu wait` does. An ID that is refused does not save the others.
+    """
+    client = app.client()
+    jobs: list[Job] = []
+    failures: list[MesosGpuError] = []
+    for job_id in job_ids:
+        try:
+            jobs.append(client.kill(job_id))
+        except MesosGpuError as err:
+            failures.append(err)
+            if err.exit_code == 69:
+                break  # nothing is there to answer for the next one
+            continue
+        if not as_json:
+            job = jobs[-1]
+            output.line(f"{job['id']} {'had ended: ' + job['state'] if _has_ended(job) else 'killing'}")
+    if as_json:
+        output.document(jobs)
+    for failure in failures[:-1]:
+        click.echo(f"Error: {failure}", err=True)
+    if failures:
+        raise failures[-1]
+
+
+@click.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, type=ACTIVE_JOB)
+@click.option("--timeout", type=DURATION, help="Give up after that time, as 90s or 2h, with exit code 124.")
+@json_option
+@api_command
+def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
+    """Wait until jobs have ended.
+
+    The exit code is that of the first job, in the order given, whose exit code is not 0.
+    """
+    from mesos_gpu.cli.waiting import be_patient, exit_code_of
+
+    client = app.client()
+    deadline = None if timeout is None else time.monotonic() + timeout
+    jobs = [client.job(job_id) for job_id in job_ids]  # a wrong ID is told before, not after hours
+    be_patient(client)
+    for i, job in enumerate(jobs):
+        for newer in client.follow(job, deadline=deadline):
+            jobs[i] = newer
+        if not as_json and _has_ended(jobs[i]):
+            code = exit_code_of(jobs[i])
+            output.line(f"{jobs[i]['id']} {jobs[i]['state']} {code}")
+    if as_json:
+        output.document(jobs)
+    late = [job["id"] for job in jobs if not _has_ended(job)]
+    if late:
+        output.note(f"still not ended: {', '.join(late)}")
+        click.get_current_context().exit(_TIMED_OUT)
+    click.get_current_context().exit(next((code for job in jobs if (code := exit_code_of(job))), 0))
+
+
+def _has_ended(job: "Job") -> bool:
+    return JobState(job["state"]).ended
+
+
+def _ran(started_at: float | None, ended_at: float | None) -> str | None:
+    return None if started_at is None else output.span((ended_at or time.time()) - started_at)
+
+
+def _command(job: "Job") -> str:
+    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or ())

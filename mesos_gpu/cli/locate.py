@@ -1,0 +1,95 @@
+"""Where the scheduler is: what the user names, else what a running `mesos-gpu up` has written down."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.cli.types import normal_url
+from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
+
+REMEDY: Final = "start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running `mesos-gpu up`, as its file says. `started_at` is seconds since the epoch."""
+
+    url: str
+    pid: int
+    started_at: float
+    start_ticks: int  # field 22 of /proc/PID/stat: a process id is used again, both together are not
+
+
+def state_home() -> Path:
+    """MESOS_GPU_HOME, else the user's directory for state."""
+    named = os.environ.get("MESOS_GPU_HOME")
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("mesos-gpu"))
+
+
+def up_file() -> Path:
+    """Where `mesos-gpu up` says that it runs: `Running` as one JSON object."""
+    return state_home() / "up.json"
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None: there is none, or it is a zombie.
+
+    Source: proc_pid_stat(5); the command's name (field 2) may hold spaces and parentheses.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def running() -> Running | None:
+    """The `mesos-gpu up` that runs now; None if none does, also if one has left its file behind.
+
+    Raises:
+        Damaged: The file is not what `up` writes.
+    """
+    path = up_file()
+    try:
+        value = json.loads(path.read_text())
+        found = Running(
+            url=normal_url(str(value["url"])),
+            pid=int(value["pid"]),
+            started_at=float(value["started_at"]),
+            start_ticks=int(value["start_ticks"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as err:
+        raise Damaged(f"{path} is not what `mesos-gpu up` writes ({err!r})", remedy="remove it") from err
+    return found if start_ticks(found.pid) == found.start_ticks else None
+
+
+def find_url(named: str | None = None) -> str:
+    """The scheduler's address, without a slash at the end.
+
+    It is `named`, else MESOS_GPU_URL, else that of the running `up`.
+
+    Raises:
+        Unavailable: None of the three is there.
+        BadConfiguration: MESOS_GPU_URL is not an address.
+        Damaged: The file of `up` is not what it writes.
+    """
+    if named:
+        return named
+    variable = os.environ.get("MESOS_GPU_URL")
+    if variable:
+        try:
+            return normal_url(variable)
+        except ValueError as err:
+            raise BadConfiguration(f"MESOS_GPU_URL: {err}", remedy="correct it, or unset it") from err
+    found = running()
+    if found is None:
+        raise Unavailable("no mesos-gpu scheduler runs here", remedy=REMEDY)
+    return found.url

@@ -1,0 +1,174 @@
+"""All that goes to stdout and stderr but a job's own output: tables, JSON, notes, the status line."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import click
+
+# What a word means, as a colour on a terminal.
+_STYLES: Final = {
+    "running": "green",
+    "finished": "green",
+    "ok": "green",
+    "up": "green",
+    "failed": "red",
+    "lost": "red",
+    "sick": "red",
+    "killed": "yellow",
+    "killing": "yellow",
+    "unreachable": "yellow",
+    "abandoned": "yellow",
+    "unknown": "yellow",
+    "unmonitored": "yellow",
+}
+
+
+def clean(text: str) -> str:
+    """Control characters as escapes: a value stays on its line and cannot command the terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def document(value: object) -> None:
+    """One JSON document."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def line(text: str) -> None:
+    """One line on stdout."""
+    click.echo(clean(text))
+
+
+def note(text: str) -> None:
+    """One line on stderr, marked as ours: it stands between a job's own lines."""
+    status_line.clear()
+    click.echo(f"mesos-gpu: {clean(text)}", err=True)
+
+
+def raw(data: str, *, to_stderr: bool) -> None:
+    """A job's own output, as it is."""
+    if data:
+        status_line.clear()
+        click.echo(data.encode("utf-8", "surrogateescape"), nl=False, err=to_stderr)
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+    """Rows under headers; for people on a terminal, else plain columns without colours or truncation.
+
+    Args:
+        headers: One a column. Numbers are set right, None is `-`; the last column may be cut on a terminal.
+        rows: str, int, float or None a cell.
+        empty: What a person reads instead of a table without rows.
+    """
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [
+        bool(rows) and all(isinstance(v, int | float | None) for v in column)
+        for column in zip(*rows, strict=True)
+    ]
+    right = right or [False] * len(headers)
+    if not sys.stdout.isatty():
+        _plain(headers, cells, right)
+    elif cells:
+        _rich(headers, cells, right)
+    else:
+        click.echo(empty)
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else clean(str(value))
+
+
+def _plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    every = [headers, *cells]
+    widths = [max(len(row[i]) for row in every) for i in range(len(headers))]
+    for row in every:
+        parts = [f"{c:>{w}}" if r else f"{c:<{w}}" for c, w, r in zip(row, widths, right, strict=True)]
+        click.echo("  ".join(parts).rstrip())
+
+
+def _rich(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for i, header in enumerate(headers):
+        last = i == len(headers) - 1
+        shown.add_column(
+            header,
+            justify="right" if right[i] else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=None if last else max(len(row[i]) for row in cells),  # an ID is of no use when cut
+        )
+    for row in cells:
+        shown.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(shown)
+
+
+def pairs(rows: Sequence[tuple[str, object]]) -> None:
+    """Names and values, a pair a line; None is `-`."""
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        text = _cell(value)
+        if sys.stdout.isatty():
+            name, text = click.style(f"{name:<{width}}", bold=True), click.style(text, fg=_STYLES.get(text))
+        click.echo(f"{name:<{width}}  {text}")
+
+
+def span(seconds: float | None) -> str | None:
+    """A time span in at most two units: `42s`, `3m12s`, `2h05m`, `3d04h`."""
+    if seconds is None:
+        return None
+    whole = max(int(seconds), 0)  # the scheduler's clock may be ahead of ours
+    for unit_s, part_s, unit, part in ((86400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
+        if whole >= unit_s:
+            return f"{whole // unit_s}{unit}{whole % unit_s // part_s:02}{part}"
+    return f"{whole}s"
+
+
+def age(moment: float | None) -> str | None:
+    """How long ago a moment (seconds since the epoch) was."""
+    return None if moment is None else span(time.time() - moment)
+
+
+def stamp(moment: float | None) -> str | None:
+    """A moment as local time with its offset from UTC."""
+    return None if moment is None else datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")
+
+
+class StatusLine:
+    """One line on stderr that is written over; nothing at all when stderr is not a terminal."""
+
+    def __init__(self) -> None:
+        """Nothing is shown yet."""
+        self._shown = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody can see it."""
+        return sys.stderr.isatty()
+
+    def show(self, text: str) -> None:
+        """Put `text` in place of what is shown, cut to the terminal's width."""
+        width = shutil.get_terminal_size().columns - 1
+        text = clean(text)
+        text = text if len(text) <= width else text[: width - 1] + "…"
+        if self.live and text != self._shown:
+            self._shown = text
+            click.echo(f"\r\x1b[K{text}", err=True, nl=False, color=True)
+
+    def clear(self) -> None:
+        """Leave an empty line for other output."""
+        if self._shown:
+            self._shown = ""
+            click.echo("\r\x1b[K", err=True, nl=False, color=True)
+
+
+status_line: Final = StatusLine()  # one terminal, one line; all other output clears it first

@@ -1,0 +1,30 @@
+"""docs/reference/cli.md from the commands: `python -m mesos_gpu.cli.reference > docs/reference/cli.md`."""
+
+import click
+
+from mesos_gpu.cli import COMMANDS, main
+
+_WIDTH = 100
+
+
+def reference() -> str:
+    """The whole page, as Markdown."""
+    root = click.Context(main, info_name="mesos-gpu", terminal_width=_WIDTH, max_content_width=_WIDTH)
+    parts = ["# Command line", "Made from the commands by `python -m mesos_gpu.cli.reference`.", _help(root)]
+    for name in COMMANDS:
+        command = main.get_command(root, name)
+        assert command is not None
+        with click.Context(
+            command, info_name=name, parent=root, terminal_width=_WIDTH, max_content_width=_WIDTH
+        ) as context:
+            parts += [f"## {name}", _help(context)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _help(context: click.Context) -> str:
+    text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
+    return f"```text\n{text}\n```"
+
+
+if __name__ == "__main__":
+    click.echo(reference(), nl=False)

@@ -1,0 +1,177 @@
+"""The REST interface's answers as types; docs/reference/rest.md says what each field means."""
+
+from typing import TypedDict
+
+from mesos_gpu.model.job import JobState
+
+
+class Job(TypedDict):
+    """A job."""
+
+    id: str
+    name: str
+    state: str
+    version: int
+    command: str | None
+    argv: list[str] | None
+    cpus: float
+    mem_mib: int
+    gpus: int
+    gpu_model: list[str]
+    env: dict[str, str]
+    user: str | None
+    labels: dict[str, str]
+    max_attempts: int
+    timeout_s: float | None
+    kill_grace_s: float
+    submitted_at: float
+    started_at: float | None
+    ended_at: float | None
+    attempts: int
+    launches: int
+    infrastructure_failures: int
+    kill_requested: bool
+    exit_code: int | None
+    message: str | None
+    task_id: str | None
+    hostname: str | None
+    gpu_ids: list[str]
+
+
+class Task(TypedDict):
+    """One launch of a job, or a node monitor."""
+
+    id: str
+    job_id: str | None
+    name: str
+    state: str
+    hostname: str
+    agent_id: str
+    attempt: int
+    gpu_ids: list[str]
+    launched_at: float
+    started_at: float | None
+    ended_at: float | None
+    message: str | None
+
+
+class Gpu(TypedDict):
+    """A GPU and who holds it."""
+
+    uuid: str
+    model: str
+    memory_mib: int
+    minor: int
+    pci_bus_id: str
+    numa_node: int | None
+    health: str
+    reason: str | None
+    hostname: str
+    agent_id: str
+    task_id: str | None
+    job_id: str | None
+    job_name: str | None
+
+
+class Node(TypedDict):
+    """An agent."""
+
+    agent_id: str
+    hostname: str
+    state: str
+    attributes: dict[str, str]
+    gpus_total: int
+    gpus_used: int
+    gpus_sick: int
+    driver_version: str | None
+    source: str | None
+    reported_at: float | None
+    tasks: int
+
+
+class Status(TypedDict):
+    """The scheduler and a summary of the cluster."""
+
+    framework_id: str | None
+    master_url: str | None
+    connected: bool
+    webui_url: str | None
+    started_at: float
+    version: str
+    jobs: dict[str, int]
+    gpus_total: int
+    gpus_used: int
+    gpus_sick: int
+    nodes: int
+
+
+class NodeReasons(TypedDict):
+    """What keeps a job off a node."""
+
+    hostname: str
+    agent_id: str
+    reasons: list[str]
+
+
+class Nearest(TypedDict):
+    """The node that lacks least."""
+
+    hostname: str
+    missing: str
+
+
+class Why(TypedDict):
+    """Why a job waits."""
+
+    job_id: str
+    state: str
+    summary: str
+    queue_position: int | None
+    can_ever_run: bool
+    nodes: list[NodeReasons]
+    nearest: Nearest | None
+
+
+class Chunk(TypedDict):
+    """A piece of what a task has written. Offsets are bytes."""
+
+    data: str
+    offset: int
+    next_offset: int
+    task_id: str
+
+
+class Jobs(TypedDict):
+    """Answer of /v1/jobs."""
+
+    jobs: list[Job]
+
+
+class Tasks(TypedDict):
+    """Answer of /v1/jobs/{id}/tasks."""
+
+    tasks: list[Task]
+
+
+class Gpus(TypedDict):
+    """Answer of /v1/gpus."""
+
+    gpus: list[Gpu]
+
+
+class Nodes(TypedDict):
+    """Answer of /v1/nodes."""
+
+    nodes: list[Node]
+
+
+class Problem(TypedDict):
+    """What is wrong at one place of a request."""
+
+    path: str
+    reason: str
+
+
+def ended(job: Job) -> bool:
+    """Whether nothing will change any more."""
+    return JobState(job["state"]).ended

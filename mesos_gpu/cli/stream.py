@@ -1,0 +1,131 @@
+"""A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.cli.shapes import Chunk, Job, ended
+
+CHUNK_BYTES: Final = 1 << 20  # the interface's limit
+_BUSY_S: Final = 0.2
+_QUIET_S: Final = 1.0
+_WAITING_S: Final = 2.0  # how often a person sees a new reason why it waits
+
+
+class Stream:
+    """One stream of one job, copied to `err` (our stderr) or our stdout."""
+
+    def __init__(self, client: Client, job_id: str, name: str, *, to_stderr: bool) -> None:
+        """`name` is `stdout` or `stderr`."""
+        self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
+        self.offset = 0
+        self.failure: Refused | None = None  # why the latest read did not work
+
+    def tail(self, task_id: str, lines: int) -> None:
+        """Print the last lines of what there is, and go on behind them.
+
+        Raises:
+            Refused: It cannot be read.
+        """
+        chunk = self._read(-CHUNK_BYTES, task_id)
+        self.offset = chunk["next_offset"]
+        kept = chunk["data"].split("\n")
+        whole = kept[:-1] if kept[-1] == "" else kept  # a last line without its end counts too
+        output.raw("\n".join(kept[max(len(whole) - lines, 0) :]), to_stderr=self._to_stderr)
+
+    def _read(self, offset: int, task_id: str | None) -> Chunk:
+        return self._client.logs(
+            self._job_id, stream=self._name, offset=offset, length=CHUNK_BYTES, task_id=task_id
+        )
+
+    def pump(self, task_id: str | None) -> bool:
+        """Copy what the launch has written since; whether there was anything.
+
+        An agent that cannot be read is no reason to leave the job: it is kept in `failure`.
+        """
+        begin = self.offset
+        while True:
+            try:
+                chunk = self._read(self.offset, task_id)
+            except Refused as err:
+                self.failure = err
+                break
+            self.failure = None
+            output.raw(chunk["data"], to_stderr=self._to_stderr)
+            if chunk["next_offset"] <= self.offset:
+                break
+            self.offset = chunk["next_offset"]
+        return self.offset > begin
+
+
+class Follower:
+    """Copies the streams of all launches of a job in order."""
+
+    def __init__(self, client: Client, job: Job, streams: Mapping[str, bool], *, launch: str | None) -> None:
+        """Args:
+        client: The scheduler.
+        job: The job as it is now.
+        streams: Name of a stream to whether it goes to our stderr.
+        launch: The task id to begin with; None: the first one.
+        """
+        self.job, self._client, self._launch = job, client, launch
+        self._streams = [Stream(client, job["id"], name, to_stderr=err) for name, err in streams.items()]
+
+    def begin_at(self, offset: int) -> None:
+        """Skip what stands before `offset` in the first launch."""
+        for stream in self._streams:
+            stream.offset = offset
+
+    def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
+        """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
+        pause_s = _BUSY_S
+        while True:
+            moved = self._copy()
+            if ended(self.job):
+                self._complain()
+                return self.job
+            pause_s = _BUSY_S if moved else min(pause_s * 1.5, _QUIET_S)
+            if self.job["state"] in ("pending", "starting"):
+                waiting(self.job)
+            idle = self.job["state"] == "pending"
+            self.job = self._client.job(
+                self.job["id"],
+                after_version=self.job["version"],
+                timeout_s=_WAITING_S if idle else pause_s,
+            )
+
+    def _copy(self) -> bool:
+        latest = self.job["task_id"]
+        if latest is None:
+            return False
+        self._launch = self._launch or self._first()
+        moved = self._pump()
+        while self._launch != latest:
+            self._next()
+            moved = self._pump() or moved
+        return moved
+
+    def _pump(self) -> bool:
+        assert self._launch is not None
+        moved = [stream.pump(self._launch) for stream in self._streams]
+        return any(moved)
+
+    def _first(self) -> str | None:
+        return next((task["id"] for task in self._client.tasks(self.job["id"])), self.job["task_id"])
+
+    def _next(self) -> None:
+        """Go on to the launch after this one: the job was launched again."""
+        self._complain()
+        ids = [task["id"] for task in self._client.tasks(self.job["id"])]
+        after = ids[ids.index(self._launch) + 1 :] if self._launch in ids else []
+        self._launch = after[0] if after else self.job["task_id"]
+        self.begin_at(0)
+        output.note(f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew")
+
+    def _complain(self) -> None:
+        failure = next(
+            (s.failure for s in self._streams if s.failure and s.failure.code != "not-started"), None
+        )
+        if failure is not None:
+            output.note(f"output of {self._launch} is missing: {failure.what}")

@@ -1,0 +1,40 @@
+"""`mesos-gpu submit`: jobs from a file."""
+
+from typing import BinaryIO
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.errors import MesosGpuError
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"))
+@json_option
+@api_command
+def submit(app: App, file: BinaryIO, as_json: bool) -> None:
+    """Submit the jobs of a file.
+
+    FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST
+    interface (name, command or argv, cpus, mem_mib, gpus, gpu_model, env, user, labels, max_attempts,
+    timeout_s, kill_grace_s). All are checked before the first is sent. Prints their IDs.
+    """
+    from mesos_gpu.cli.jobfile import read_jobs
+
+    requests = read_jobs(file.read().decode("utf-8", "surrogateescape"), name=file.name)
+    client = app.client()
+    jobs = []
+    for request in requests:
+        try:
+            jobs.append(client.submit(request))
+        except (MesosGpuError, KeyboardInterrupt):
+            if as_json:
+                output.document(jobs)
+            if len(requests) > 1:
+                output.note(f"{len(jobs)} of {len(requests)} jobs were submitted")
+            raise
+        if not as_json:
+            output.line(jobs[-1]["id"])
+    if as_json:
+        output.document(jobs)

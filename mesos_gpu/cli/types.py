@@ -1,0 +1,152 @@
+"""Option values: text to numbers with units, with usage errors that show the form expected."""
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+from click.shell_completion import CompletionItem
+
+from mesos_gpu.errors import MesosGpuError
+
+_MIB: Final = {"": 1, "m": 1, "mib": 1, "g": 1024, "gib": 1024, "t": 1024 * 1024, "tib": 1024 * 1024}
+_SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+|\d+(?:\.\d+)?")
+
+
+class Memory(click.ParamType[int]):
+    """An amount of memory as whole MiB."""
+
+    name = "size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """`2048`, `2048MiB`, `2GiB`, `1.5g`; decimal units are refused, as 2GB is not 2048 MiB."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
+        unit = _MIB.get(found[2]) if found else None
+        if not found or unit is None:
+            self.fail(f"{value!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB", param, ctx)
+        mib = float(found[1]) * unit
+        if mib < 1 or mib != int(mib):
+            self.fail(f"{value!r} is not a whole, positive number of MiB", param, ctx)
+        return int(mib)
+
+
+class Duration(click.ParamType[float]):
+    """A time span as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """`90`, `90s`, `15m`, `2h`, `1d`, `1h30m`."""
+        if isinstance(value, int | float):
+            return value
+        text = value.strip().lower()
+        if not _DURATION.fullmatch(text):
+            self.fail(
+                f"{value!r} is not a time span; write seconds, as 90, or units, as 90s, 2h, 1h30m", param, ctx
+            )
+        seconds = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text))
+        if seconds <= 0:
+            self.fail(f"{value!r} must be longer than nothing", param, ctx)
+        return seconds
+
+
+class Pair(click.ParamType[tuple[str, str]]):
+    """KEY=VALUE."""
+
+    name = "key=value"
+
+    def __init__(self, key: str, form: str) -> None:
+        """`key` is the pattern of a good key, `form` an example."""
+        self._key, self._form = re.compile(key), form
+
+    def convert(
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Split at the first `=`; the value may be empty."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, rest = value.partition("=")
+        if not equals or not self._key.fullmatch(key):
+            self.fail(f"{value!r} is not of the form KEY=VALUE, as {self._form}", param, ctx)
+        return key, rest
+
+
+class Url(click.ParamType[str]):
+    """The address of a scheduler; `http://` may be left out."""
+
+    name = "url"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Without a slash at the end."""
+        try:
+            return normal_url(value)
+        except ValueError as err:
+            self.fail(str(err), param, ctx)
+
+
+class JobRef(click.ParamType[str]):
+    """The id of a job, or the start of one; the scheduler resolves it."""
+
+    name = "id"
+
+    def __init__(self, *, active: bool = False) -> None:
+        """`active`: complete only jobs that have not ended."""
+        self._active = active
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what can be no id, before it becomes part of an address."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+            self.fail(f"{value!r} is not a job's ID, as train-1a2b3c4d, nor the start of one", param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Ids of jobs, newest first; none if the scheduler does not answer at once."""
+        from mesos_gpu.cli.client import Client
+        from mesos_gpu.cli.locate import find_url
+
+        chosen = next((url for c in _upwards(ctx) if (url := getattr(c.obj, "url", None))), None)
+        try:
+            with Client(find_url(chosen), read_timeout_s=2) as client:
+                jobs = client.jobs(states=["active"] if self._active else [], limit=200)
+        except MesosGpuError:
+            return []  # a shell has no place for the message
+        return [
+            CompletionItem(job["id"], help=f"{job['state']} {job['name']}")
+            for job in jobs
+            if job["id"].startswith(incomplete)
+        ]
+
+
+def _upwards(ctx: click.Context | None) -> list[click.Context]:
+    return [] if ctx is None else [ctx, *_upwards(ctx.parent)]
+
+
+def normal_url(value: str) -> str:
+    """An address with its scheme, without a slash at the end.
+
+    Raises:
+        ValueError: It is none.
+    """
+    url = value.strip() if "://" in value else f"http://{value.strip()}"
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in url
+    except ValueError:  # a port that is no number
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise ValueError(f"{value!r} is not an address, as http://127.0.0.1:8080")
+    return url.rstrip("/")
+
+
+MEMORY: Final = Memory()
+DURATION: Final = Duration()
+ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
+LABEL: Final = Pair(r"[^=\s]+", "team=vision")
+URL: Final = Url()
+JOB: Final = JobRef()
+ACTIVE_JOB: Final = JobRef(active=True)

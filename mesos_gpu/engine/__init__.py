@@ -1,0 +1,1 @@
+"""The scheduler as a function: step(state, event, now) gives effects."""

@@ -1,0 +1,112 @@
+"""What the engine wants done, as data. The shell does it, in ORDER."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.ids import AgentId, JobId, OfferId, TaskId
+from mesos_gpu.model.job import JobSpec
+from mesos_gpu.model.offer import Scalar
+from mesos_gpu.model.saves import (
+    ForgetJob,
+    ForgetNode,
+    ForgetTask,
+    Save,
+    SaveFramework,
+    SaveJob,
+    SaveNode,
+    SaveTask,
+)
+from mesos_gpu.model.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """ACKNOWLEDGE a status update whose consequences are saved."""
+
+    agent_id: AgentId
+    task_id: TaskId
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchTask:
+    """One task of a Launch. `spec` is None for a node monitor."""
+
+    task: Task
+    spec: JobSpec | None
+    resources: tuple[Scalar, ...]
+    executor_resources: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """ACCEPT offers of one agent."""
+
+    offer_ids: tuple[OfferId, ...]
+    tasks: tuple[LaunchTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """DECLINE offers."""
+
+    offer_ids: tuple[OfferId, ...]
+    refuse_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """KILL a task."""
+
+    task_id: TaskId
+    agent_id: AgentId | None
+    grace_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """RECONCILE these tasks; none: all (implicit)."""
+
+    tasks: tuple[tuple[TaskId, AgentId], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Suppress:
+    """SUPPRESS offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revive:
+    """REVIVE offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Tell listeners that a job changed."""
+
+    job_id: JobId
+    version: int
+
+
+Call = Acknowledge | Launch | Decline | Kill | Reconcile | Suppress | Revive
+Effect = Save | Call | Publish
+
+#: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
+ORDER: Final[tuple[type[Effect], ...]] = (
+    SaveFramework,
+    SaveJob,
+    SaveTask,
+    SaveNode,
+    ForgetJob,
+    ForgetTask,
+    ForgetNode,
+    Acknowledge,
+    Launch,
+    Decline,
+    Kill,
+    Reconcile,
+    Suppress,
+    Revive,
+    Publish,
+)
+RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

@@ -1,0 +1,88 @@
+"""What happens to the scheduler. Each event comes with its time, as an argument of `step`."""
+
+from dataclasses import dataclass
+
+from mesos_gpu.model.ids import AgentId, JobId, OfferId
+from mesos_gpu.model.job import JobSpec
+from mesos_gpu.model.offer import Offer
+from mesos_gpu.model.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The master accepted the subscription; all earlier offers are void."""
+
+    framework_id: str
+    master_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The subscription broke; offers died with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffersArrived:
+    """OFFERS."""
+
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRescinded:
+    """RESCIND; it may have crossed an ACCEPT, which then ends in TASK_DROPPED."""
+
+    offer_id: OfferId
+
+
+@dataclass(frozen=True, slots=True)
+class StatusArrived:
+    """UPDATE."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLost:
+    """FAILURE of an agent; the updates of its tasks come by themselves."""
+
+    agent_id: AgentId
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A user's valid request; the id is new."""
+
+    job_id: JobId
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class KillRequested:
+    """A user wants a job to end."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A batch of events is through: match what waits with what is offered."""
+
+
+Event = (
+    Registered
+    | Disconnected
+    | OffersArrived
+    | OfferRescinded
+    | StatusArrived
+    | AgentLost
+    | JobSubmitted
+    | KillRequested
+    | Tick
+    | Match
+)

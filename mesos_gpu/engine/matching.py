@@ -1,0 +1,249 @@
+"""Offers: held, matched with what waits, given back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from mesos_gpu.engine.effects import Decline, Launch, LaunchTask, Revive, Suppress
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.job import Job, JobSpec, JobState
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.offer import Offer, Scalar, carve, total
+from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.policy.placement import Ask, Candidate, place
+
+
+def ask_of(spec: JobSpec, settings: Settings) -> Ask:
+    """What one launch of the job takes from an offer, with its executor's share."""
+    return Ask(
+        cpus=round(spec.cpus + settings.executor_cpus, 3),
+        mem_mib=spec.mem_mib + settings.executor_mem_mib,
+        gpus=spec.gpus,
+        models=spec.gpu_model,
+    )
+
+
+def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
+    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody."""
+    if node.reported_at is None or now - node.reported_at > settings.report_stale_s or node.lost_at:
+        return ()
+    return tuple(
+        gpu
+        for gpu in node.gpus
+        if gpu.health is Health.OK and gpu.id not in state.holders and state.contested.get(gpu.id, 0) <= now
+    )
+
+
+@dataclass(slots=True)
+class _Desk:
+    """One agent's offers on the table, and what is to be launched from them."""
+
+    node: Node
+    offers: list[Offer]
+    left: tuple[Scalar, ...]
+    free: list[Gpu]
+    launches: list[LaunchTask] = field(default_factory=list)
+
+    def candidate(self) -> Candidate:
+        return Candidate(
+            agent_id=self.node.id,
+            hostname=self.node.hostname,
+            cpus=total(self.left, "cpus"),
+            mem_mib=total(self.left, "mem"),
+            gpus_offered=int(total(self.left, "gpus")),
+            free=tuple(self.free),
+            gpus_total=len(self.node.gpus),
+        )
+
+    def launch(
+        self, task: Task, spec: JobSpec | None, need: dict[str, float], executor: dict[str, float]
+    ) -> None:
+        taken, left = carve(self.left, need)
+        own, self.left = carve(left, executor)
+        held = set(task.gpus)
+        self.free = [gpu for gpu in self.free if gpu.id not in held]
+        self.launches.append(LaunchTask(task, spec, tuple(taken), tuple(own)))
+
+
+def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
+    """Hold them, and note their agents."""
+    for offer in offers:
+        turn.state.offers[offer.id] = offer
+        node = turn.state.nodes.get(offer.agent_id)
+        new = Node(
+            id=offer.agent_id,
+            hostname=offer.hostname,
+            agent_url=offer.agent_url,
+            attributes=offer.attributes,
+        )
+        if node is not None:
+            new = replace(
+                node,
+                hostname=offer.hostname,
+                agent_url=offer.agent_url,
+                attributes=offer.attributes,
+                lost_at=None,
+            )
+        if new != node:
+            turn.put_node(new)
+
+
+def wants_offers(turn: Turn) -> bool:
+    """Whether anything waits that an offer could serve."""
+    if turn.state.queue:
+        return True
+    return any(_lacks_monitor(node) for node in turn.state.nodes.values())
+
+
+def _lacks_monitor(node: Node) -> bool:
+    known = node.inventory is not None or node.monitor_launches > 0
+    return known and node.monitor is None and node.lost_at is None
+
+
+def match(turn: Turn) -> None:
+    """Launch what fits; then hold, give back, ask for or suppress offers as it is needed."""
+    if not turn.state.connected:
+        return
+    desks = _desks(turn)
+    for desk in desks.values():
+        _launch_monitor(turn, desk)
+    _launch_jobs(turn, desks)
+    for desk in desks.values():
+        if desk.launches:
+            used = tuple(offer.id for offer in desk.offers)
+            turn.effects.append(Launch(used, tuple(desk.launches)))
+            for offer_id in used:
+                del turn.state.offers[offer_id]
+    _balance(turn)
+
+
+def _desks(turn: Turn) -> dict[AgentId, _Desk]:
+    desks: dict[AgentId, _Desk] = {}
+    for offer in turn.state.offers.values():
+        desk = desks.get(offer.agent_id)
+        if desk is None:
+            node = turn.state.nodes[offer.agent_id]
+            free = list(usable(turn.state, node, turn.now, turn.settings))
+            desks[offer.agent_id] = _Desk(node, [offer], offer.resources, free)
+        else:
+            desk.offers.append(offer)
+            desk.left += offer.resources
+    return desks
+
+
+def _launch_monitor(turn: Turn, desk: _Desk) -> None:
+    node, settings = turn.state.nodes[desk.node.id], turn.settings
+    if node.monitor is not None or turn.now < node.monitor_not_before:
+        return
+    if node.inventory is None and total(desk.left, "gpus") < 1:
+        return
+    need = {"cpus": settings.monitor_cpus, "mem": settings.monitor_mem_mib}
+    if any(total(desk.left, name) < amount for name, amount in need.items()):
+        return
+    number = node.monitor_launches + 1
+    # The start of this scheduler makes the id new even if the store lost the count.
+    task_id = TaskId(f"gpu-monitor.{node.id}.{int(turn.state.started_at)}.{number}")
+    task = Task(
+        id=task_id,
+        agent_id=node.id,
+        executor_id=task_id,
+        job_id=None,
+        state=TaskState.LAUNCHED,
+        launched_at=turn.now,
+        hostname=node.hostname,
+        agent_url=node.agent_url,
+    )
+    turn.put_task(task)
+    turn.put_node(replace(node, monitor=task_id, monitor_launches=number))
+    # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
+    half = {name: round(amount / 2, 3) for name, amount in need.items()}
+    desk.launch(task, None, half, half)
+
+
+def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
+    candidates = {agent_id: desk.candidate() for agent_id, desk in desks.items()}
+    refused: set[Ask] = set()
+    for _, job_id in list(turn.state.queue):
+        if not candidates:
+            return
+        job = turn.state.jobs[job_id]
+        ask = ask_of(job.spec, turn.settings)
+        if job.not_before > turn.now or ask in refused:
+            continue
+        chosen = place(ask, list(candidates.values()))
+        if chosen is None:
+            refused.add(ask)
+            continue
+        desk = desks[chosen.agent_id]
+        _launch_job(turn, job, desk, chosen.gpus)
+        candidates[chosen.agent_id] = desk.candidate()
+
+
+def _launch_job(turn: Turn, job: Job, desk: _Desk, gpus: tuple[GpuId, ...]) -> None:
+    number, settings, spec = job.launches + 1, turn.settings, job.spec
+    task_id = task_id_of(job.id, number)
+    task = Task(
+        id=task_id,
+        agent_id=desk.node.id,
+        executor_id=task_id,
+        job_id=job.id,
+        state=TaskState.LAUNCHED,
+        launched_at=turn.now,
+        attempt=job.attempts + 1,
+        gpus=gpus,
+        hostname=desk.node.hostname,
+        agent_url=desk.node.agent_url,
+    )
+    turn.put_task(task)
+    turn.put_job(
+        replace(
+            job,
+            state=JobState.STARTING,
+            task_id=task_id,
+            launches=number,
+            started_at=None,
+            message=f"launched on {desk.node.hostname}",
+        )
+    )
+    need = {"cpus": spec.cpus, "mem": float(spec.mem_mib), "gpus": float(spec.gpus)}
+    desk.launch(task, spec, need, {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib})
+
+
+def task_id_of(job_id: JobId, launch: int) -> TaskId:
+    """Mesos must never see a task id twice."""
+    return TaskId(f"{job_id}.{launch}")
+
+
+def _balance(turn: Turn) -> None:
+    state, settings = turn.state, turn.settings
+    if wants_offers(turn):
+        state.idle_since = None
+        if state.suppressed or turn.now - state.swept_at >= settings.sweep_interval_s:
+            # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.
+            state.suppressed, state.swept_at = False, turn.now
+            turn.effects.append(Revive())
+        old = tuple(o.id for o in state.offers.values() if turn.now - o.received_at > settings.offer_hold_s)
+        _give_back(turn, old, settings.offer_refuse_s)
+        return
+    if state.idle_since is None:
+        state.idle_since = turn.now
+    if turn.now - state.idle_since < settings.idle_linger_s:
+        return
+    _give_back(turn, tuple(state.offers), settings.idle_refuse_s)
+    if not state.suppressed:
+        state.suppressed, state.swept_at = True, turn.now
+        turn.effects.append(Suppress())
+    elif turn.now - state.swept_at >= settings.sweep_interval_s:
+        # A suppressed framework is not told of new agents: ask, hold for a moment, suppress again.
+        state.suppressed, state.idle_since = False, turn.now
+        turn.effects.append(Revive())
+
+
+def _give_back(turn: Turn, offer_ids: tuple[OfferId, ...], refuse_s: float) -> None:
+    if offer_ids:
+        turn.effects.append(Decline(offer_ids, refuse_s))
+        for offer_id in offer_ids:
+            del turn.state.offers[offer_id]

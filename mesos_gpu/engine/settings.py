@@ -1,0 +1,39 @@
+"""What an operator may set of the engine's behaviour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Times in seconds, memory in MiB."""
+
+    executor_command: str  # the shell command that starts an executor on an agent
+    monitor_command: str
+    default_user: str | None = None  # for jobs that name none; None: the executor's own
+    executor_env: Mapping[str, str] = field(default_factory=dict)
+    executor_cpus: float = 0.01  # Mesos' minimum (master/constants.hpp, MIN_CPUS)
+    executor_mem_mib: float = 48.0  # it stays under 35; the rest is room for its children's start
+    monitor_cpus: float = 0.05
+    monitor_mem_mib: float = 96.0
+    report_interval_s: float = 10.0
+    report_stale_s: float = 30.0  # an older report is no knowledge: its GPUs are not given out
+    offer_hold_s: float = 30.0  # how long an offer that fits nothing is kept from other frameworks
+    offer_refuse_s: float = 5.0
+    idle_linger_s: float = 1.0  # after the last job is placed, before offers are given back
+    idle_refuse_s: float = 3600.0
+    sweep_interval_s: float = 20.0  # while suppressed: how often to ask for offers, to find new agents
+    unreachable_timeout_s: float = 120.0  # then the job goes back to the queue
+    kill_resend_s: float = 10.0
+    launch_doubt_s: float = 10.0  # a launch without a word is asked about
+    reconcile_first_s: float = 1.0
+    reconcile_most_s: float = 30.0
+    reconcile_interval_s: float = 900.0
+    retry_first_s: float = 1.0
+    retry_most_s: float = 60.0
+    requeue_first_s: float = 0.1
+    requeue_most_s: float = 30.0
+    contested_s: float = 5.0  # a GPU whose claim was refused is left alone for so long
+    max_infrastructure_failures: int = 50
+    keep_ended_jobs: int = 5000
+    keep_lost_nodes_s: float = 86400.0

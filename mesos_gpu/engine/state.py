@@ -1,0 +1,138 @@
+"""All that the scheduler knows. Only `step` changes it, on one thread."""
+
+import bisect
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.offer import Offer
+from mesos_gpu.model.task import Task
+
+
+@dataclass(slots=True)
+class Reconciliation:
+    """One run of the algorithm in Mesos' docs/reconciliation.md."""
+
+    started_at: float
+    next_at: float
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class State:
+    """The engine's state; everything below `offers` is derived or lasts only as long as the process."""
+
+    started_at: float
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    tasks: dict[TaskId, Task] = field(default_factory=dict)
+    nodes: dict[AgentId, Node] = field(default_factory=dict)
+    framework_id: str | None = None
+
+    offers: dict[OfferId, Offer] = field(default_factory=dict)
+    connected: bool = False
+    master_url: str = ""
+    queue: list[tuple[int, JobId]] = field(default_factory=list)  # pending jobs, sorted
+    launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
+    holders: dict[GpuId, TaskId] = field(default_factory=dict)
+    live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
+    ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
+    contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
+    next_sequence: int = 1
+    suppressed: bool = False
+    idle_since: float | None = None
+    swept_at: float = 0.0
+    reconciliation: Reconciliation | None = None
+    reconciled_at: float = 0.0
+
+    @classmethod
+    def restored(
+        cls,
+        started_at: float,
+        framework_id: str | None,
+        jobs: Iterable[Job],
+        tasks: Iterable[Task],
+        nodes: Iterable[Node],
+    ) -> "State":
+        """The state from what was saved. `jobs` in the order of their sequence, `tasks` of their launch."""
+        state = cls(started_at=started_at, framework_id=framework_id)
+        for job in jobs:
+            state.set_job(job)
+        for task in tasks:
+            state.set_task(task)
+        state.nodes = {node.id: node for node in nodes}
+        return state
+
+    def set_job(self, job: Job) -> None:
+        """Put a job in, and keep the queue and the list of ended jobs true."""
+        old = self.jobs.get(job.id)
+        self.jobs[job.id] = job
+        self.next_sequence = max(self.next_sequence, job.sequence + 1)
+        was, now = old is not None and old.state is JobState.PENDING, job.state is JobState.PENDING
+        if now and not was:
+            bisect.insort(self.queue, (job.sequence, job.id))
+        elif was and not now:
+            del self.queue[bisect.bisect_left(self.queue, (job.sequence, job.id))]
+        if job.state.ended:
+            self.ended.setdefault(job.id)
+
+    def set_task(self, task: Task) -> None:
+        """Put a task in, and keep holders and the live set true."""
+        if task.id not in self.tasks and task.job_id is not None:
+            self.launches.setdefault(task.job_id, []).append(task.id)
+        self.tasks[task.id] = task
+        if task.ended:
+            self.live.pop(task.id, None)
+            for gpu in task.gpus:
+                if self.holders.get(gpu) == task.id:
+                    del self.holders[gpu]
+        else:
+            self.live.setdefault(task.id)
+            for gpu in task.gpus:
+                self.holders[gpu] = task.id
+
+    def forget_job(self, job_id: JobId) -> None:
+        """Drop an ended job and its tasks."""
+        for task_id in self.launches.pop(job_id, ()):
+            self.tasks.pop(task_id, None)
+        self.jobs.pop(job_id, None)
+        self.ended.pop(job_id, None)
+
+    def tasks_of(self, job_id: JobId) -> list[Task]:
+        """Every launch of a job, oldest first."""
+        return [self.tasks[task_id] for task_id in self.launches.get(job_id, ())]
+
+    def holder(self, gpu_id: GpuId) -> Task | None:
+        """The task that holds the GPU."""
+        task_id = self.holders.get(gpu_id)
+        return None if task_id is None else self.tasks[task_id]
+
+    def current(self, task: Task) -> Job | None:
+        """The job whose latest launch this is."""
+        job = self.jobs.get(task.job_id) if task.job_id else None
+        return job if job is not None and job.task_id == task.id else None
+
+    def problems(self) -> list[str]:
+        """Broken invariants, in words; tests assert that there are none."""
+        found = []
+        held: dict[GpuId, TaskId] = {}
+        for task in self.tasks.values():
+            if task.ended:
+                continue
+            for gpu in task.gpus:
+                if gpu in held:
+                    found.append(f"{gpu} is held by {held[gpu]} and {task.id}")
+                held[gpu] = task.id
+        if held != self.holders:
+            found.append(f"holders {self.holders} are not what the tasks hold: {held}")
+        pending = sorted((j.sequence, j.id) for j in self.jobs.values() if j.state is JobState.PENDING)
+        if pending != self.queue:
+            found.append(f"the queue is {self.queue}, pending are {pending}")
+        for job in self.jobs.values():
+            running = [t.id for t in self.tasks_of(job.id) if not t.ended and job.task_id == t.id]
+            if job.state not in (JobState.PENDING,) and not job.state.ended and not running:
+                found.append(f"job {job.id} is {job.state.value} without a live task")
+            if job.state.ended and running:
+                found.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+        return found

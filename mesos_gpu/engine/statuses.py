@@ -1,0 +1,157 @@
+"""A status update: what it makes of its task, its job and its node."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.effects import Acknowledge, Kill
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.gpu import Health, Inventory
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.saves import ForgetTask
+from mesos_gpu.model.status import Status
+from mesos_gpu.model.task import ENDED, Action, Task, TaskState, actions_of
+from mesos_gpu.policy.backoff import delay_s
+from mesos_gpu.policy.blame import exit_code, is_final_error, next_state
+from mesos_gpu.wire import assignment, report
+
+_SHOWN: Final = {
+    TaskState.STARTING: JobState.STARTING,
+    TaskState.RUNNING: JobState.RUNNING,
+    TaskState.KILLING: JobState.KILLING,
+    TaskState.UNREACHABLE: JobState.UNREACHABLE,
+}
+
+
+def on_status(turn: Turn, status: Status) -> None:
+    """Apply the life cycle table, then acknowledge."""
+    task = turn.state.tasks.get(status.task_id)
+    if task is None:
+        _on_unknown(turn, status)
+    else:
+        _on_known(turn, task, status)
+    if status.uuid is not None and status.agent_id is not None:
+        turn.effects.append(Acknowledge(status.agent_id, status.task_id, status.uuid))
+
+
+def _on_unknown(turn: Turn, status: Status) -> None:
+    new = next_state(status, None, kill_requested=True, sick_gpu=False)
+    if Action.KILL in (actions_of(TaskState.ABSENT, new) or ()):
+        turn.effects.append(Kill(status.task_id, status.agent_id))
+
+
+def _on_known(turn: Turn, task: Task, status: Status) -> None:
+    outcome = _outcome(status)
+    job = turn.state.current(task)
+    new = next_state(
+        status,
+        outcome,
+        kill_requested=job is not None and job.kill_requested,
+        sick_gpu=_has_sick_gpu(turn, task),
+    )
+    task = replace(task, heard_at=turn.now)
+    turn.state.set_task(task)
+    move(turn, task, new, status, outcome)
+    if task.job_id is None and new is TaskState.RUNNING and status.data and status.agent_id:
+        _on_report(turn, status.agent_id, status.data)
+
+
+def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcome | None) -> None:
+    """Do what the table says for `task.state → new`.
+
+    Raises:
+        ValueError: The table has no such transition.
+    """
+    actions = actions_of(task.state, new)
+    if actions is None:
+        raise ValueError(f"task {task.id} cannot go from {task.state.value} to {new.value}")
+    if Action.KILL in actions:
+        turn.effects.append(Kill(task.id, task.agent_id))
+    if Action.SAVE not in actions:
+        return
+    job = turn.state.current(task)
+    message = status.message or task.message
+    task = replace(task, state=new, message=message)
+    if new is TaskState.RUNNING and task.started_at is None:
+        task = replace(task, started_at=turn.now)
+    if new is TaskState.UNREACHABLE:
+        task = replace(task, unreachable_since=turn.now)
+    if new in ENDED:
+        task = replace(task, ended_at=turn.now)
+    turn.put_task(task)
+    if outcome is not None:
+        for gpu in outcome.refused_gpus:
+            turn.state.contested[gpu] = turn.now + turn.settings.contested_s
+    if task.job_id is None:
+        _on_monitor(turn, task)
+    elif job is not None:
+        _on_job(turn, job, task, actions, status, outcome)
+
+
+def _on_job(
+    turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
+) -> None:
+    message = status.message or f"{status.state} {status.reason}".strip()
+    code = exit_code(outcome)
+    if Action.COMPLETE in actions:
+        turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code or 0)
+    elif Action.CANCEL in actions or (
+        job.kill_requested and (Action.RETRY in actions or Action.REQUEUE in actions)
+    ):
+        turn.end_job(job, JobState.KILLED, message, code)
+    elif Action.RETRY in actions:
+        turn.retry(job, message, code, final=is_final_error(status))
+    elif Action.REQUEUE in actions:
+        turn.requeue(job, message)
+    elif task.state in _SHOWN:
+        shown = JobState.KILLING if job.kill_requested else _SHOWN[task.state]
+        turn.put_job(
+            replace(job, state=shown, started_at=task.started_at, message=status.message or shown.value)
+        )
+
+
+def _on_monitor(turn: Turn, task: Task) -> None:
+    """A monitor that ended is started again on the next offer of its agent; what it said is void."""
+    node = turn.state.nodes.get(task.agent_id)
+    if not task.ended and task.state is not TaskState.ABANDONED:
+        return
+    if task.ended:
+        del turn.state.tasks[task.id]
+        turn.effects.append(ForgetTask(task.id))
+    if node is not None and node.monitor == task.id:
+        lived_s = turn.now - task.launched_at
+        failures = 1 if lived_s > 60 else node.monitor_launches
+        wait_s = delay_s(failures, first_s=0.2, most_s=30.0)
+        turn.put_node(replace(node, monitor=None, monitor_not_before=turn.now + wait_s))
+
+
+def _on_report(turn: Turn, agent_id: AgentId, data: bytes) -> None:
+    node = turn.state.nodes.get(agent_id)
+    if node is None:
+        return
+    try:
+        inventory = report.decode(data)
+    except (ValueError, KeyError, TypeError) as error:
+        known = tuple(
+            replace(gpu, health=Health.UNKNOWN, reason=f"unreadable report: {error}") for gpu in node.gpus
+        )
+        inventory = Inventory(known, source=node.inventory.source if node.inventory else "none")
+    turn.put_node(replace(node, inventory=inventory, reported_at=turn.now, lost_at=None))
+
+
+def _outcome(status: Status) -> Outcome | None:
+    if not status.data or status.state not in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED"):
+        return None
+    try:
+        return assignment.decode_outcome(status.data)
+    except (ValueError, KeyError, TypeError):
+        return None  # another executor's data: the state alone decides
+
+
+def _has_sick_gpu(turn: Turn, task: Task) -> bool:
+    node = turn.state.nodes.get(task.agent_id)
+    if node is None:
+        return False
+    found = (node.gpu(gpu_id) for gpu_id in task.gpus)
+    return any(gpu is not None and gpu.health is Health.SICK for gpu in found)

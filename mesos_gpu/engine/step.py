@@ -1,0 +1,104 @@
+"""The scheduler as a function: `step(state, event, now)` changes the state and returns the effects.
+
+The state is changed in place, by this function only, on one thread: a copy for each of thousands of events
+would cost more than all decisions. The function reads no clock and draws no chance, so the same events with
+the same times give the same effects.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.effects import RANK, Effect
+from mesos_gpu.engine.matching import match, on_offers
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.statuses import on_status
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick, send_kill
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.saves import SaveFramework
+
+
+def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[Effect]:
+    """Take one event in.
+
+    Args:
+        state: Changed in place.
+        event: What happened.
+        now: When, in seconds since the epoch.
+        settings: The operator's.
+
+    Returns:
+        What to do, in the order of `effects.ORDER`.
+    """
+    turn = Turn(state, settings, now)
+    _HANDLERS[type(event)](turn, event)
+    return sorted(turn.effects, key=lambda effect: RANK[type(effect)])
+
+
+def _on_registered(turn: Turn, event: ev.Registered) -> None:
+    state = turn.state
+    state.offers.clear()
+    state.connected, state.master_url, state.suppressed = True, event.master_url, False
+    state.swept_at = turn.now
+    if state.framework_id != event.framework_id:
+        state.framework_id = event.framework_id
+        turn.effects.append(SaveFramework(event.framework_id))
+    begin_reconciliation(turn)
+
+
+def _on_disconnected(turn: Turn, _: ev.Disconnected) -> None:
+    turn.state.connected = False
+    turn.state.offers.clear()
+
+
+def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
+    turn.state.offers.pop(event.offer_id, None)
+
+
+def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
+    node = turn.state.nodes.get(event.agent_id)
+    for offer in [o for o in turn.state.offers.values() if o.agent_id == event.agent_id]:
+        del turn.state.offers[offer.id]
+    if node is not None and node.lost_at is None:
+        turn.put_node(replace(node, lost_at=turn.now))
+
+
+def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
+    job = Job(
+        id=event.job_id,
+        spec=event.spec,
+        submitted_at=turn.now,
+        sequence=turn.state.next_sequence,
+        message="queued",
+    )
+    turn.put_job(job)
+
+
+def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
+    job = turn.state.jobs.get(event.job_id)
+    if job is None or job.state.ended or job.kill_requested:
+        return
+    if job.state is JobState.PENDING:
+        turn.end_job(replace(job, kill_requested=True), JobState.KILLED, "killed before it was launched")
+        return
+    task = turn.state.tasks[job.task_id] if job.task_id else None
+    job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message="kill requested"))
+    if task is not None:
+        send_kill(turn, job, task)
+
+
+_HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
+    ev.Registered: _on_registered,
+    ev.Disconnected: _on_disconnected,
+    ev.OffersArrived: lambda turn, event: on_offers(turn, event.offers),
+    ev.OfferRescinded: _on_rescinded,
+    ev.StatusArrived: lambda turn, event: on_status(turn, event.status),
+    ev.AgentLost: _on_agent_lost,
+    ev.JobSubmitted: _on_submitted,
+    ev.KillRequested: _on_kill_requested,
+    ev.Tick: lambda turn, _: on_tick(turn),
+    ev.Match: lambda turn, _: match(turn),
+}

@@ -1,0 +1,80 @@
+"""One step in progress: the state, the time, and the effects so far."""
+
+from dataclasses import dataclass, field, replace
+
+from mesos_gpu.engine.effects import Effect, Publish
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.saves import SaveJob, SaveNode, SaveTask
+from mesos_gpu.model.task import Task
+from mesos_gpu.policy.backoff import delay_s
+
+
+@dataclass(slots=True)
+class Turn:
+    """Changes go through here, so that no change is without its Save."""
+
+    state: State
+    settings: Settings
+    now: float
+    effects: list[Effect] = field(default_factory=list)
+
+    def put_job(self, job: Job) -> Job:
+        """Change a job: its version grows, it is saved and published."""
+        job = replace(job, version=job.version + 1) if job.id in self.state.jobs else job
+        self.state.set_job(job)
+        self.effects += (SaveJob(job), Publish(job.id, job.version))
+        return job
+
+    def put_task(self, task: Task) -> None:
+        """Change a task."""
+        self.state.set_task(task)
+        self.effects.append(SaveTask(task))
+
+    def put_node(self, node: Node) -> None:
+        """Change a node."""
+        self.state.nodes[node.id] = node
+        self.effects.append(SaveNode(node))
+
+    def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
+        """The job's last change."""
+        self.put_job(replace(job, state=state, message=message, exit_code=exit_code, ended_at=self.now))
+
+    def requeue(self, job: Job, message: str) -> None:
+        """Back to its place in the queue; no attempt is used up."""
+        failures = job.infrastructure_failures + 1
+        if failures > self.settings.max_infrastructure_failures:
+            why = f"gave up after {failures} launches lost to the infrastructure; the last: {message}"
+            self.end_job(replace(job, infrastructure_failures=failures), JobState.FAILED, why)
+            return
+        wait_s = delay_s(failures, first_s=self.settings.requeue_first_s, most_s=self.settings.requeue_most_s)
+        self.put_job(
+            replace(
+                job,
+                state=JobState.PENDING,
+                infrastructure_failures=failures,
+                not_before=self.now + wait_s,
+                started_at=None,
+                message=message,
+            )
+        )
+
+    def retry(self, job: Job, message: str, exit_code: int | None, *, final: bool) -> None:
+        """An attempt is used up: wait for the next one, or the job has failed."""
+        job = replace(job, attempts=job.attempts + 1)
+        if final or job.attempts >= job.spec.max_attempts:
+            self.end_job(job, JobState.FAILED, message, exit_code)
+            return
+        wait_s = delay_s(job.attempts, first_s=self.settings.retry_first_s, most_s=self.settings.retry_most_s)
+        message = f"attempt {job.attempts} of {job.spec.max_attempts}: {message}; next in {wait_s:g} s"
+        self.put_job(
+            replace(
+                job,
+                state=JobState.PENDING,
+                not_before=self.now + wait_s,
+                exit_code=exit_code,
+                message=message,
+            )
+        )

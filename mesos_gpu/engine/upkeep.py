@@ -1,0 +1,114 @@
+"""What time alone asks for: reconciliation, repeated kills, unreachable tasks, old history."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.effects import Kill, Reconcile
+from mesos_gpu.engine.state import Reconciliation
+from mesos_gpu.engine.statuses import move
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.job import Job
+from mesos_gpu.model.saves import ForgetJob, ForgetNode
+from mesos_gpu.model.status import Status
+from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.policy.backoff import delay_s
+
+
+def begin_reconciliation(turn: Turn) -> None:
+    """Ask about every task that has not ended, until each has had a word since now."""
+    turn.state.reconciliation = Reconciliation(started_at=turn.now, next_at=turn.now)
+    _reconcile(turn)
+
+
+def on_tick(turn: Turn) -> None:
+    """Run all that is due."""
+    if turn.state.connected:
+        _reconcile(turn)
+        _ask_about_doubtful(turn)
+        _repeat_kills(turn)
+    _abandon_unreachable(turn)
+    _forget_old(turn)
+
+
+def _reconcile(turn: Turn) -> None:
+    state, settings = turn.state, turn.settings
+    run = state.reconciliation
+    if run is None:
+        if turn.now - state.reconciled_at >= settings.reconcile_interval_s:
+            begin_reconciliation(turn)
+        return
+    if turn.now < run.next_at:
+        return
+    silent = [state.tasks[t] for t in state.live if state.tasks[t].heard_at < run.started_at]
+    # A task launched after the start of the run is known to the master by its launch.
+    silent = [task for task in silent if task.launched_at <= run.started_at]
+    if not silent:
+        state.reconciliation, state.reconciled_at = None, turn.now
+        turn.effects.append(Reconcile(()))  # implicit: brings what only Mesos knows
+        return
+    run.tries += 1
+    run.next_at = turn.now + delay_s(
+        run.tries, first_s=settings.reconcile_first_s, most_s=settings.reconcile_most_s
+    )
+    turn.effects.append(Reconcile(tuple((task.id, task.agent_id) for task in silent)))
+
+
+def _ask_about_doubtful(turn: Turn) -> None:
+    """A launch whose ACCEPT was lost on the way never gets an update by itself; a cut agent may be back."""
+    doubt_s = turn.settings.launch_doubt_s
+    asked = []
+    for task_id in turn.state.live:
+        task = turn.state.tasks[task_id]
+        silent = task.state in (TaskState.LAUNCHED, TaskState.UNREACHABLE, TaskState.ABANDONED)
+        if silent and turn.now - max(task.heard_at, task.launched_at) > doubt_s:
+            asked.append(replace(task, heard_at=turn.now))
+    for task in asked:
+        turn.state.set_task(task)
+    if asked:
+        turn.effects.append(Reconcile(tuple((task.id, task.agent_id) for task in asked)))
+
+
+def _repeat_kills(turn: Turn) -> None:
+    for task_id in list(turn.state.live):
+        task = turn.state.tasks[task_id]
+        job = turn.state.current(task)
+        if job is None or not job.kill_requested:
+            continue
+        if task.kill_sent_at is None or turn.now - task.kill_sent_at >= turn.settings.kill_resend_s:
+            send_kill(turn, job, task)
+
+
+def send_kill(turn: Turn, job: Job, task: Task) -> None:
+    """KILL, and remember when."""
+    turn.put_task(replace(task, kill_sent_at=turn.now))
+    turn.effects.append(Kill(task.id, task.agent_id, job.spec.kill_grace_s))
+
+
+def _abandon_unreachable(turn: Turn) -> None:
+    limit_s = turn.settings.unreachable_timeout_s
+    for task_id in list(turn.state.live):
+        task = turn.state.tasks[task_id]
+        since = task.unreachable_since
+        if task.state is TaskState.UNREACHABLE and since is not None and turn.now - since >= limit_s:
+            message = f"its agent {task.hostname} was unreachable for {limit_s:g} s"
+            move(turn, task, TaskState.ABANDONED, _word(task.id, message), None)
+
+
+def _word(task_id: TaskId, message: str) -> Status:
+    return Status(task_id=task_id, state="TASK_UNREACHABLE", message=message)
+
+
+def _forget_old(turn: Turn) -> None:
+    state = turn.state
+    surplus = len(state.ended) - turn.settings.keep_ended_jobs
+    for job_id in list(state.ended)[: max(surplus, 0)]:
+        if any(not task.ended for task in state.tasks_of(job_id)):
+            continue  # an abandoned launch still holds GPUs
+        state.forget_job(job_id)
+        turn.effects.append(ForgetJob(job_id))
+    busy = {state.tasks[task_id].agent_id for task_id in state.live}
+    for node in list(state.nodes.values()):
+        gone = node.lost_at is not None and turn.now - node.lost_at > turn.settings.keep_lost_nodes_s
+        if gone and node.id not in busy:
+            del state.nodes[node.id]
+            turn.effects.append(ForgetNode(node.id))

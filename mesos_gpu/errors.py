@@ -1,0 +1,46 @@
+"""What failed and what mends it: the one base of every error that a person may see."""
+
+
+class MesosGpuError(Exception):
+    """`what` happened, and the `remedy` that mends it."""
+
+    exit_code: int = 1
+    http_status: int = 500
+
+    def __init__(self, what: str, *, remedy: str) -> None:
+        """Keep both parts: the command line prints them, the REST interface sends them."""
+        super().__init__(what)
+        self.what, self.remedy = what, remedy
+
+    def __str__(self) -> str:
+        return f"{self.what}\nTo fix: {self.remedy}"
+
+
+class Unavailable(MesosGpuError):
+    """Something that must be running, or installed, is not (EX_UNAVAILABLE)."""
+
+    exit_code, http_status = 69, 503
+
+
+class NotFound(MesosGpuError):
+    """What was named does not exist."""
+
+    exit_code, http_status = 66, 404
+
+
+class Conflict(MesosGpuError):
+    """It exists already, or is in use."""
+
+    exit_code, http_status = 73, 409
+
+
+class Damaged(MesosGpuError):
+    """Stored data is not what was written: refuse, never guess (EX_DATAERR)."""
+
+    exit_code, http_status = 65, 500
+
+
+class BadConfiguration(MesosGpuError):
+    """A setting that cannot work (EX_CONFIG)."""
+
+    exit_code, http_status = 78, 400

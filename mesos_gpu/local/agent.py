@@ -1,0 +1,98 @@
+"""A Mesos agent process: the steps, in the order, of main() in src/slave/main.cpp of 1.11.0.
+
+All flags come from the environment (MESOS_*, as for mesos-agent); LIBPROCESS_IP and LIBPROCESS_PORT say
+where it listens. Left out: modules, hooks, firewall rules, ACLs, JWT executor secrets, CSI, domain sockets,
+systemd, and the pending-future tracker (so never ask an agent for /containerizer/debug: it would call a null
+pointer).
+"""
+
+import ctypes
+import os
+from typing import Final
+
+from mesos_gpu.local.cxx import (
+    STRING,
+    CallFailed,
+    Mesos,
+    P,
+    fail,
+    option,
+    read_string,
+    string,
+    virtual_base,
+    zeros,
+)
+
+S = STRING
+OPTIONAL: Final = f"RK6OptionI{S}E"  # const Option<string>&
+SLAVE: Final = "_ZN5mesos8internal5slave"  # mesos::internal::slave::
+CONTAINERIZER: Final = SLAVE + (  # Containerizer::create(
+    "13Containerizer6createERKNS1_5FlagsEb"  #   const Flags&, bool local,
+    "PNS1_7FetcherEPNS1_16GarbageCollectorE"  #   Fetcher*, GarbageCollector*,
+    "PNS_14SecretResolverEPNS1_16VolumeGidManagerE"  #   SecretResolver*, VolumeGidManager*,
+    "PNS0_20PendingFutureTrackerEPNS1_9CSIServerE"  #   PendingFutureTracker*, CSIServer*)
+)
+SLAVE_CONSTRUCTOR: Final = SLAVE + (  # Slave::Slave(
+    f"5SlaveC1ERK{S}RKNS1_5FlagsE"  #   const string& id, const Flags&,
+    "PNS_6master8detector14MasterDetectorE"  #   MasterDetector*,
+    "PNS1_13ContainerizerEPNS0_5FilesE"  #   Containerizer*, Files*,
+    "PNS1_16GarbageCollectorE"  #   GarbageCollector*,
+    "PNS1_23TaskStatusUpdateManagerE"  #   TaskStatusUpdateManager*,
+    "PNS_5slave17ResourceEstimatorEPNSQ_13QoSControllerE"  #   ResourceEstimator*, QoSController*,
+    "PNS_15SecretGeneratorEPNS1_16VolumeGidManagerE"  #   SecretGenerator*, VolumeGidManager*,
+    "PNS0_20PendingFutureTrackerE"  #   PendingFutureTracker*,
+    "ON7process5OwnedINS1_9CSIServerEEE"  #   Owned<CSIServer>&&,
+    "RK6OptionINS11_7network8internal6SocketINS17_4unix7AddressEEEE"  #   const Option<unix::Socket>&,
+    "RKS16_IPNS_10AuthorizerEE"  #   const Option<Authorizer*>&)
+)
+SLAVE_SIZE: Final = 0x24A0  # the operator new in front of Slave::Slave in local::launch
+
+
+def main(path: str, flags: list[str]) -> int:
+    """Run until SIGUSR1, or until the master refuses the agent. `flags`: --name=value each."""
+    try:
+        lib = Mesos(path)
+        slave = _start(lib, flags)
+    except CallFailed as error:
+        return fail(error)
+    lib.join(slave)
+    os._exit(0)  # libprocess' threads are not to be waited for
+
+
+def _start(lib: Mesos, argv: list[str]) -> int:
+    given = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
+    # slave::Flags : virtual logging::Flags : virtual flags::FlagsBase
+    flags = lib.new(SLAVE + "5FlagsC1Ev")
+    lib.load_flags(virtual_base(flags, 1), "MESOS_", ["mesos-agent", *argv])
+    name = zeros(32)  # process::ID::generate("slave") -> string
+    lib["_ZN7process2ID8generateERK" + S](P(name), string("slave"))
+    lib.start_libprocess(read_string(name), "mesos-agent-readwrite", "mesos-agent-readonly")
+
+    fetcher = lib.new(SLAVE + "7FetcherC1ERKNS1_5FlagsE", P(flags))
+    gc = lib.new(f"{SLAVE}16GarbageCollectorC1ERK{S}", string(given["work_dir"]))
+    resolver = lib.attempt("_ZN5mesos14SecretResolver6createE" + OPTIONAL, option())
+    containerizer = lib.attempt(
+        CONTAINERIZER, P(flags), ctypes.c_bool(False), P(fetcher), P(gc), P(resolver), P(0), P(0), P(0)
+    )
+    detector = lib.attempt(
+        f"_ZN5mesos6master8detector14MasterDetector6createE{OPTIONAL}SC_RKS3_I8DurationE",
+        option(given["master"]),
+        option(),
+        option(),
+    )
+    files = lib.new(
+        f"_ZN5mesos8internal5FilesC1E{OPTIONAL}RKS2_IPNS_10AuthorizerEE",
+        option("mesos-agent-readonly"),
+        option(),
+    )
+    updates = lib.new(SLAVE + "23TaskStatusUpdateManagerC1ERKNS1_5FlagsE", P(flags))
+    estimator = lib.attempt("_ZN5mesos5slave17ResourceEstimator6createE" + OPTIONAL, option())
+    qos = lib.attempt("_ZN5mesos5slave13QoSController6createE" + OPTIONAL, option())
+    slave = lib.new(
+        SLAVE_CONSTRUCTOR,
+        P(name), P(flags), P(detector), P(containerizer), P(files), P(gc), P(updates), P(estimator), P(qos),
+        P(0), P(0), P(0), P(zeros(64)), option(), option(),
+        size=SLAVE_SIZE,
+    )  # fmt: skip
+    lib.spawn(slave)
+    return slave

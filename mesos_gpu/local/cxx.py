@@ -1,0 +1,167 @@
+"""Call libmesos' C++ functions from Python: a sliver of the Itanium C++ ABI.
+
+Only the standard library is used: the helpers run once for each container, with `python -I -S`. The layouts
+are those of GCC 5's libstdc++ (new string ABI) and of stout's headers in Mesos 1.11.0. They hold for exactly
+one build of the library, so `Mesos` checks its build id before anything is called. Mangled names come from
+`nm -D libmesos-1.11.0.so`, and c++filt reads them. Objects live as long as the process: every buffer is kept.
+"""
+
+import ctypes
+import os
+import sys
+from typing import Any, Final
+
+BUILD_ID: Final = bytes.fromhex("c70adfb7e15fd4f444f03fb2be7dbcf2ead8b0b0")
+BUILD_ID_AT: Final = 512 + 16  # .note.gnu.build-id lies at 512, its 20 bytes of id 16 further on
+P = ctypes.c_void_p
+STRING: Final = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"  # mangled std::string
+GUARD: Final = 4096
+REFUSED: Final = "mesos: "  # begins the line in which a program says why it does not start
+SOME, NONE = 0, 1  # stout's Option<T> {enum {SOME, NONE} state; T t}: t at 8 if it is aligned to 8
+_keep: list[Any] = []
+
+
+class CallFailed(Exception):
+    """A function of Mesos returned an error; the text is Mesos' own."""
+
+
+def zeros(size: int) -> int:
+    """Address of zeroed memory, aligned as by operator new, that is never freed."""
+    block = ctypes.create_string_buffer(size + 16)
+    _keep.append(block)
+    return (ctypes.addressof(block) + 15) & ~15
+
+
+def pointer_at(address: int) -> int:
+    """The pointer that is stored at an address; 0 for null."""
+    return P.from_address(address).value or 0
+
+
+def string_at(address: int, text: str) -> P:
+    """Construct a std::string {char* data; size_t size; 16 bytes: the capacity, or a short string}."""
+    data = ctypes.create_string_buffer(text.encode())
+    _keep.append(data)
+    P.from_address(address).value = ctypes.addressof(data)
+    ctypes.c_size_t.from_address(address + 8).value = len(data) - 1
+    return P(address)
+
+
+def string(text: str) -> P:
+    """A new std::string."""
+    return string_at(zeros(32), text)
+
+
+def read_string(address: int) -> str:
+    """The text of a std::string."""
+    size = ctypes.c_size_t.from_address(address + 8).value
+    return ctypes.string_at(pointer_at(address), size).decode()
+
+
+def option(text: str | None = None) -> P:
+    """Option<std::string>; None() of any type when `text` is None."""
+    address = zeros(512)
+    if text is None:
+        ctypes.c_int.from_address(address).value = NONE
+    else:
+        string_at(address + 8, text)
+    return P(address)
+
+
+def virtual_base(address: int, index: int = 0) -> int:
+    """The object's index-th virtual base. Its offset lies in front of the vtable:
+    … vbase offset 1, vbase offset 0, offset to top, typeinfo | virtual functions."""
+    vtable = pointer_at(address)
+    return address + ctypes.c_int64.from_address(vtable - 24 - 8 * index).value
+
+
+class Mesos(ctypes.CDLL):
+    """The loaded library.
+
+    Raises:
+        CallFailed: Another build, or one that cannot be loaded.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Check the build id, then load."""
+        with open(path, "rb") as file:
+            file.seek(BUILD_ID_AT)
+            if file.read(20) != BUILD_ID:
+                raise CallFailed(f"{path} is not the library of mesos.scheduler 1.11.0")
+        try:
+            super().__init__(path, mode=os.RTLD_GLOBAL)
+        except OSError as error:
+            raise CallFailed(f"{path} cannot be loaded: {error}") from None
+
+    def __getitem__(self, symbol: str) -> Any:
+        """A function that returns a pointer, or nothing."""
+        function = super().__getitem__(symbol)
+        function.restype = P
+        return function
+
+    def new(self, constructor: str, *args: Any, size: int = 0x10000) -> int:
+        """Construct an object in `size` zeroed bytes, with a guard behind it that the constructor must
+        leave alone: `size` need only be large enough."""
+        address = zeros(size + GUARD)
+        self[constructor](P(address), *args)
+        if ctypes.string_at(address + size, GUARD).strip(b"\0"):
+            raise CallFailed(f"{constructor} needs more than {size} bytes")
+        return address
+
+    def attempt(self, function: str, *args: Any) -> int:
+        """Call a function that returns Try<T*>, through a hidden first pointer:
+        Try<T*> {Option<T*> data; Option<Error> error}, Error {std::string message}."""
+        result = zeros(1024)
+        self[function](P(result), *args)
+        if ctypes.c_int.from_address(result).value != SOME:
+            raise CallFailed(read_string(result + 16 + 8))
+        return pointer_at(result + 8)
+
+    def load_flags(self, flags_base: int, prefix: str, argv: list[str], *, unknowns: bool = False) -> None:
+        """flags::FlagsBase::load(const Option<string>& prefix, int argc, const char* const* argv,
+        bool unknowns, bool duplicates) -> Try<Warnings>."""
+        array = (ctypes.c_char_p * (len(argv) + 1))(*[a.encode() for a in argv], None)
+        _keep.append(array)
+        result = zeros(1024)
+        self[f"_ZN5flags9FlagsBase4loadERK6OptionI{STRING}EiPKPKcbb"](
+            P(result),
+            P(flags_base),
+            option(prefix),
+            ctypes.c_int(len(argv)),
+            array,
+            ctypes.c_bool(unknowns),
+            ctypes.c_bool(False),
+        )
+        # Option<Warnings {std::vector}> takes 8 + 24 bytes, then comes Option<Error>
+        if ctypes.c_int.from_address(result).value != SOME:
+            raise CallFailed(read_string(result + 32 + 8))
+
+    def start_libprocess(self, delegate: str, readwrite: str, readonly: str) -> None:
+        """process::initialize(delegate, realm, realm), which must come first; logging; the process behind
+        /version."""
+        name = f"_ZN7process10initializeERK6OptionI{STRING}ES9_S9_"
+        self[name](option(delegate), option(readwrite), option(readonly))
+        # logging::initialize(argv0, bool catch signals, const Option<logging::Flags>&)
+        self[f"_ZN5mesos8internal7logging10initializeERK{STRING}bRK6OptionINS1_5FlagsEE"](
+            string(delegate), ctypes.c_bool(True), option()
+        )
+        self.spawn(self.new("_ZN5mesos8internal14VersionProcessC1Ev"))
+
+    def spawn(self, process: int) -> None:
+        """process::spawn(ProcessBase*, bool manage) -> UPID. ProcessBase is the one virtual base of every
+        Process<T>, whichever other bases T has."""
+        self["_ZN7process5spawnEPNS_11ProcessBaseEb"](
+            P(zeros(512)), P(virtual_base(process)), ctypes.c_bool(False)
+        )
+
+    def join(self, process: int) -> None:
+        """process::wait(UPID(*process), Seconds(-1)), that is, for ever."""
+        upid, forever = zeros(512), zeros(16)
+        self["_ZN7process4UPIDC1ERKNS_11ProcessBaseE"](P(upid), P(virtual_base(process)))
+        ctypes.c_int64.from_address(forever).value = -(10**9)  # Duration {int64_t nanos}
+        self["_ZN7process4waitERKNS_4UPIDERK8Duration"](P(upid), P(forever))
+
+
+def fail(error: CallFailed) -> int:
+    """Print Mesos' text where a program's caller looks for it; the exit code."""
+    print(f"{REFUSED}{error}", file=sys.stderr, flush=True)
+    return 1

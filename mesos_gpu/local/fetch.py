@@ -1,0 +1,191 @@
+"""Get libmesos: download the distribution, check it, unpack and patch it; once for each user."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final, Self
+
+from mesos_gpu.errors import Damaged, Unavailable
+
+PROJECT: Final = "mesos.scheduler"
+EGG: Final = "mesos.scheduler-1.11.0-py2.7-linux-x86_64.egg"
+EGG_SHA256: Final = "4940ebb70894ee004cf8a12b7b66b52a351be1070ec2a4e6f7dae4ec04f8cb61"
+MEMBER: Final = "mesos/scheduler/_scheduler.so"
+LIBRARY: Final = "libmesos-1.11.0.so"
+LIBRARY_SHA256: Final = "bcd3245576a338258225014f41919674d8f7edeaceb64620be0dee82c4b01f68"
+#: What the library needs of the system, and the Debian package that has it.
+NEEDED: Final = {"libsasl2.so.2": "libsasl2-2", "libz.so.1": "zlib1g", "libstdc++.so.6": "libstdc++6"}
+
+
+def cache_directory() -> Path:
+    """MESOS_GPU_CACHE, else the user's cache directory."""
+    named = os.environ.get("MESOS_GPU_CACHE")
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("mesos-gpu"))
+
+
+def library_path(cache: Path | None = None) -> Path:
+    """Where the library is, or will be."""
+    return (cache or cache_directory()) / LIBRARY
+
+
+def libmesos(cache: Path | None = None) -> Path:
+    """Path of the loadable library, made if the cache lacks it.
+
+    Raises:
+        Unavailable: Another kind of machine, a missing system library, or no way to the package index.
+        Damaged: The cache, or what was downloaded, is not what it should be.
+    """
+    check_machine(platform.system(), platform.machine(), _libc())
+    check_system_libraries()
+    path = library_path(cache)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path, egg(path.parent))
+    _check(path, LIBRARY_SHA256)
+    return path
+
+
+def _libc() -> str:
+    """As "glibc 2.36"; empty for another one, as musl."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):  # the name is the GNU C library's own
+        return ""
+
+
+def check_machine(system: str, machine: str, libc: str) -> None:
+    """Refuse what the library was not built for. `libc`: as "glibc 2.36".
+
+    Raises:
+        Unavailable: Not Linux on x86-64 with the GNU C library 2.17 or later.
+    """
+    remedy = "run it on a current Debian, Ubuntu or Red Hat system on x86_64"
+    if (system, machine) != ("Linux", "x86_64"):
+        what = f"the embedded Mesos is built for Linux on x86_64; this is {system} on {machine}"
+        raise Unavailable(what, remedy=remedy)
+    name, _, version = libc.partition(" ")
+    if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < (2, 17):
+        found = libc or "another one"
+        what = f"the embedded Mesos needs the GNU C library 2.17 or later; this system has {found}"
+        raise Unavailable(what, remedy=remedy)
+
+
+def check_system_libraries(needed: dict[str, str] | None = None) -> None:
+    """Refuse a system without the libraries that libmesos links to.
+
+    Raises:
+        Unavailable: Some are missing; the remedy is the command that installs them.
+    """
+    missing = []
+    for name, package in (needed or NEEDED).items():
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            missing.append((name, package))
+    if missing:
+        raise Unavailable(
+            f"Mesos needs {', '.join(name for name, _ in missing)}, which this system lacks",
+            remedy=f"apt-get install -y {' '.join(package for _, package in missing)}",
+        )
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(path: Path, expected: str) -> None:
+    found = sha256(path)
+    if found != expected:
+        raise Damaged(
+            f"{path} has sha256 {found}, expected {expected}",
+            remedy=f"remove it and try again: rm {path}",
+        )
+
+
+def egg(cache: Path) -> Path:
+    """Path of the verified distribution in `cache`, downloaded if it is not there."""
+    path = cache / EGG
+    if not path.exists():
+        fd, name = tempfile.mkstemp(dir=cache, prefix=".download-")
+        os.close(fd)
+        part = Path(name)
+        try:
+            _download(part)
+            _check(part, EGG_SHA256)
+            part.rename(path)
+        finally:
+            part.unlink(missing_ok=True)
+    _check(path, EGG_SHA256)
+    return path
+
+
+def _download(target: Path) -> None:
+    import requests
+    from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple
+
+    try:
+        with PyPISimple() as index:
+            page = index.get_project_page(PROJECT)
+            package = next(p for p in page.packages if p.filename == EGG)
+            index.download_package(package, target, verify=True, progress=_Progress)
+    except DigestMismatchError as error:
+        raise Damaged(f"the download of {EGG} was damaged on the way: {error}", remedy="try again") from error
+    except (requests.RequestException, NoSuchProjectError, StopIteration) as error:
+        raise Unavailable(
+            f"cannot download {EGG} from the package index: {error!r}",
+            remedy="check the network; or put the file into the directory that MESOS_GPU_CACHE names",
+        ) from error
+
+
+class _Progress:
+    """pypi_simple's ProgressTracker: a bar on a terminal, one line elsewhere."""
+
+    def __init__(self, total_bytes: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+        console = Console(stderr=True)
+        columns = (TextColumn("Downloading Apache Mesos 1.11.0"), BarColumn(), DownloadColumn())
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("", total=total_bytes)
+        if not console.is_terminal:
+            print("Downloading Apache Mesos 1.11.0 (27 MB, once)", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, increment: int) -> None:
+        """`increment` more bytes are here."""
+        self._bar.advance(self._task, increment)
+
+
+def _make(path: Path, source: Path) -> None:
+    """Write the patched library beside `path`, check it, and move it there."""
+    from mesos_gpu.local import patch_elf
+
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=".patch-")
+    part = Path(name)
+    try:
+        with os.fdopen(fd, "wb") as file, zipfile.ZipFile(source) as archive:
+            file.write(archive.read(MEMBER))
+        patch_elf.patch(part)
+        _check(part, LIBRARY_SHA256)
+        part.chmod(0o755)
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,276 @@
+"""What a cluster made on this machine, noted before it is made, and how all of it is removed.
+
+The note is a JSON file in the cluster's directory. A cluster's own `stop` and the clean-up after an owner
+that was killed are the same code, so that the second is tested as often as the first.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from mesos_gpu.errors import Conflict, Damaged
+
+RECORD: Final = "cluster.json"
+#: In the environment of every master and agent: the cluster's directory.
+MARK: Final = "MESOS_GPU_CLUSTER"
+#: MARK, and what Mesos gives to executors and tasks: paths under the agent's directories.
+_MARKS: Final = (MARK, "MESOS_DIRECTORY", "MESOS_SANDBOX")
+_CGROUP_ROOT: Final = re.compile(r"mesos_gpu-[0-9a-f]{10}-[0-9]+")
+_ENTRY: Final = re.compile(r"libexec|master|agent-[0-9]+")
+_MNT_DETACH: Final = 2  # umount2(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process that cannot be mistaken for a later one with its number."""
+
+    pid: int
+    start_ticks: int  # since boot: field 22 of /proc/PID/stat, proc(5)
+
+    @classmethod
+    def of(cls, pid: int) -> Self | None:
+        """The living process `pid`; None if there is none, or a zombie."""
+        fields = _stat(pid)
+        return cls(pid, int(fields[19])) if fields and fields[0] != "Z" else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether this very process still runs."""
+        return Identity.of(self.pid) == self
+
+
+@dataclass(slots=True)
+class Record:
+    """Whose the cluster is, and what it made or is about to make."""
+
+    directory: Path
+    owner: Identity
+    made_directory: bool
+    processes: dict[str, Identity] = field(default_factory=dict)
+    cgroup_roots: list[str] = field(default_factory=list)
+    entries: list[str] = field(default_factory=list)  # files and directories in `directory`
+
+    def save(self) -> None:
+        """Write it, atomically."""
+        content = {k: v for k, v in asdict(self).items() if k != "directory"}
+        part = self.directory / f"{RECORD}.part"
+        part.write_text(json.dumps({"version": 1, **content}, indent=1) + "\n")
+        part.rename(self.directory / RECORD)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self | None:
+        """The note in a directory; None if there is none.
+
+        Raises:
+            Damaged: It is not one that a cluster wrote. Nothing is removed on its word then.
+        """
+        path = directory / RECORD
+        try:
+            content = json.loads(path.read_text())
+            version = content.pop("version")
+            owner = Identity(**content.pop("owner"))
+            processes = {name: Identity(**value) for name, value in content.pop("processes").items()}
+            record = cls(directory, owner, processes=processes, **content)
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _damaged(path) from error
+        names = (_CGROUP_ROOT, record.cgroup_roots), (_ENTRY, record.entries)
+        if version != 1 or not all(pattern.fullmatch(n) for pattern, found in names for n in found):
+            raise _damaged(path)
+        return record
+
+
+def _damaged(path: Path) -> Damaged:
+    return Damaged(
+        f"{path} is not the note of a cluster of this version",
+        remedy=f"end what runs under {path.parent}, then remove it: rm -r {path.parent}",
+    )
+
+
+def cgroup_root(directory: Path, number: int) -> str:
+    """Name of the top cgroup of an agent, in each hierarchy."""
+    return f"mesos_gpu-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]}-{number}"
+
+
+def claim(directory: Path) -> Record:
+    """Make the directory this process' own, after a clean-up.
+
+    Raises:
+        Conflict: A living process has a cluster there, or there is something else that a cluster's files
+            would overwrite.
+        Damaged: The note in it cannot be read.
+    """
+    clean_up(directory)
+    foreign = sorted(p.name for p in directory.glob("*") if _ENTRY.fullmatch(p.name))
+    if foreign:
+        raise Conflict(
+            f"{directory} holds {', '.join(foreign)}, which no cluster of ours made",
+            remedy="choose another directory, or remove these",
+        )
+    made = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    if made:
+        directory.chmod(0o755)  # whatever the umask: tasks of other users pass through it
+    owner = Identity.of(os.getpid())
+    assert owner is not None
+    record = Record(directory, owner, made)
+    record.save()
+    return record
+
+
+def clean_up(directory: Path) -> None:
+    """Remove what the cluster of an owner that is gone left for this directory; harmless if there is nothing.
+
+    Raises:
+        Conflict: Its owner is alive; or something would not go away, which the message names.
+        Damaged: The note cannot be read.
+    """
+    directory = Path(os.path.realpath(directory))
+    record = Record.load(directory)
+    if record is None:
+        return
+    if record.owner.alive:
+        raise Conflict(
+            f"process {record.owner.pid} has a cluster running in {directory}",
+            remedy="stop that one first, or choose another directory",
+        )
+    remove(record)
+
+
+def remove(record: Record, *, timeout_s: float = 20.0) -> None:
+    """End and remove all that is noted, the note last.
+
+    Raises:
+        Conflict: Something would not go away in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while left := [*_kill(processes(record)), *_remove_cgroups(record.cgroup_roots)]:
+        if time.monotonic() > deadline:
+            raise Conflict(
+                f"left over from the cluster in {record.directory}: {'; '.join(left)}",
+                remedy="end these by hand, then try again",
+            )
+        time.sleep(0.01)
+    unmount(record.directory)
+    for name in record.entries:
+        path = record.directory / name
+        if path.exists():
+            shutil.rmtree(path)
+    (record.directory / RECORD).unlink()
+    if record.made_directory:
+        with contextlib.suppress(OSError):  # somebody else put something there: theirs to remove
+            record.directory.rmdir()
+
+
+def processes(record: Record) -> set[int]:
+    """Every living process of the cluster: the noted ones, those marked by their environment, and what shares
+    a session with or descends from these; never this process and its ancestors."""
+    stats = dict(_all_stats())
+    own = set(_ancestors(os.getpid(), stats))
+    noted = {process.pid for process in record.processes.values() if process.alive}
+    found = noted | {pid for pid in stats.keys() - own if _is_marked(pid, record.directory)}
+    while True:
+        sessions = {stats[pid][3] for pid in found if pid in stats} - {"0", str(os.getsid(0))}
+        kin = {pid for pid, stat in stats.items() if int(stat[1]) in found or stat[3] in sessions} - own
+        if kin <= found:
+            return found
+        found |= kin
+
+
+def _stat(pid: int) -> list[str]:
+    """Fields 3 and on of /proc/PID/stat: state, ppid, pgrp, session, …; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _all_stats() -> Iterator[tuple[int, list[str]]]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := _stat(int(name))) and stat[0] != "Z":
+            yield int(name), stat
+
+
+def _ancestors(pid: int, stats: dict[int, list[str]]) -> Iterator[int]:
+    while pid in stats:
+        yield pid
+        pid = int(stats[pid][1])
+
+
+def _is_marked(pid: int, directory: Path) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # gone, or another user's: then it is none of ours
+        return False
+    prefix = os.fsencode(f"{directory}/")
+    pairs = (pair.partition(b"=") for pair in environment.split(b"\0"))
+    return any(
+        key.decode("latin-1") in _MARKS and (value + b"/").startswith(prefix) for key, _, value in pairs
+    )
+
+
+def _kill(pids: Iterable[int]) -> list[str]:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return [f"process {pid}" for pid in pids]
+
+
+def hierarchies() -> list[Path]:
+    """Where the cgroup v1 hierarchies are mounted."""
+    lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return [Path(words[4]) for words in lines if words[words.index("-") + 1] == "cgroup"]
+
+
+def cgroups(roots: Iterable[str]) -> list[Path]:
+    """The cgroups under these roots, children first."""
+    tops = [hierarchy / root for hierarchy in hierarchies() for root in roots]
+    return [Path(where) for top in tops for where, _, _ in os.walk(top, topdown=False)]
+
+
+def _remove_cgroups(roots: Iterable[str]) -> list[str]:
+    left = []
+    for cgroup in cgroups(roots):
+        with contextlib.suppress(OSError):  # gone meanwhile, or another hierarchy's
+            (cgroup / "freezer.state").write_text("THAWED")  # a frozen process cannot die
+        with contextlib.suppress(OSError):
+            _kill([int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()])
+        try:
+            cgroup.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            left.append(f"cgroup {cgroup} ({error.strerror})")
+    return left
+
+
+def mounts(directory: Path) -> list[str]:
+    """Mount points at and under a directory, the oldest first."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    # proc(5): blanks and backslashes in paths are octal escapes
+    points = [re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), line.split()[4]) for line in lines]
+    return [point for point in points if f"{point}/".startswith(f"{directory}/")]
+
+
+def unmount(directory: Path) -> None:
+    """Undo the mounts under a directory: the isolator filesystem/linux makes work_dir a shared mount.
+
+    Raises:
+        Conflict: One cannot be undone.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for point in reversed(mounts(directory)):
+        if libc.umount2(os.fsencode(point), _MNT_DETACH):
+            why = os.strerror(ctypes.get_errno())
+            raise Conflict(f"{point} cannot be unmounted: {why}", remedy=f"umount -l {point}")

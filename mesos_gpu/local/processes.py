@@ -1,0 +1,245 @@
+"""Handles of a cluster's processes: the master and the agents."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
+from mesos_gpu.local import helpers, leftovers
+from mesos_gpu.local.cxx import REFUSED
+
+T = TypeVar("T")
+#: These do not end a process, so there is nothing to wait for.
+_PAUSING: Final = (signal.SIGSTOP, signal.SIGCONT)
+
+
+def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 30, interval_s: float = 0.02) -> T:
+    """The first true value of `condition()`; its network errors count as "not yet".
+
+    Raises:
+        Unavailable: None came in time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            value = condition()
+            if value:
+                return value
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"{what}: not within {timeout_s:g} s", remedy="look into its log, then try again"
+            )
+        time.sleep(interval_s)
+
+
+def get_json(ip: str, port: int, path: str, timeout_s: float = 10) -> Any:
+    """A JSON document over HTTP, past any proxy.
+
+    Raises:
+        OSError, http.client.HTTPException: No answer, or one with another status than 200.
+    """
+    connection = http.client.HTTPConnection(ip, port, timeout=timeout_s)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            raise http.client.HTTPException(f"{path}: {response.status} {body[:200]!r}")
+        return json.loads(body)
+
+
+class Process:
+    """A master or an agent. After `kill()`, `start()` starts it again on the same state and port.
+
+    url: http://ip:port; log: its standard output and error, appended to at each start.
+    """
+
+    def __init__(self, module: str, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
+        """Nothing runs yet. `flags`: as for mesos-master or mesos-agent, without the dashes."""
+        self.name, self.directory, self.ip, self.port = directory.name, directory, ip, port
+        self.url = f"http://{ip}:{port}"
+        self.log = directory / "log"
+        self._module, self._flags = module, dict(flags)
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._log_offset = 0  # of the latest start, in bytes
+        self._started_at = 0.0  # seconds since the epoch
+
+    @property
+    def pid(self) -> int:
+        """Process id of the latest start.
+
+        Raises:
+            Unavailable: It was never started.
+        """
+        if self._popen is None:
+            raise Unavailable(f"{self.name} was not started", remedy="start it")
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._popen is not None and self._popen.poll() is None
+
+    def start(self) -> Self:
+        """Start it; `wait` waits for it.
+
+        Raises:
+            Conflict: It runs already, or its cluster is stopped.
+        """
+        if self.running:
+            raise Conflict(f"{self.name} runs already", remedy="kill it first")
+        record = leftovers.Record.load(self.directory.parent)
+        if record is None or record.owner.pid != os.getpid():
+            raise Conflict(f"the cluster of {self.name} is not started", remedy="start the cluster")
+        self._started_at = time.time()
+        self._popen = self._spawn(record)
+        return self
+
+    def _spawn(self, record: leftovers.Record) -> subprocess.Popen[bytes]:
+        """Start the process, which waits for a byte: it runs only after it was noted. If this process is
+        killed before, it reads the end of the pipe and exits."""
+        self.directory.mkdir(exist_ok=True)
+        self.directory.chmod(0o755)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MESOS_", "LIBPROCESS_"))}
+        listen = {"LIBPROCESS_IP": self.ip, "LIBPROCESS_PORT": str(self.port)}
+        with self.log.open("ab") as log:
+            self._log_offset = log.tell()
+            popen = subprocess.Popen(
+                helpers.command(self._module, self._flags),
+                env={**inherited, **listen, leftovers.MARK: str(record.directory)},
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                umask=0o022,
+            )
+        assert popen.stdin is not None
+        identity = leftovers.Identity.of(popen.pid)
+        if identity is not None:
+            record.processes[self.name] = identity
+            record.save()
+        with contextlib.suppress(BrokenPipeError), popen.stdin:
+            popen.stdin.write(helpers.GO)
+        return popen
+
+    def checked(self) -> Self:
+        """Itself.
+
+        Raises:
+            BadConfiguration: It refused its flags; with Mesos' text.
+            Unavailable: It is not running; with the end of its log.
+        """
+        if self.running:
+            return self
+        code = None if self._popen is None else self._popen.returncode
+        log = self._log_since_start()
+        if why := re.findall(rf"^{REFUSED}(.*)", log, re.MULTILINE):
+            raise BadConfiguration(f"{self.name} does not start: {why[-1]}", remedy="mend its flags")
+        if why := re.findall(r"EXIT with status \d+: (.*)", log):
+            raise Unavailable(f"{self.name} ended: {why[-1]}", remedy="mend what it says, often a flag")
+        raise Unavailable(
+            f"{self.name} ended with exit code {code}; its log ends with:\n{log[-2000:]}",
+            remedy="mend what its last lines say",
+        )
+
+    def _log_since_start(self) -> str:
+        if self._popen is None:
+            return ""
+        with self.log.open(errors="replace") as file:
+            file.seek(self._log_offset)
+            return file.read()
+
+    def wait(self, timeout_s: float = 30) -> Self:
+        """Until it is ready: a master leads, an agent has recovered and the master has it.
+
+        Raises:
+            BadConfiguration, Unavailable: It ended, or is not ready in time.
+        """
+        poll(f"{self.name} {self.url}", lambda: self.checked().ready(), timeout_s)
+        return self
+
+    def ready(self) -> bool:
+        """Whether it serves. May raise what `get` raises."""
+        raise NotImplementedError
+
+    def restart(self) -> Self:
+        """kill -9, start, wait."""
+        self.kill()
+        return self.start().wait()
+
+    def get(self, path: str) -> Any:
+        """GET a JSON document of it. Raises what `get_json` raises."""
+        return get_json(self.ip, self.port, path)
+
+    def send(self, number: int) -> None:
+        """Send a signal, if it runs."""
+        if self._popen is not None:
+            self._popen.send_signal(number)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal and, unless that is SIGSTOP or SIGCONT, wait for its end."""
+        self.send(number)
+        if self._popen is not None and number not in _PAUSING:
+            self._popen.wait(30)
+
+
+class Master(Process):
+    """The master."""
+
+    def __init__(self, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
+        """Nothing runs yet."""
+        super().__init__("master", directory, ip, port, flags)
+
+    def ready(self) -> bool:
+        """Whether it leads and its registry is recovered: only then /slaves is answered."""
+        self.agents()
+        return True
+
+    def state(self) -> Any:
+        """Its /state."""
+        return self.get("/state")
+
+    def agents(self) -> list[Any]:
+        """The agents that it has, as in its /slaves."""
+        return list(self.get("/slaves")["slaves"])
+
+
+class Agent(Process):
+    """An agent."""
+
+    def __init__(self, master: Master, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
+        """Nothing runs yet."""
+        super().__init__("agent", directory, ip, port, flags)
+        self._master = master
+
+    @property
+    def id(self) -> str:
+        """Its agent id, as it has noted it: known also while it or the master is down.
+
+        Raises:
+            Unavailable: It has not registered yet.
+        """
+        latest = self.directory / "work/meta/slaves/latest"
+        if not latest.is_symlink():
+            raise Unavailable(f"{self.name} has no id: it has not registered yet", remedy="wait for it")
+        return latest.readlink().name
+
+    def info(self) -> Any:
+        """This agent as the master has it in /slaves; None unless it is active there."""
+        address = f"@{self.ip}:{self.port}"
+        return next((a for a in self._master.agents() if a["active"] and a["pid"].endswith(address)), None)
+
+    def ready(self) -> bool:
+        """Whether it has (re)registered since it, and the master, were started. The master may take a moment
+        to notice that an agent was killed, and shows it as active until then."""
+        info = self.info()
+        since = max(self._started_at, self._master._started_at)
+        return info is not None and max(info["registered_time"], info.get("reregistered_time", 0)) > since

@@ -1,0 +1,31 @@
+"""What an executor is told, and how it says a launch ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.ids import GpuId
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One launch: its command, and the GPUs it is granted. Exactly one of `command` and `argv` is set."""
+
+    job_id: str
+    attempt: int
+    command: str | None = None
+    argv: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None  # None: the executor's own user, without a change
+    gpus: tuple[GpuId, ...] = ()
+    timeout_s: float | None = None
+    kill_grace_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a launch ended, in the data of its last status."""
+
+    exit_status: int | None = None
+    signal: int | None = None
+    infrastructure: bool = False  # not the job's fault: no attempt is used up
+    refused_gpus: tuple[GpuId, ...] = ()  # another claim holds them

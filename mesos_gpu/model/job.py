@@ -1,0 +1,66 @@
+"""A job: what a user asks for, and what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from mesos_gpu.model.ids import JobId, TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One command and what it needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set."""
+
+    name: str
+    command: str | None = None
+    argv: tuple[str, ...] = ()
+    cpus: float = 1.0
+    mem_mib: int = 128
+    gpus: int = 0
+    gpu_model: tuple[str, ...] = ()  # ordered fallbacks; empty: any model
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None  # None: the scheduler's default user
+    labels: Mapping[str, str] = field(default_factory=dict)
+    max_attempts: int = 1  # failures of the infrastructure do not count
+    timeout_s: float | None = None  # of one attempt's run time
+    kill_grace_s: float = 5.0  # between SIGTERM and SIGKILL
+
+
+class JobState(Enum):
+    """What a user sees of a job."""
+
+    PENDING = "pending"  # waits for resources, or for its next attempt
+    STARTING = "starting"  # launched; its command does not run yet
+    RUNNING = "running"
+    UNREACHABLE = "unreachable"  # its agent is cut off; it may still run there
+    KILLING = "killing"
+    FINISHED = "finished"
+    FAILED = "failed"
+    KILLED = "killed"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will change any more."""
+        return self in (JobState.FINISHED, JobState.FAILED, JobState.KILLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as the scheduler keeps it. Times are seconds since the epoch."""
+
+    id: JobId
+    spec: JobSpec
+    submitted_at: float
+    sequence: int  # place in the queue: a requeued job keeps it
+    state: JobState = JobState.PENDING
+    version: int = 1  # grows with each change
+    task_id: TaskId | None = None  # the latest launch
+    launches: int = 0
+    attempts: int = 0  # launches that ran and failed by themselves, or finished
+    infrastructure_failures: int = 0  # launches that ended for reasons that are not the job's
+    not_before: float = 0.0  # back-off before the next launch
+    kill_requested: bool = False
+    started_at: float | None = None  # when the latest attempt was RUNNING
+    ended_at: float | None = None
+    exit_code: int | None = None  # as a shell gives it: 128 + N after signal N
+    message: str = ""  # the latest thing that happened, for people

@@ -1,0 +1,32 @@
+"""A node: an agent and what its monitor says of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.gpu import Gpu, Inventory
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An agent as the scheduler keeps it. Times are seconds since the epoch."""
+
+    id: AgentId
+    hostname: str
+    agent_url: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    inventory: Inventory | None = None  # None: no monitor has reported yet
+    reported_at: float | None = None
+    monitor: TaskId | None = None
+    monitor_launches: int = 0
+    monitor_not_before: float = 0.0  # back-off after a monitor that died
+    lost_at: float | None = None  # the master removed the agent, or marked it unreachable
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """All GPUs that the monitor reported, in any health."""
+        return self.inventory.gpus if self.inventory else ()
+
+    def gpu(self, gpu_id: GpuId) -> Gpu | None:
+        """The GPU with that UUID."""
+        return next((gpu for gpu in self.gpus if gpu.id == gpu_id), None)

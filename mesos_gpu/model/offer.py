@@ -1,0 +1,60 @@
+"""Offers: what an agent has to give at the moment."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.ids import AgentId, OfferId
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """An amount of one resource. `kind` is the rest of Mesos' Resource (role, reservation) as canonical
+    JSON: amounts of different kinds do not add up in one Resource."""
+
+    name: str
+    amount: float
+    kind: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One offer of one agent."""
+
+    id: OfferId
+    agent_id: AgentId
+    hostname: str
+    agent_url: str
+    resources: tuple[Scalar, ...]
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    received_at: float = 0.0
+
+
+def total(resources: Iterable[Scalar], name: str) -> float:
+    """Sum of one resource over all kinds. Mesos keeps scalars to three decimals: so does this."""
+    return round(sum(r.amount for r in resources if r.name == name), 3)
+
+
+def carve(resources: tuple[Scalar, ...], ask: Mapping[str, float]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
+    """Take `ask` (name to amount) out of `resources`.
+
+    Returns:
+        What was taken, and what is left.
+
+    Raises:
+        ValueError: There is less than asked for.
+    """
+    taken: list[Scalar] = []
+    left: list[Scalar] = []
+    missing = {name: amount for name, amount in ask.items() if amount > 0}
+    for resource in resources:
+        part = min(resource.amount, missing.get(resource.name, 0.0))
+        if part > 0:
+            taken.append(Scalar(resource.name, round(part, 3), resource.kind))
+            missing[resource.name] = round(missing[resource.name] - part, 3)
+        rest = round(resource.amount - part, 3)
+        if rest > 0:
+            left.append(Scalar(resource.name, rest, resource.kind))
+    short = {name: amount for name, amount in missing.items() if amount > 0}
+    if short:
+        raise ValueError(f"the offer lacks {short}")
+    return taken, tuple(left)

@@ -1,0 +1,89 @@
+"""What is to be written to the store, as data."""
+
+from dataclasses import dataclass
+
+from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.job import Job
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFramework:
+    """Remember the framework id: a restart must be a failover, not a new framework."""
+
+    framework_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveJob:
+    """Insert or replace."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class SaveTask:
+    """Insert or replace."""
+
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class SaveNode:
+    """Insert or replace."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetJob:
+    """Delete a job that ended long ago, and its tasks."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetTask:
+    """Delete the record of a monitor that ended."""
+
+    task_id: TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetNode:
+    """Delete a node that was lost long ago."""
+
+    agent_id: AgentId
+
+
+Save = SaveFramework | SaveJob | SaveTask | SaveNode | ForgetJob | ForgetTask | ForgetNode
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """All that a store holds: jobs by their sequence, tasks by their launch."""
+
+    framework_id: str | None
+    jobs: tuple[Job, ...]
+    tasks: tuple[Task, ...]
+    nodes: tuple[Node, ...]
+
+
+def subject(save: Save) -> tuple[str, str]:
+    """What the save is about: of several saves of one subject only the latest matters."""
+    match save:
+        case SaveFramework():
+            return "framework", ""
+        case SaveJob(job):
+            return "job", job.id
+        case ForgetJob(job_id):
+            return "job", job_id
+        case SaveTask(task):
+            return "task", task.id
+        case ForgetTask(task_id):
+            return "task", task_id
+        case SaveNode(node):
+            return "node", node.id
+        case ForgetNode(agent_id):
+            return "node", agent_id

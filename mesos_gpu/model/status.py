@@ -1,0 +1,19 @@
+"""A status update as Mesos sends it, in plain types."""
+
+from dataclasses import dataclass
+
+from mesos_gpu.model.ids import AgentId, TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One TaskStatus. `state` and `reason` are names of Mesos (TASK_RUNNING, REASON_EXECUTOR_TERMINATED)."""
+
+    task_id: TaskId
+    state: str
+    agent_id: AgentId | None = None
+    reason: str = ""
+    source: str = ""
+    message: str = ""
+    uuid: str | None = None  # base64; None: nothing to acknowledge (reconciliation)
+    data: bytes = b""

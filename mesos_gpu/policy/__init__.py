@@ -1,0 +1,1 @@
+"""Decisions: pure functions from what is known to what should happen."""

@@ -1,0 +1,138 @@
+"""Why a job waits: what each node lacks now, and what it could never give. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.why import Nearest, NodeReasons, Why
+from mesos_gpu.policy.placement import Ask
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as the explanation sees it."""
+
+    agent_id: AgentId
+    hostname: str
+    gpus: tuple[Gpu, ...]
+    holders: dict[GpuId, str] = field(default_factory=dict)  # GPU to the name of what holds it
+    unusable: str = ""  # why none of its GPUs can be used: lost, no report …
+    cpus: float | None = None  # what its held offers leave; None: no offer of it is held
+    mem_mib: float | None = None
+
+
+def explain(job: Job, ask: Ask, nodes: Sequence[NodeView], *, position: int | None, now: float) -> Why:
+    """The answer for one job.
+
+    Args:
+        job: The job.
+        ask: What one launch of it needs.
+        nodes: Every node that is known.
+        position: Its place in the queue, from 0.
+        now: Seconds since the epoch.
+    """
+    if job.state is not JobState.PENDING:
+        return Why(job.id, job.state, _not_pending(job), None, can_ever_run=True)
+    found = [NodeReasons(n.hostname, n.agent_id, tuple(_reasons(ask, n))) for n in nodes]
+    unknown = not nodes or any(node.unusable and not node.gpus for node in nodes)  # a report may come yet
+    able = ask.gpus == 0 or unknown or any(len(_of_model(ask, n.gpus)) >= ask.gpus for n in nodes)
+    nearest = _nearest(ask, nodes)
+    if job.not_before > now:
+        summary = f"waits {job.not_before - now:.1f} s before its next launch: {job.message}"
+    elif not nodes:
+        summary = "no agent has offered anything yet"
+    elif not able:
+        summary = _never(ask, nodes)
+    elif any(not reasons.reasons for reasons in found):
+        summary = "it fits now, and is about to be launched"
+    else:
+        summary = f"waits for {_need(ask)}"
+        if nearest is not None:
+            summary += f"; nearest is {nearest.hostname}, which {nearest.missing}"
+    return Why(job.id, job.state, summary, position, can_ever_run=able, nodes=tuple(found), nearest=nearest)
+
+
+def _not_pending(job: Job) -> str:
+    return f"it is {job.state.value}" + (f": {job.message}" if job.message else "")
+
+
+def _need(ask: Ask) -> str:
+    parts = [f"{ask.cpus:g} cpus", f"{ask.mem_mib:g} MiB"]
+    if ask.gpus:
+        kind = f" of model {' or '.join(ask.models)}" if ask.models else ""
+        parts.append(f"{ask.gpus} GPU{'s' if ask.gpus > 1 else ''}{kind}")
+    return ", ".join(parts)
+
+
+def _of_model(ask: Ask, gpus: Sequence[Gpu]) -> list[Gpu]:
+    """The largest set of one acceptable model: a job never gets a mix of listed models."""
+    if not ask.models:
+        return list(gpus)
+    groups = [[gpu for gpu in gpus if gpu.model == model] for model in ask.models]
+    return max(groups, key=len)
+
+
+def _never(ask: Ask, nodes: Sequence[NodeView]) -> str:
+    models = sorted({gpu.model for node in nodes for gpu in node.gpus})
+    if not models:
+        return f"asks for {ask.gpus} GPUs, and no node reports any"
+    if ask.models and not set(ask.models) & set(models):
+        return f"no node has a GPU of model {' or '.join(ask.models)}; there are {', '.join(models)}"
+    best = max(nodes, key=lambda node: (len(_of_model(ask, node.gpus)), node.hostname))
+    kind = f" of model {' or '.join(ask.models)}" if ask.models else ""
+    return (
+        f"asks for {ask.gpus} GPUs{kind} on one node, more than any node has; "
+        f"the largest is {best.hostname} with {len(_of_model(ask, best.gpus))}"
+    )
+
+
+def _reasons(ask: Ask, node: NodeView) -> list[str]:
+    reasons = []
+    if ask.gpus:
+        reasons += _gpu_reasons(ask, node)
+    if node.cpus is not None and node.cpus < ask.cpus:
+        reasons.append(f"lacks {ask.cpus - node.cpus:g} cpus")
+    if node.mem_mib is not None and node.mem_mib < ask.mem_mib:
+        reasons.append(f"lacks {ask.mem_mib - node.mem_mib:g} MiB of memory")
+    if node.cpus is None and not reasons:
+        reasons.append("has made no offer: it is full, or its offer is on the way")
+    return reasons
+
+
+def _gpu_reasons(ask: Ask, node: NodeView) -> list[str]:
+    if node.unusable:
+        return [node.unusable]
+    fit = _of_model(ask, node.gpus)
+    if len(fit) < ask.gpus:
+        kind = f" of model {' or '.join(ask.models)}" if ask.models else ""
+        return [f"has only {len(fit)} GPU{'' if len(fit) == 1 else 's'}{kind}"]
+    missing = ask.gpus - len([gpu for gpu in fit if _free(gpu, node)])
+    if missing <= 0:
+        return []
+    blocked = [_blocked(gpu, node) for gpu in fit if not _free(gpu, node)]
+    return [f"lacks {missing} free GPU{'s' if missing > 1 else ''}: " + "; ".join(blocked)]
+
+
+def _free(gpu: Gpu, node: NodeView) -> bool:
+    return gpu.health is Health.OK and gpu.id not in node.holders
+
+
+def _blocked(gpu: Gpu, node: NodeView) -> str:
+    if gpu.id in node.holders:
+        return f"{gpu.id} is used by {node.holders[gpu.id]}"
+    return f"{gpu.id} is {gpu.health.value}" + (f" ({gpu.reason})" if gpu.reason else "")
+
+
+def _nearest(ask: Ask, nodes: Sequence[NodeView]) -> Nearest | None:
+    able = [node for node in nodes if ask.gpus == 0 or len(_of_model(ask, node.gpus)) >= ask.gpus]
+    ranked = sorted(able, key=lambda node: (_distance(ask, node), node.hostname))
+    for node in ranked[:1]:
+        return Nearest(node.hostname, "; ".join(_reasons(ask, node)) or "nothing")
+    return None
+
+
+def _distance(ask: Ask, node: NodeView) -> tuple[int, float]:
+    free = 0 if node.unusable else len([gpu for gpu in _of_model(ask, node.gpus) if _free(gpu, node)])
+    return max(ask.gpus - free, 0), max(ask.cpus - (node.cpus or 0.0), 0.0)

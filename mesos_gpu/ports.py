@@ -1,0 +1,70 @@
+"""What the inside asks of the outside, as protocols. Adapters implement them; fakes pass the same suites."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.saves import Save, Saved
+
+
+class Clock(Protocol):
+    """The time of day."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+
+class Store(Protocol):
+    """The scheduler's memory across restarts."""
+
+    def load(self) -> Saved:
+        """Everything that was saved."""
+
+    def save(self, batch: Iterable[Save]) -> None:
+        """All of it or, after a crash, nothing of it."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class GpuProbe(Protocol):
+    """The GPUs of this host, as they are now."""
+
+    def inventory(self) -> Inventory:
+        """Read all GPUs. A host without GPUs gives an empty inventory, not an error."""
+
+    def changed(self) -> bool:
+        """Whether it is worth reading again since the last `inventory()`; cheap."""
+
+
+class Driver(Protocol):
+    """Calls to the Mesos master. Each raises `Unavailable` when it could not be delivered."""
+
+    def start(self) -> None:
+        """Subscribe, and keep subscribed."""
+
+    def stop(self, *, teardown: bool) -> None:
+        """Leave; `teardown` ends all tasks, else they run on and a later start finds them."""
+
+    def accept(
+        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+    ) -> None:
+        """ACCEPT offers of one agent with one LAUNCH; what is left is refused for `refuse_s`."""
+
+    def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
+        """DECLINE."""
+
+    def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
+        """ACKNOWLEDGE one status update."""
+
+    def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
+        """KILL."""
+
+    def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
+        """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
+
+    def suppress(self) -> None:
+        """SUPPRESS offers."""
+
+    def revive(self) -> None:
+        """REVIVE offers; clears all filters."""

@@ -1,0 +1,232 @@
+"""`mesos-gpu scheduler`: put the parts together and run until told to stop."""
+
+import logging
+import os
+import pwd
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mesos_gpu import __version__
+from mesos_gpu.adapters import pymesos_driver as pd
+from mesos_gpu.adapters.clock import SystemClock
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.api.app import ApiSettings, create_app
+from mesos_gpu.api.server import serve
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
+from mesos_gpu.model.ids import AgentId, OfferId
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
+
+logger = logging.getLogger("mesos_gpu.scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    master: str
+    state: Path
+    host: str
+    port: int
+    webui_url: str | None
+    role: str
+    user: str
+    name: str
+    failover_timeout_s: float
+    principal: str | None
+    secret_file: Path | None
+    default_user: str | None
+    allow_root: bool
+    executor_command: str
+    monitor_command: str
+    report_interval_s: float
+    unreachable_timeout_s: float
+
+
+def engine_settings(options: Options) -> Settings:
+    """The engine's part of the options."""
+    return Settings(
+        executor_command=options.executor_command,
+        monitor_command=options.monitor_command,
+        default_user=options.default_user,
+        report_interval_s=options.report_interval_s,
+        report_stale_s=3 * options.report_interval_s,
+        unreachable_timeout_s=options.unreachable_timeout_s,
+    )
+
+
+def translate(event: pd.DriverEvent, now: float) -> ev.Event | None:
+    """A driver's event as the engine has it; None: it says nothing that a status update will not say."""
+    match event:
+        case pd.Registered():
+            return ev.Registered(event.framework_id, event.master_url)
+        case pd.Disconnected():
+            return ev.Disconnected()
+        case pd.Offers():
+            return ev.OffersArrived(tuple(offer_from_json(offer, now) for offer in event.offers))
+        case pd.Rescinded():
+            return ev.OfferRescinded(OfferId(event.offer_id))
+        case pd.Update():
+            return ev.StatusArrived(status_from_json(event.status))
+        case pd.AgentFailed():
+            return ev.AgentLost(AgentId(event.agent_id))
+        case _:
+            return None
+
+
+class Sink:
+    """Where the driver's thread puts its events. It only translates and enqueues."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """The daemon is set later: it needs the driver first."""
+        self._now = now
+        self.daemon: Daemon | None = None
+
+    def __call__(self, event: pd.DriverEvent) -> None:
+        """One event."""
+        assert self.daemon is not None, "the driver starts after the daemon is set"
+        if isinstance(event, pd.FatalError):
+            self.daemon.fail(
+                MesosGpuError(
+                    f"the master ended the framework: {event.message}",
+                    remedy="if another scheduler took over, nothing; else start anew with a fresh --state file",
+                )
+            )
+            return
+        translated = translate(event, self._now())
+        if translated is not None:
+            self.daemon.put(translated)
+
+
+def run(options: Options) -> int:
+    """Run until SIGTERM or SIGINT, or a failure; the exit code.
+
+    Raises:
+        MesosGpuError: A part cannot start.
+    """
+    clock = SystemClock()
+    store = SqliteStore(options.state)
+    webui_url = options.webui_url or f"http://{_reachable(options.host)}:{options.port}"
+    framework = pd.FrameworkSettings(
+        user=options.user,
+        name=options.name,
+        roles=(options.role,),
+        webui_url=webui_url,
+        hostname=socket.gethostname(),
+        failover_timeout_s=options.failover_timeout_s,
+        checkpoint=True,
+        framework_id=store.load().framework_id,
+        principal=options.principal,
+    )
+    sink = Sink(clock.now)
+    driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options))
+    daemon = Daemon(store, driver, clock, engine_settings(options))
+    sink.daemon = daemon
+    app = create_app(
+        daemon,
+        ApiSettings(
+            webui_url=webui_url,
+            version=__version__,
+            default_user=options.default_user,
+            allow_root=options.allow_root,
+        ),
+    )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    server = serve(app, options.host, options.port)
+    logger.info("REST interface and dashboard on %s", server.url)
+    daemon.start()
+    try:
+        while not stop.is_set() and not daemon.wait(0.2):
+            pass
+    finally:
+        server.stop()
+        daemon.stop()
+    return 1 if daemon.failure is not None else 0
+
+
+def _reachable(host: str) -> str:
+    return socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+
+
+def _credential(options: Options) -> dict[str, Any]:
+    if options.principal is None or options.secret_file is None:
+        return {}
+    try:
+        return {"principal": options.principal, "secret": options.secret_file.read_text().strip()}
+    except OSError as error:
+        raise BadConfiguration(
+            f"--secret-file {options.secret_file}: {error.strerror}",
+            remedy="name a file that this user can read and that holds the principal's secret",
+        ) from error
+
+
+def _own_user() -> str:
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
+@click.command()
+@click.option(
+    "--master", required=True, metavar="HOST:PORT", envvar="MESOS_GPU_MASTER", help="The Mesos master."
+)
+@click.option("--state", type=click.Path(path_type=Path, dir_okay=False), required=True, envvar="MESOS_GPU_STATE",
+              help="File that keeps jobs and the framework id across restarts.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the REST interface.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Its port.")
+@click.option(
+    "--webui-url", metavar="URL", help="What the Mesos master links to; default: the REST interface."
+)
+@click.option("--role", default="*", show_default=True, help="Mesos role to receive offers for.")
+@click.option(
+    "--user", default=_own_user, show_default="the current user", help="User that executors run as."
+)
+@click.option("--name", default="mesos_gpu", show_default=True, help="Name of the framework.")
+@click.option("--failover-timeout", "failover_timeout_s", default=604800.0, show_default=True,
+              help="Seconds that Mesos keeps the tasks while no scheduler is there.")  # fmt: skip
+@click.option("--principal", help="Mesos principal.")
+@click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its secret.")
+@click.option("--default-user", help="User of jobs that name none; default: the executor's own.")
+@click.option("--allow-root", is_flag=True, help="Let jobs ask for the user root.")
+@click.option("--executor-command", help="Shell command that starts an executor on an agent.")
+@click.option("--monitor-command", help="Shell command that starts a node monitor on an agent.")
+@click.option("--report-interval", "report_interval_s", default=10.0, show_default=True,
+              help="Seconds between the reports of a node monitor.")  # fmt: skip
+@click.option("--unreachable-timeout", "unreachable_timeout_s", default=120.0, show_default=True,
+              help="Seconds after which a job on an unreachable agent is started elsewhere.")  # fmt: skip
+@click.option("--log-level", default="INFO", show_default=True,
+              type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+              help="What goes to stderr.")  # fmt: skip
+def scheduler(log_level: str, executor_command: str | None, monitor_command: str | None, **rest: Any) -> None:
+    """Run the scheduler framework against a Mesos master."""
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    options = Options(
+        executor_command=executor_command or "mesos-gpu-executor",
+        monitor_command=monitor_command or "mesos-gpu-monitor",
+        **rest,
+    )
+    code = run(options)
+    if code:
+        click.get_current_context().exit(code)
+
+
+def main() -> None:
+    """`python -m mesos_gpu.scheduler`; errors as one line and a remedy."""
+    try:
+        scheduler()
+    except MesosGpuError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The shell around the engine: one thread takes events, steps, saves, and then does the rest.
+
+Requests of the REST interface and events of the driver wait in one queue. A batch of them is stepped, its
+saves are committed in one transaction, and only then do calls leave for Mesos and answers for users.
+"""
+
+import contextlib
+import logging
+import queue
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.model import saves
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.ports import Clock, Driver, Store
+from mesos_gpu.scheduler.launches import to_task_info
+from mesos_gpu.scheduler.view import StateView
+
+T = TypeVar("T")
+TICK_S: Final = 0.25
+MOST_IN_BATCH: Final = 500
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """Somebody waits for an answer: `event`, if any, is stepped first; `answer` runs after the save."""
+
+    event: ev.Event | None
+    answer: Callable[[], None]
+    future: Future[Any]
+
+
+class Daemon:
+    """The scheduler. Made once, started once; `stop` leaves tasks running unless told otherwise."""
+
+    def __init__(self, store: Store, driver: Driver, clock: Clock, settings: Settings) -> None:
+        """Load what was saved. Nothing runs yet."""
+        self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
+        found = store.load()
+        self._state = State.restored(clock.now(), found.framework_id, found.jobs, found.tasks, found.nodes)
+        self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
+        self._waiting: list[_Request] = []  # those of the batch in hand
+        self._listeners: list[Callable[[JobId, int], None]] = []
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._ended = threading.Event()
+        self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
+
+    @property
+    def framework_id(self) -> str | None:
+        """What the store knew at the start; for the driver's first subscription."""
+        return self._state.framework_id
+
+    # --- from any thread
+
+    def start(self) -> None:
+        """Start the engine's thread, then subscribe."""
+        self._thread.start()
+        self._driver.start()
+
+    def stop(self, *, teardown: bool = False) -> None:
+        """Leave the master and end the thread. With `teardown` every task ends."""
+        self._driver.stop(teardown=teardown)
+        self._inbox.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+        self._store.close()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether the engine's thread ended within `timeout_s`."""
+        return self._ended.wait(timeout_s)
+
+    def put(self, event: ev.Event) -> None:
+        """An event of the driver."""
+        self._inbox.put(event)
+
+    def fail(self, error: MesosGpuError) -> None:
+        """The driver cannot go on: end the engine's thread with this failure."""
+        self._inbox.put(error)
+
+    def submit(self, spec: JobSpec) -> Future[Job]:
+        """Queue a job; the future's job is saved."""
+        job_id = JobId(f"{spec.name}-{uuid.uuid4().hex[:8]}")
+        return self._ask(ev.JobSubmitted(job_id, spec), lambda: self._state.jobs[job_id])
+
+    def kill(self, job_id: JobId) -> Future[Job]:
+        """Ask for the end of a job; the future raises `NotFound`."""
+
+        def answer() -> Job:
+            job = self._state.jobs.get(job_id)
+            if job is None:
+                raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+            return job
+
+        return self._ask(ev.KillRequested(job_id), answer)
+
+    def read(self, fn: Callable[[StateView], T]) -> Future[T]:
+        """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
+        return self._ask(None, lambda: fn(StateView(self._state, self._settings, self._clock.now())))
+
+    def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
+        """Call `callback(job id, version)` at each change, on the engine's thread; returns the way out."""
+        self._listeners = [*self._listeners, callback]
+
+        def unlisten() -> None:
+            self._listeners = [other for other in self._listeners if other is not callback]
+
+        return unlisten
+
+    def _ask(self, event: ev.Event | None, fn: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+
+        def answer() -> None:
+            try:
+                future.set_result(fn())
+            except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is
+                future.set_exception(error)
+
+        self._inbox.put(_Request(event, answer, future))
+        if self._ended.is_set():
+            self._refuse_rest()
+        return future
+
+    # --- on the engine's thread
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except MesosGpuError as error:
+            logger.error("%s", error)
+            self.failure = error
+        except Exception as error:
+            # State in memory may be ahead of the disk: going on could launch twice. A restart reconciles.
+            logger.exception("the engine stopped")
+            self.failure = error
+        finally:
+            self._ended.set()
+            self._refuse_rest()
+
+    def _turn(self) -> bool:
+        """One batch; whether to go on."""
+        batch, go_on = self._drain()
+        self._waiting = [item for item in batch if isinstance(item, _Request)]
+        now = self._clock.now()
+        pending: list[fx.Effect] = []
+        for item in batch:
+            event = item.event if isinstance(item, _Request) else item
+            if event is not None:
+                pending += self._step(event, now)
+        for event in (ev.Tick(), ev.Match()):
+            pending += self._step(event, now)
+        self._save(pending)
+        for effect in pending:
+            if not isinstance(effect, saves.Save):
+                self._do(effect)
+        for request in self._waiting:
+            request.answer()
+        return go_on
+
+    def _step(self, event: ev.Event, now: float) -> list[fx.Effect]:
+        return step(self._state, event, now, self._settings)
+
+    def _drain(self) -> tuple[list[ev.Event | _Request], bool]:
+        batch: list[ev.Event | _Request] = []
+        with contextlib.suppress(queue.Empty):
+            item = self._inbox.get(timeout=TICK_S)
+            while item is not None:
+                if isinstance(item, MesosGpuError):
+                    raise item
+                batch.append(item)
+                if len(batch) >= MOST_IN_BATCH:
+                    return batch, True
+                item = self._inbox.get_nowait()
+            return batch, False
+        return batch, True
+
+    def _save(self, effects: list[fx.Effect]) -> None:
+        latest: dict[tuple[str, str], saves.Save] = {}
+        for effect in effects:
+            if isinstance(effect, saves.Save):
+                key = saves.subject(effect)
+                latest.pop(key, None)
+                latest[key] = effect
+        if latest:
+            self._store.save(latest.values())
+
+    def _do(self, effect: fx.Call | fx.Publish) -> None:
+        if isinstance(effect, fx.Publish):
+            for listener in self._listeners:
+                listener(effect.job_id, effect.version)
+            return
+        try:
+            self._call(effect)
+        except MesosGpuError as error:
+            # Not lost: reconciliation, repeated kills and Mesos' own resends bring it up again.
+            logger.warning("%s was not delivered: %s", type(effect).__name__, error.what)
+
+    def _call(self, effect: fx.Call) -> None:
+        driver = self._driver
+        match effect:
+            case fx.Acknowledge(agent_id, task_id, status_uuid):
+                driver.acknowledge(agent_id, task_id, status_uuid)
+            case fx.Launch(offer_ids, tasks):
+                infos = [to_task_info(task, self._settings) for task in tasks]
+                driver.accept(offer_ids, infos, refuse_s=0.0)
+            case fx.Decline(offer_ids, refuse_s):
+                driver.decline(offer_ids, refuse_s=refuse_s)
+            case fx.Kill(task_id, agent_id, grace_s):
+                driver.kill(task_id, agent_id, grace_s=grace_s)
+            case fx.Reconcile(tasks):
+                driver.reconcile(tasks)
+            case fx.Suppress():
+                driver.suppress()
+            case fx.Revive():
+                driver.revive()
+
+    def _refuse_rest(self) -> None:
+        rest: list[object] = list(self._waiting)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                rest.append(self._inbox.get_nowait())
+        for item in rest:
+            if isinstance(item, _Request) and not item.future.done():
+                error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
+                item.future.set_exception(error)

@@ -1,0 +1,54 @@
+"""A launch as the engine means it, to the TaskInfo that Mesos gets. Pure."""
+
+import json
+from typing import Any
+
+from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.wire import assignment
+from mesos_gpu.wire.mesos_v1 import task_info
+
+
+def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
+    """The TaskInfo of a job's launch, or of a node monitor."""
+    task, spec = launch.task, launch.spec
+    if spec is None:
+        return task_info(
+            task_id=task.id,
+            agent_id=task.agent_id,
+            name="gpu-monitor",
+            data=json.dumps({"report_interval_s": settings.report_interval_s}).encode(),
+            resources=launch.resources,
+            executor_id=task.executor_id,
+            executor_name="mesos-gpu node monitor",
+            executor_command=settings.monitor_command,
+            executor_resources=launch.executor_resources,
+            executor_env=settings.executor_env,
+            labels={"mesos_gpu.role": "monitor"},
+            kill_grace_s=None,
+        )
+    data = assignment.Assignment(
+        job_id=str(task.job_id),
+        attempt=task.attempt,
+        command=spec.command,
+        argv=spec.argv,
+        env=spec.env,
+        user=spec.user or settings.default_user,
+        gpus=task.gpus,
+        timeout_s=spec.timeout_s,
+        kill_grace_s=spec.kill_grace_s,
+    )
+    return task_info(
+        task_id=task.id,
+        agent_id=task.agent_id,
+        name=spec.name,
+        data=assignment.encode(data),
+        resources=launch.resources,
+        executor_id=task.executor_id,
+        executor_name=f"mesos-gpu executor of {spec.name}",
+        executor_command=settings.executor_command,
+        executor_resources=launch.executor_resources,
+        executor_env=settings.executor_env,
+        labels={**spec.labels, "mesos_gpu.job": str(task.job_id), "mesos_gpu.gpus": ",".join(task.gpus)},
+        kill_grace_s=spec.kill_grace_s,
+    )

@@ -1,0 +1,108 @@
+"""What others may read of the engine's state."""
+
+from collections.abc import Mapping, Sequence
+
+from mesos_gpu.engine.matching import ask_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.offer import total
+from mesos_gpu.model.task import Task
+from mesos_gpu.model.why import Why
+from mesos_gpu.policy.why import NodeView, explain
+
+
+class StateView:
+    """The state at one moment; valid only inside the function that `Daemon.read` runs."""
+
+    def __init__(self, state: State, settings: Settings, now: float) -> None:
+        """Wrap; nothing is copied."""
+        self._state, self._settings, self._now = state, settings, now
+
+    @property
+    def jobs(self) -> Mapping[JobId, Job]:
+        """Every job that is remembered, oldest first."""
+        return self._state.jobs
+
+    @property
+    def tasks(self) -> Mapping[TaskId, Task]:
+        """Every launch of those jobs, and the monitors that live."""
+        return self._state.tasks
+
+    @property
+    def nodes(self) -> Mapping[AgentId, Node]:
+        """Every agent that ever offered something, until it is lost for a day."""
+        return self._state.nodes
+
+    @property
+    def framework_id(self) -> str | None:
+        """None before the first registration."""
+        return self._state.framework_id
+
+    @property
+    def connected(self) -> bool:
+        """Whether the master's event stream is up."""
+        return self._state.connected
+
+    @property
+    def master_url(self) -> str:
+        """The leading master's."""
+        return self._state.master_url
+
+    @property
+    def started_at(self) -> float:
+        """When this scheduler process started."""
+        return self._state.started_at
+
+    def tasks_of(self, job_id: JobId) -> Sequence[Task]:
+        """Every launch of a job, oldest first."""
+        return self._state.tasks_of(job_id)
+
+    def holder(self, gpu_id: GpuId) -> Task | None:
+        """The task that holds a GPU."""
+        return self._state.holder(gpu_id)
+
+    def explain(self, job_id: JobId) -> Why:
+        """Why the job waits.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        job = self._state.jobs.get(job_id)
+        if job is None:
+            raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+        position = None
+        if job.state is JobState.PENDING:
+            position = self._state.queue.index((job.sequence, job.id))
+        nodes = [self._node_view(node) for node in self._state.nodes.values()]
+        return explain(job, ask_of(job.spec, self._settings), nodes, position=position, now=self._now)
+
+    def _node_view(self, node: Node) -> NodeView:
+        offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
+        holders = {}
+        for gpu in node.gpus:
+            task = self._state.holder(gpu.id)
+            if task is not None:
+                holders[gpu.id] = str(task.job_id)
+        return NodeView(
+            agent_id=node.id,
+            hostname=node.hostname,
+            gpus=node.gpus,
+            holders=holders,
+            unusable=self._unusable(node),
+            cpus=sum(total(offer.resources, "cpus") for offer in offers) if offers else None,
+            mem_mib=sum(total(offer.resources, "mem") for offer in offers) if offers else None,
+        )
+
+    def _unusable(self, node: Node) -> str:
+        if node.lost_at is not None:
+            return f"the master lost this agent {self._now - node.lost_at:.0f} s ago"
+        if node.reported_at is None:
+            return "its node monitor has not reported its GPUs yet"
+        age_s = self._now - node.reported_at
+        if age_s > self._settings.report_stale_s:
+            return f"its node monitor has been silent for {age_s:.0f} s"
+        return ""

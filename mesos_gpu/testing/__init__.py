@@ -1,0 +1,1 @@
+"""Typed fakes and builders that tests share."""

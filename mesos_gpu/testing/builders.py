@@ -1,0 +1,126 @@
+"""Short ways to make nouns in tests."""
+
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.step import step
+from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.model.offer import Offer, Scalar
+from mesos_gpu.model.status import Status
+from mesos_gpu.wire import assignment, report
+
+E = TypeVar("E")
+
+
+def gpu(name: str, model: str = "A100", *, health: Health = Health.OK, numa_node: int | None = None) -> Gpu:
+    """A GPU whose minor number follows from the digits in its name."""
+    digits = "".join(c for c in name if c.isdigit())
+    return Gpu(GpuId(name), model, 81920, int(digits or 0), "0000:01:00.0", numa_node, health=health)
+
+
+def offer(name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, gpus: float = 0) -> Offer:
+    """An offer of one agent."""
+    amounts = {"cpus": cpus, "mem": mem, "gpus": gpus}
+    scalars = tuple(Scalar(kind, amount) for kind, amount in amounts.items() if amount)
+    return Offer(OfferId(name), AgentId(agent), f"{agent}.example", f"http://{agent}:5051", scalars)
+
+
+def spec(**fields: object) -> JobSpec:
+    """A job that runs `true`."""
+    return JobSpec(**{"name": "job", "command": "true", **fields})  # type: ignore[arg-type]
+
+
+@dataclass
+class World:
+    """A bare engine: feed it events, look at its effects. The clock goes only where a test puts it."""
+
+    settings: Settings = field(default_factory=lambda: Settings("executor", "monitor"))
+    now: float = 1000.0
+    state: State = field(default_factory=lambda: State(started_at=1000.0))
+    serial: int = 0
+
+    def feed(self, *events: ev.Event) -> list[fx.Effect]:
+        """Step the events, then match; all effects."""
+        effects = []
+        for event in (*events, ev.Match()):
+            effects += step(self.state, event, self.now, self.settings)
+        assert self.state.problems() == []
+        return effects
+
+    def register(self) -> list[fx.Effect]:
+        """The master accepts the subscription."""
+        return self.feed(ev.Registered("fw-1", "http://master:5050"))
+
+    def submit(self, name: str = "j1", **fields: object) -> Job:
+        """A job with id `name`; the effects are thrown away."""
+        self.feed(ev.JobSubmitted(JobId(name), spec(**fields)))
+        return self.job(name)
+
+    def job(self, name: str = "j1") -> Job:
+        """The job as it is now."""
+        return self.state.jobs[JobId(name)]
+
+    def offers(self, *offers: Offer) -> list[fx.Effect]:
+        """Offers arrive."""
+        return self.feed(ev.OffersArrived(tuple(replace(o, received_at=self.now) for o in offers)))
+
+    def node(self, agent: str, *gpus: Gpu, cpus: float = 8) -> list[fx.Effect]:
+        """An agent with GPUs comes up: its offer, its monitor's launch and first report, and what is left."""
+        self.serial += 1
+        effects = self.offers(offer(f"{agent}-o{self.serial}", agent, cpus=cpus, gpus=len(gpus)))
+        launched = only(effects, fx.Launch).tasks[0].task
+        effects = self.report(agent, *gpus, task=launched.id)
+        return effects + self.offers(offer(f"{agent}-p{self.serial}", agent, cpus=cpus - 1, gpus=len(gpus)))
+
+    def report(self, agent: str, *gpus: Gpu, task: TaskId | None = None) -> list[fx.Effect]:
+        """The node monitor of an agent reports."""
+        monitor = task or self.state.nodes[AgentId(agent)].monitor
+        assert monitor is not None
+        return self.status(
+            monitor, "TASK_RUNNING", agent=agent, data=report.encode(Inventory(gpus, "simulated"))
+        )
+
+    def status(
+        self,
+        task: str,
+        state: str,
+        *,
+        agent: str = "a1",
+        reason: str = "",
+        data: bytes = b"",
+        outcome: Outcome | None = None,
+        uuid: str | None = "dXVpZA==",
+        message: str = "",
+    ) -> list[fx.Effect]:
+        """A status update arrives."""
+        data = assignment.encode(outcome) if outcome else data
+        found = Status(TaskId(task), state, AgentId(agent), reason, "", message, uuid, data)
+        return self.feed(ev.StatusArrived(found))
+
+    def tick(self, seconds: float) -> list[fx.Effect]:
+        """Time passes, in steps of at most a second."""
+        effects: list[fx.Effect] = []
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + 1.0, end)
+            effects += self.feed(ev.Tick())
+        return effects
+
+
+def only(effects: list[fx.Effect], kind: type[E]) -> E:
+    """The one effect of that kind."""
+    found = every(effects, kind)
+    assert len(found) == 1, f"{len(found)} {kind.__name__} in {effects}"
+    return found[0]
+
+
+def every(effects: list[fx.Effect], kind: type[E]) -> list[E]:
+    """All effects of that kind."""
+    return [effect for effect in effects if isinstance(effect, kind)]

@@ -1,0 +1,110 @@
+"""A driver that only notes its calls, and a clock that stands still."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.saves import Save, Saved
+
+
+class FakeDriver:
+    """`Driver`. `calls` holds (name, arguments) in order; `down` makes every call fail."""
+
+    def __init__(self) -> None:
+        """No call yet."""
+        self.calls: list[tuple[str, Any]] = []
+        self.down = False
+        self.on_call: Callable[[str], None] = lambda _: None
+        self._changed = threading.Condition()
+
+    def _note(self, name: str, arguments: Any = None) -> None:
+        if self.down:
+            raise Unavailable("the master is away", remedy="wait")
+        self.on_call(name)
+        with self._changed:
+            self.calls.append((name, arguments))
+            self._changed.notify_all()
+
+    def wait_for(self, name: str, timeout_s: float = 10) -> Any:
+        """The arguments of the first call of that name, which may be yet to come."""
+
+        def found() -> list[Any]:
+            return [arguments for call, arguments in self.calls if call == name]
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: bool(found()), timeout_s), f"no {name} in {self.calls}"
+            return found()[0]
+
+    def start(self) -> None:
+        """Note it."""
+        self._note("start")
+
+    def stop(self, *, teardown: bool) -> None:
+        """Note it."""
+        self.calls.append(("stop", teardown))
+
+    def accept(
+        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+    ) -> None:
+        """Note it."""
+        self._note("accept", (tuple(offer_ids), list(task_infos)))
+
+    def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
+        """Note it."""
+        self._note("decline", (tuple(offer_ids), refuse_s))
+
+    def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
+        """Note it."""
+        self._note("acknowledge", (agent_id, task_id, uuid))
+
+    def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
+        """Note it."""
+        self._note("kill", (task_id, agent_id, grace_s))
+
+    def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self._note("reconcile", tuple(tasks))
+
+    def suppress(self) -> None:
+        """Note it."""
+        self._note("suppress")
+
+    def revive(self) -> None:
+        """Note it."""
+        self._note("revive")
+
+
+class FakeClock:
+    """`Clock` that a test moves."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        """At `now`."""
+        self.time = now
+
+    def now(self) -> float:
+        """Where the test put it."""
+        return self.time
+
+
+class MemoryStore:
+    """`Store` that keeps the batches; `full` makes the next save fail, as a full disk does."""
+
+    def __init__(self, saved: Saved | None = None) -> None:
+        """With what an earlier run left."""
+        self.saved = saved or Saved(None, (), (), ())
+        self.batches: list[list[Save]] = []
+        self.full = False
+
+    def load(self) -> Saved:
+        """What it was given."""
+        return self.saved
+
+    def save(self, batch: Any) -> None:
+        """Keep it, or fail."""
+        if self.full:
+            raise OSError(28, "No space left on device")
+        self.batches.append(list(batch))
+
+    def close(self) -> None:
+        """Nothing to let go of."""

@@ -1,0 +1,222 @@
+"""A REST server over real sockets, after docs/reference/rest.md, whose jobs do what a test says."""
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import parse_qs, urlsplit
+
+_ENDED: Final = ("finished", "failed", "killed")
+_DEFAULTS: Final[dict[str, Any]] = {
+    "command": None, "argv": None, "cpus": 1.0, "mem_mib": 128, "gpus": 0, "gpu_model": [], "env": {},
+    "user": None, "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0, "started_at": None,
+    "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
+    "exit_code": None, "message": "", "task_id": None, "hostname": None, "gpu_ids": [],
+}  # fmt: skip
+
+Answer = tuple[int, object]
+
+
+class FakeRest:
+    """Use as a context manager. All methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        """Nothing listens before `start`; `port` is then kept over `stop` and `start`."""
+        self.port = 0
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.tasks: dict[str, list[dict[str, Any]]] = {}
+        self.written: dict[tuple[str, str], bytes] = {}
+        self.fixed: dict[str, Answer] = {}  # "GET /v1/gpus" to what is answered instead of asking the fake
+        self.asked: list[tuple[str, Any]] = []  # "POST /v1/jobs" and its body
+        self._changed = threading.Condition()
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Listen; after `stop`, at the same port again."""
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), _handler(self))
+        self._server.daemon_threads = False  # server_close() joins them
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port and end what waits; jobs are kept, as a restarted scheduler keeps them."""
+        server, thread = self._server, self._thread
+        if server is None or thread is None:
+            return
+        with self._changed:
+            self._server = None
+            self._changed.notify_all()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    def add(self, name: str = "job", **fields: Any) -> str:
+        """A pending job; its id."""
+        with self._changed:
+            job_id = f"{name}-{len(self.jobs):08x}"
+            spec = {"argv": ["true"], **fields} if "command" not in fields else fields
+            self.jobs[job_id] = {
+                **_DEFAULTS, "id": job_id, "name": name, "state": "pending", "version": 1,
+                "submitted_at": time.time(), **spec,
+            }  # fmt: skip
+            self.tasks[job_id] = []
+            self._changed.notify_all()
+        return job_id
+
+    def update(self, job_id: str, **fields: Any) -> None:
+        """Change a job and wake those who wait for it."""
+        with self._changed:
+            self.jobs[job_id].update(fields, version=self.jobs[job_id]["version"] + 1)
+            self._changed.notify_all()
+
+    def launch(self, job_id: str) -> str:
+        """The job runs (again); its new task id."""
+        number = len(self.tasks[job_id]) + 1
+        task_id, now = f"{job_id}.{number}", time.time()
+        task = {
+            "id": task_id, "job_id": job_id, "name": self.jobs[job_id]["name"], "state": "running",
+            "hostname": "node-1", "agent_id": "S0", "attempt": number, "gpu_ids": [], "launched_at": now,
+            "started_at": now, "ended_at": None, "message": "",
+        }  # fmt: skip
+        self.tasks[job_id].append(task)
+        self.update(
+            job_id, state="running", task_id=task_id, hostname="node-1", launches=number, started_at=now
+        )
+        return task_id
+
+    def write(self, task_id: str, stream: str, data: bytes) -> None:
+        """The task has written."""
+        with self._changed:
+            self.written[task_id, stream] = self.written.get((task_id, stream), b"") + data
+
+    def end(self, job_id: str, state: str, exit_code: int | None = None, message: str = "") -> None:
+        """The job has ended."""
+        self.update(job_id, state=state, exit_code=exit_code, message=message, ended_at=time.time())
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+        """Wait for something that requests change.
+
+        Raises:
+            TimeoutError: It did not come.
+        """
+        with self._changed:
+            if not self._changed.wait_for(condition, timeout_s):
+                raise TimeoutError(f"not within {timeout_s} s; asked so far: {self.asked}")
+
+    def submitted(self) -> str:
+        """The id of the newest job, when there is one."""
+        self.until(lambda: bool(self.jobs))
+        return list(self.jobs)[-1]
+
+    def answer(self, verb: str, path: str, query: dict[str, list[str]], body: Any) -> Answer:
+        """What one request gets."""
+        with self._changed:
+            self.asked.append((f"{verb} {path}", body))
+            self._changed.notify_all()
+        if f"{verb} {path}" in self.fixed:
+            return self.fixed[f"{verb} {path}"]
+        parts = path.removeprefix("/v1/").split("/")
+        if parts[0] != "jobs":
+            return _error(404, "not-found", f"no {path}")
+        if len(parts) == 1:
+            return self._submit(body) if verb == "POST" else self._list(query)
+        ids = [job_id for job_id in self.jobs if job_id.startswith(parts[1])]
+        if parts[1] not in ids and len(ids) != 1:
+            code = (409, "ambiguous") if ids else (404, "not-found")
+            return _error(*code, f"{len(ids)} jobs begin with {parts[1]}")
+        job_id = parts[1] if parts[1] in ids else ids[0]
+        if verb == "DELETE":
+            return self._kill(job_id)
+        if parts[2:] == ["logs"]:
+            return self._logs(job_id, {name: values[0] for name, values in query.items()})
+        return (200, {"tasks": self.tasks[job_id]}) if parts[2:] == ["tasks"] else self._job(job_id, query)
+
+    def _submit(self, body: dict[str, Any]) -> Answer:
+        return 201, self.jobs[self.add(**body)]
+
+    def _list(self, query: dict[str, list[str]]) -> Answer:
+        states = query.get("state", [])
+        found = [
+            job
+            for job in reversed(self.jobs.values())
+            if not states or job["state"] in states or ("active" in states and job["state"] not in _ENDED)
+        ]
+        return 200, {"jobs": found}
+
+    def _job(self, job_id: str, query: dict[str, list[str]]) -> Answer:
+        job = self.jobs[job_id]
+        with self._changed:
+            if "after_version" in query:
+                version = int(query["after_version"][0])
+                self._changed.wait_for(
+                    lambda: job["version"] > version or self._server is None, float(query["timeout_s"][0])
+                )
+            return 200, dict(job)
+
+    def _kill(self, job_id: str) -> Answer:
+        if self.jobs[job_id]["state"] in _ENDED:
+            return 200, self.jobs[job_id]
+        self.update(job_id, state="killing", kill_requested=True)
+        return 202, self.jobs[job_id]
+
+    def _logs(self, job_id: str, query: dict[str, str]) -> Answer:
+        task_id = query.get("task_id") or self.jobs[job_id]["task_id"]
+        if task_id is None:
+            return _error(409, "not-started", f"{job_id} has not been launched yet")
+        data = self.written.get((task_id, query["stream"]), b"")
+        offset = int(query["offset"])
+        begin = max(len(data) + offset, 0) if offset < 0 else offset
+        piece = data[begin : begin + int(query["length"])]
+        return 200, {
+            "data": piece.decode(), "offset": begin, "next_offset": begin + len(piece), "task_id": task_id,
+        }  # fmt: skip
+
+
+def _error(status: int, code: str, message: str) -> Answer:
+    return status, {"error": {"code": code, "message": message, "remedy": "see `mesos-gpu ps --all`"}}
+
+
+def _handler(rest: FakeRest) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):  # HTTP/1.0: a connection is closed after its answer
+        def _serve(self) -> None:
+            parts = urlsplit(self.path)
+            size = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(size)) if size else None
+            status, value = rest.answer(self.command, parts.path, parse_qs(parts.query), body)
+            data = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_DELETE = _serve  # the names that http.server looks for
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Quiet."""
+
+        def handle(self) -> None:
+            # The client was interrupted: what many tests are about.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                super().handle()
+
+    return Handler

@@ -1,0 +1,309 @@
+"""A peer on the loopback interface that speaks the v1 scheduler API as a script says: real sockets, no Mesos.
+
+It is for what a real master does too seldom or too slowly: refusals, redirects, silence, half answers.
+"""
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+FRAMEWORK_ID: Final = "scripted-framework"
+E = TypeVar("E")
+_HEARTBEAT: Final = {"type": "HEARTBEAT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Answer SUBSCRIBE with 200: SUBSCRIBED, then `events`, then what `send` brings.
+
+    Args:
+        heartbeat_s: What SUBSCRIBED promises.
+        silent: Break that promise.
+        then_end: Close the stream after `events`.
+    """
+
+    events: tuple[Mapping[str, Any], ...] = ()
+    heartbeat_s: float = 15.0
+    silent: bool = False
+    then_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer with this status. The connection is closed after a SUBSCRIBE, else if `close` (unannounced)."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Answer with these bytes as they are, and close."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request; `at` is monotonic, in seconds; header names are lower case."""
+
+    type: str
+    body: dict[str, Any]
+    headers: dict[str, str]
+    at: float
+
+
+class Inbox:
+    """A sink that keeps what it is given, and can be waited on; `then` is called with each, and may raise."""
+
+    def __init__(self, then: Callable[[Any], None] = lambda _: None) -> None:
+        """Empty."""
+        self.events: list[Any] = []
+        self._then, self._changed = then, threading.Condition()
+
+    def __call__(self, event: Any) -> None:
+        with self._changed:
+            self.events.append(event)
+            self._changed.notify_all()
+        self._then(event)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """The events of that kind so far."""
+        with self._changed:
+            return [event for event in self.events if isinstance(event, kind)]
+
+    def wait_for(self, kind: type[E], count: int = 1, timeout_s: float = 5.0) -> E:
+        """The event that makes those of its kind `count`, which may be yet to come."""
+        with self._changed:
+            arrived = self._changed.wait_for(lambda: len(self.of(kind)) >= count, timeout_s)
+            assert arrived, f"no {count} {kind.__name__} in {timeout_s} s: {self.events}"
+            return self.of(kind)[count - 1]
+
+
+class ScriptedMaster:
+    """Serves from construction to `close`. All methods may be called from any thread.
+
+    Args:
+        *answers: For the first SUBSCRIBEs, in order; the ones after are answered by `then`.
+        then: See there.
+        port: To come back on after a "restart"; 0 chooses one.
+        version: Body and status of `GET /version`.
+    """
+
+    def __init__(
+        self,
+        *answers: Stream | Reply | Raw,
+        then: Stream | Reply | Raw | None = None,
+        port: int = 0,
+        version: tuple[int, str] = (200, "1.11.0"),
+    ) -> None:
+        """Listen."""
+        self.answers, self.then = deque(answers), then or Stream()
+        self.version = version
+        self.call_answer = Reply(202)
+        self.calls_go_on = threading.Event()  # cleared: calls wait for it
+        self.calls_go_on.set()
+        self.calls: list[Call] = []
+        self._changed = threading.Condition()
+        self._streams: list[queue.SimpleQueue[Mapping[str, Any] | None]] = []
+        self._sockets: set[socket.socket] = set()
+        self._closing = False
+        self._server = _Server(("127.0.0.1", port), _Handler)
+        self._server.master = self
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), name="scripted-master"
+        )
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def port(self) -> int:
+        """Where it listens, on 127.0.0.1."""
+        return int(self._server.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        """End every stream and connection, and stop listening."""
+        self._closing = True
+        self._server.shutdown()
+        self._thread.join()
+        self.drop()
+        self._server.server_close()
+
+    def send(self, event: Mapping[str, Any]) -> None:
+        """Put an event on every open stream."""
+        with self._changed:
+            for stream in self._streams:
+                stream.put(event)
+
+    def drop(self) -> None:
+        """Cut every connection, as a killed master does."""
+        with self._changed:
+            for each in self._sockets:
+                with contextlib.suppress(OSError):  # the other side was quicker
+                    each.shutdown(socket.SHUT_RDWR)
+            for stream in self._streams:
+                stream.put(None)
+        self.calls_go_on.set()
+
+    def of_type(self, kind: str) -> list[Call]:
+        """The calls of that type so far."""
+        with self._changed:
+            return [call for call in self.calls if call.type == kind]
+
+    def wait_for(self, kind: str, count: int = 1, timeout_s: float = 5.0) -> Call:
+        """The call of that type that makes them `count`, which may be yet to come."""
+        with self._changed:
+            arrived = self._changed.wait_for(lambda: len(self.of_type(kind)) >= count, timeout_s)
+            assert arrived, f"{len(self.of_type(kind))} of {count} {kind} in {timeout_s} s: {self.calls}"
+            return self.of_type(kind)[count - 1]
+
+    # --- for the handler
+
+    def note(self, call: Call) -> int:
+        """Keep a call; how many SUBSCRIBEs there were."""
+        with self._changed:
+            self.calls.append(call)
+            self._changed.notify_all()
+            return len(self.of_type("SUBSCRIBE"))
+
+    def next_answer(self) -> Stream | Reply | Raw:
+        """To a SUBSCRIBE."""
+        with self._changed:
+            return self.answers.popleft() if self.answers else self.then
+
+    def connected(self, sock: socket.socket) -> None:
+        """A connection began; it is cut at once if we are closing."""
+        with self._changed:
+            self._sockets.add(sock)
+        if self._closing:
+            self.drop()
+
+    def disconnected(self, sock: socket.socket) -> None:
+        """It ended."""
+        with self._changed:
+            self._sockets.discard(sock)
+
+    def pump(self, stream: Stream, write: Callable[[Mapping[str, Any]], None]) -> None:
+        """Write events until there is an end."""
+        feed: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        with self._changed:
+            self._streams.append(feed)
+        try:
+            for event in stream.events:
+                write(event)
+            while not (self._closing or stream.then_end):
+                try:
+                    event_or_end = feed.get(timeout=None if stream.silent else stream.heartbeat_s)
+                except queue.Empty:
+                    event_or_end = _HEARTBEAT
+                if event_or_end is None:
+                    return
+                write(event_or_end)
+        finally:
+            with self._changed:
+                self._streams.remove(feed)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # so that close waits for them
+    master: ScriptedMaster
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    @property
+    def master(self) -> ScriptedMaster:
+        assert isinstance(self.server, _Server)
+        return self.server.master
+
+    def setup(self) -> None:
+        super().setup()
+        self.master.connected(self.connection)
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:
+            self.close_connection = True  # the other side left, or `drop`
+
+    def finish(self) -> None:
+        self.master.disconnected(self.connection)
+        try:
+            super().finish()
+        except OSError:
+            self.rfile.close()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests look at `calls`."""
+
+    def do_GET(self) -> None:
+        status, version = self.master.version
+        self._reply(Reply(status, json.dumps({"version": version}).encode()))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        number = self.master.note(Call(body["type"], body, headers, time.monotonic()))
+        if body["type"] != "SUBSCRIBE":
+            self.master.calls_go_on.wait()
+            self._reply(self.master.call_answer)
+            self.close_connection = self.master.call_answer.close
+            return
+        self.close_connection = True
+        answer = self.master.next_answer()
+        if isinstance(answer, Stream):
+            self._stream(answer, number)
+        elif isinstance(answer, Raw):
+            self.wfile.write(answer.data)
+        else:
+            self._reply(answer)
+
+    def _reply(self, answer: Reply) -> None:
+        self.send_response(answer.status)
+        for name, value in {**answer.headers, "Content-Length": str(len(answer.body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def _stream(self, answer: Stream, number: int) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.send_header("Mesos-Stream-Id", f"stream-{number}")
+        self.end_headers()
+        subscribed = {
+            "framework_id": {"value": FRAMEWORK_ID},
+            "heartbeat_interval_seconds": answer.heartbeat_s,
+        }
+        self._event({"type": "SUBSCRIBED", "subscribed": subscribed})
+        self.master.pump(answer, self._event)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _event(self, event: Mapping[str, Any]) -> None:
+        data = json.dumps(event).encode()
+        record = b"%d\n%s" % (len(data), data)
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(record), record))

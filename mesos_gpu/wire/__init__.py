@@ -1,0 +1,1 @@
+"""Bytes and JSON to nouns and back. Pure."""

@@ -1,0 +1,51 @@
+"""What goes to an executor in TaskInfo.data, and what its last status brings back.
+
+Only the standard library's json: the executor imports it.
+"""
+
+import json
+from dataclasses import asdict
+
+from mesos_gpu.model.assignment import Assignment, Outcome
+
+__all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
+
+VERSION = 1
+
+
+def encode(value: Assignment | Outcome) -> bytes:
+    """As UTF-8 JSON."""
+    return json.dumps(
+        {"version": VERSION, "kind": type(value).__name__, **asdict(value)}, separators=(",", ":")
+    ).encode()
+
+
+def _fields(data: bytes, kind: str) -> dict[str, object]:
+    value = json.loads(data)
+    if not isinstance(value, dict) or (value.pop("version", 0), value.pop("kind", "")) != (VERSION, kind):
+        raise ValueError(f"not a version {VERSION} {kind}: {data[:80]!r}")
+    return {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not an assignment of this version.
+    """
+    try:
+        return Assignment(**_fields(data, "Assignment"))  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ValueError(f"not an assignment: {error}") from error
+
+
+def decode_outcome(data: bytes) -> Outcome:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not an outcome of this version.
+    """
+    try:
+        return Outcome(**_fields(data, "Outcome"))  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ValueError(f"not an outcome: {error}") from error

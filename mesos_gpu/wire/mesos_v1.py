@@ -1,0 +1,122 @@
+"""Mesos' v1 JSON to nouns and back. Field names are those of include/mesos/v1/mesos.proto, Mesos 1.11.0."""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mesos_gpu.model.ids import AgentId, OfferId, TaskId
+from mesos_gpu.model.offer import Offer, Scalar
+from mesos_gpu.model.status import Status
+
+_PLACED_BY_MASTER = ("name", "type", "scalar", "allocation_info")
+
+
+def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
+    if resource.get("type") != "SCALAR" or "revocable" in resource:
+        return None  # revocable resources may be taken back at any time: not for a GPU's owner
+    if "volume" in resource.get("disk", {}) or "persistence" in resource.get("disk", {}):
+        return None
+    kind = {key: value for key, value in resource.items() if key not in _PLACED_BY_MASTER}
+    return Scalar(
+        name=resource["name"],
+        amount=float(resource["scalar"]["value"]),
+        kind=json.dumps(kind, sort_keys=True, separators=(",", ":")),
+    )
+
+
+def _attribute(attribute: Mapping[str, Any]) -> str:
+    if "text" in attribute:
+        return str(attribute["text"]["value"])
+    if "scalar" in attribute:
+        return f"{attribute['scalar']['value']:g}"
+    return json.dumps(attribute.get("ranges") or attribute.get("set"), sort_keys=True)
+
+
+def _agent_url(offer: Mapping[str, Any]) -> str:
+    url = offer.get("url", {})
+    address = url.get("address", {})
+    host = address.get("ip") or address.get("hostname") or offer["hostname"]
+    return f"{url.get('scheme', 'http')}://{host}:{address.get('port', 5051)}"
+
+
+def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
+    """An Offer message; resources that cannot be used (ranges, sets, revocable, volumes) are left out."""
+    scalars = (_scalar(resource) for resource in offer.get("resources", ()))
+    return Offer(
+        id=OfferId(offer["id"]["value"]),
+        agent_id=AgentId(offer["agent_id"]["value"]),
+        hostname=offer["hostname"],
+        agent_url=_agent_url(offer),
+        resources=tuple(scalar for scalar in scalars if scalar is not None),
+        attributes={a["name"]: _attribute(a) for a in offer.get("attributes", ())},
+        received_at=now,
+    )
+
+
+def status_from_json(status: Mapping[str, Any]) -> Status:
+    """A TaskStatus message."""
+    agent = status.get("agent_id")
+    return Status(
+        task_id=TaskId(status["task_id"]["value"]),
+        state=status["state"],
+        agent_id=AgentId(agent["value"]) if agent else None,
+        reason=status.get("reason", ""),
+        source=status.get("source", ""),
+        message=status.get("message", ""),
+        uuid=status.get("uuid"),
+        data=base64.b64decode(status.get("data", "")),
+    )
+
+
+def resources_to_json(resources: Iterable[Scalar]) -> list[dict[str, Any]]:
+    """Resource messages, with the role and reservation that they were offered with."""
+    return [
+        {**json.loads(r.kind), "name": r.name, "type": "SCALAR", "scalar": {"value": r.amount}}
+        for r in resources
+    ]
+
+
+def task_info(
+    *,
+    task_id: str,
+    agent_id: str,
+    name: str,
+    data: bytes,
+    resources: Iterable[Scalar],
+    executor_id: str,
+    executor_name: str,
+    executor_command: str,
+    executor_resources: Iterable[Scalar],
+    executor_env: Mapping[str, str],
+    labels: Mapping[str, str],
+    kill_grace_s: float | None,
+) -> dict[str, Any]:
+    """A TaskInfo with an executor of its own (one executor a task: its own container, sandbox and fate)."""
+    info: dict[str, Any] = {
+        "name": name,
+        "task_id": {"value": task_id},
+        "agent_id": {"value": agent_id},
+        "resources": resources_to_json(resources),
+        "data": base64.b64encode(data).decode(),
+        "labels": {"labels": [{"key": key, "value": value} for key, value in sorted(labels.items())]},
+        "executor": {
+            "type": "CUSTOM",
+            "executor_id": {"value": executor_id},
+            "name": executor_name,
+            "source": "mesos_gpu",
+            "command": {
+                "value": executor_command,
+                "environment": {
+                    "variables": [
+                        {"name": key, "type": "VALUE", "value": value}
+                        for key, value in sorted(executor_env.items())
+                    ]
+                },
+            },
+            "resources": resources_to_json(executor_resources),
+        },
+    }
+    if kill_grace_s is not None:
+        info["kill_policy"] = {"grace_period": {"nanoseconds": int(kill_grace_s * 1e9)}}
+    return info

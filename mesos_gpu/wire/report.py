@@ -1,0 +1,98 @@
+"""A node monitor's report: `Inventory` to JSON, in TaskStatus.data, and back.
+
+Only the standard library's json: the host side imports it.
+"""
+
+import json
+from typing import Any
+
+from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.ids import GpuId
+
+VERSION = 1
+
+
+def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
+    """One GPU as a JSON object; also the shape of an entry in an inventory file."""
+    return {
+        "uuid": gpu.id,
+        "model": gpu.model,
+        "memory_mib": gpu.memory_mib,
+        "minor": gpu.minor,
+        "pci_bus_id": gpu.pci_bus_id,
+        "numa_node": gpu.numa_node,
+        "links": [{"peer": link.peer, "kind": link.kind} for link in gpu.links],
+        "health": gpu.health.value,
+        "reason": gpu.reason,
+    }
+
+
+def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
+    """The inverse; a missing `health` becomes `health`.
+
+    Raises:
+        ValueError: A field is missing, of another type, or out of range; the message names it.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"a GPU must be a JSON object, got {value!r}")
+    known = {"uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason"}
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+
+    def field(name: str, kind: type, default: Any = None) -> Any:
+        got = value.get(name, default)
+        if not isinstance(got, kind) or isinstance(got, bool):
+            raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
+        return got
+
+    numa = value.get("numa_node")
+    try:
+        state = Health(value.get("health", health.value))
+    except ValueError:
+        raise ValueError(
+            f"health must be one of {', '.join(h.value for h in Health)}, got {value['health']!r}"
+        ) from None
+    links = field("links", list, [])
+    if not all(isinstance(link, dict) and {"peer", "kind"} <= set(link) for link in links):
+        raise ValueError(f"links must be objects with peer and kind, got {links!r}")
+    return Gpu(
+        id=GpuId(field("uuid", str)),
+        model=field("model", str),
+        memory_mib=field("memory_mib", int),
+        minor=field("minor", int),
+        pci_bus_id=field("pci_bus_id", str, ""),
+        numa_node=None if numa is None else field("numa_node", int),
+        links=tuple(Link(GpuId(str(link["peer"])), str(link["kind"])) for link in links),
+        health=state,
+        reason=field("reason", str, ""),
+    )
+
+
+def encode(inventory: Inventory) -> bytes:
+    """The report as UTF-8 JSON."""
+    return json.dumps(
+        {
+            "version": VERSION,
+            "source": inventory.source,
+            "driver_version": inventory.driver_version,
+            "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def decode(data: bytes) -> Inventory:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not a report of this version.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        raise ValueError(f"not a version {VERSION} monitor report: {data[:80]!r}")
+    return Inventory(
+        gpus=tuple(gpu_from_json(gpu) for gpu in value["gpus"]),
+        source=value["source"],
+        driver_version=value["driver_version"],
+    )

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Make .venv with the project and its tools in it. Quick when nothing changed since the last time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stamp=.venv/.ready
+want=$(cat setup.cfg pyproject.toml scripts/setup.sh mesos_gpu/__init__.py third_party/http-parser/pyproject.toml \
+    third_party/http-parser/http_parser/*.py | sha256sum | cut -d' ' -f1)
+
+python=${PYTHON:-python3}
+"$python" - <<'PY' || exit 1
+import sys
+if sys.version_info < (3, 11):
+    sys.exit("mesos_gpu needs Python 3.11 or later; this is %s. Set PYTHON=/path/to/python3.11." % sys.version.split()[0])
+PY
+
+# Debian packages: libsasl2-2 for Mesos itself; tar ships with Debian.
+missing=()
+if ! "$python" -c 'import ctypes; ctypes.CDLL("libsasl2.so.2")' 2>/dev/null; then missing+=(libsasl2-2); fi
+if ! "$python" -c 'import ctypes; ctypes.CDLL("libstdc++.so.6")' 2>/dev/null; then missing+=(libstdc++6); fi
+if ! "$python" -c 'import ensurepip' 2>/dev/null; then missing+=(python3-venv); fi
+if [ ${#missing[@]} -gt 0 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "setup: installing ${missing[*]} with apt-get"
+        (apt-get install -qq -y --no-install-recommends "${missing[@]}" ||
+            { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${missing[@]}"; }) >/dev/null
+    else
+        echo "setup: these Debian packages are missing. Run this line, then try again:" >&2
+        echo "    sudo apt-get install -y ${missing[*]}" >&2
+        exit 1
+    fi
+fi
+
+[ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+echo "setup: installing mesos_gpu and its tools into .venv"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check ./third_party/http-parser -e '.[dev]'
+echo "$want" >"$stamp"

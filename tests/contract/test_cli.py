@@ -1,0 +1,544 @@
+"""The real `mesos-gpu` against a REST server of its contract: output, exit codes, signals, terminals."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mesos_gpu.cli import client as client_module
+from mesos_gpu.cli import main
+from mesos_gpu.testing.fake_rest import FakeRest
+
+PROGRAM = [sys.executable, "-m", "mesos_gpu"]
+GPU = {
+    "uuid": "GPU-1", "model": "A100 [x]", "memory_mib": 40960, "minor": 0, "pci_bus_id": "", "numa_node": None,
+    "health": "sick", "reason": "XID 79", "hostname": "node-1", "agent_id": "S0", "task_id": None, "job_id": None,
+    "job_name": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRest]:
+    with FakeRest() as server:
+        monkeypatch.setenv("MESOS_GPU_URL", server.url)
+        monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+        yield server
+
+
+def call(*words: str, stdin: str = "") -> Result:
+    """In this process: for what needs no signals and no terminal."""
+    return CliRunner().invoke(main, words, input=stdin, prog_name="mesos-gpu")
+
+
+@contextmanager
+def started(*words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The program as a process, which does not outlive the block."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    with subprocess.Popen([*PROGRAM, *words], **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out.decode(), (err or b"").decode()
+
+
+def read_until(fd: int, words: bytes, timeout_s: float = 20.0) -> bytes:
+    seen, deadline = b"", time.monotonic() + timeout_s
+    while words not in seen:
+        ready, _, _ = select.select([fd], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, f"{words!r} did not come; only {seen!r}"
+        piece = os.read(fd, 65536)
+        assert piece, f"the end came before {words!r}; only {seen!r}"
+        seen += piece
+    return seen
+
+
+# ---- run
+
+
+def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
+    got = call(
+        "run", "-d", "--name", "t", "--cpus", "0.5", "--mem", "2GiB", "--gpus", "2", "--gpu-model", "B", "--gpu-model",
+        "A", "--env", "X=1", "--env", "Y=", "--user", "u", "--label", "k=v", "--max-attempts", "3", "--timeout", "2h",
+        "python", "-c", "print(1)", "--gpus",
+    )  # fmt: skip
+    assert (got.exit_code, got.stdout) == (0, "t-00000000\n")
+    assert rest.asked[-1] == (
+        "POST /v1/jobs",
+        {
+            "name": "t", "cpus": 0.5, "mem_mib": 2048, "gpus": 2, "gpu_model": ["B", "A"], "env": {"X": "1", "Y": ""},
+            "user": "u", "labels": {"k": "v"}, "max_attempts": 3, "timeout_s": 7200,
+            "argv": ["python", "-c", "print(1)", "--gpus"],
+        },
+    )  # fmt: skip
+    call("run", "-d", "--shell", "--", "echo", "a", "|", "cat")
+    assert rest.asked[-1][1] == {"command": "echo a | cat"}
+
+
+def test_run_streams_both_and_takes_the_exit_code(rest: FakeRest) -> None:
+    with started("run", "--", "work") as process:
+        job = rest.submitted()
+        task = rest.launch(job)
+        rest.write(task, "stdout", b"one\n")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"one\n"  # live: the job still runs
+        rest.write(task, "stdout", "zwei ü\nno end".encode())
+        rest.write(task, "stderr", b"bad\n")
+        rest.end(job, "failed", 3, "exit status 3")
+        code, out, err = finish(process)
+    assert (code, out) == (3, "zwei ü\nno end")
+    assert err == f"bad\nmesos-gpu: job {job} failed, exit code 3: exit status 3\n"
+
+
+def test_run_writes_all_of_much_output(rest: FakeRest) -> None:
+    with started("run", "x") as process:
+        job = rest.submitted()
+        rest.write(rest.launch(job), "stdout", b"0123456789abcde\n" * 200_000)  # more than one chunk
+        rest.end(job, "finished", 0)
+        code, out, err = finish(process)
+    assert (code, len(out), err) == (0, 3_200_000, "")
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "want"), [("killed", None, 143), ("failed", None, 125), ("failed", 137, 137)]
+)
+def test_run_exit_codes_without_a_zero(rest: FakeRest, state: str, exit_code: int | None, want: int) -> None:
+    job_of_next = threading.Thread(target=lambda: rest.end(rest.submitted(), state, exit_code, "because"))
+    job_of_next.start()
+    got = call("run", "x")
+    job_of_next.join()
+    assert got.exit_code == want
+    assert "because" in got.stderr
+
+
+def test_run_goes_on_with_each_launch(rest: FakeRest) -> None:
+    with started("run", "x") as process:
+        job = rest.submitted()
+        for text in (b"first\n", b"second\n", b"third\n"):
+            rest.write(rest.launch(job), "stdout", text)
+        rest.end(job, "finished", 0)
+        code, out, err = finish(process)
+    assert (code, out) == (0, "first\nsecond\nthird\n")
+    assert err.count("was launched again") == 2
+
+
+def test_ctrl_c_kills_the_job_and_waits_for_its_end(rest: FakeRest) -> None:
+    with started("run", "x") as process:
+        job = rest.submitted()
+        task = rest.launch(job)
+        rest.write(task, "stdout", b"up\n")
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest.until(lambda: rest.jobs[job]["kill_requested"])
+        rest.write(task, "stdout", b"saved\n")
+        rest.end(job, "killed", 143, "killed as asked")
+        code, out, err = finish(process)
+    assert (code, out) == (130, "saved\n")
+    assert f"killing job {job}" in err
+    assert "Traceback" not in err
+
+
+def test_a_second_ctrl_c_leaves_at_once(rest: FakeRest) -> None:
+    with started("run", "x") as process:
+        job = rest.submitted()
+        rest.launch(job)
+        process.send_signal(signal.SIGINT)
+        rest.until(lambda: rest.jobs[job]["kill_requested"])
+        rest.until(lambda: rest.asked[-1][0].endswith("/logs"))
+        process.send_signal(signal.SIGINT)
+        code, _, err = finish(process)
+    assert code == 130
+    assert f"left; see what becomes of it with `mesos-gpu show {job}`" in err
+
+
+def test_a_reader_that_leaves_kills_the_job_silently(rest: FakeRest) -> None:
+    with started("run", "yes") as process:
+        job = rest.submitted()
+        task = rest.launch(job)
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        rest.write(task, "stdout", b"y\n")
+        assert process.wait(30) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert rest.jobs[job]["kill_requested"]
+
+
+def test_run_outlives_a_restart_of_the_scheduler(rest: FakeRest) -> None:
+    with started("run", "x") as process:
+        job = rest.submitted()
+        task = rest.launch(job)
+        rest.write(task, "stdout", b"before\n")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        rest.stop()
+        read_until(process.stderr.fileno(), b"trying again for 60 s")
+        rest.start()
+        rest.write(task, "stdout", b"after\n")
+        rest.end(job, "finished", 0)
+        code, out, err = finish(process)
+    assert (code, out) == (0, "after\n")
+    assert "the scheduler is back" in err
+
+
+def test_patience_has_an_end(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mesos_gpu.cli.waiting.PATIENCE_S", 0.7)
+    job = rest.add()
+    goes = threading.Thread(target=lambda: (rest.until(lambda: len(rest.asked) == 2), rest.stop()))
+    goes.start()
+    got = call("wait", job)
+    goes.join()
+    assert got.exit_code == 69
+    assert "connection refused), for 0.7 s now\nTo fix: jobs run on without it" in got.stderr
+
+
+def test_on_a_terminal_one_line_says_why_it_waits(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/why/job-00000000"] = (200, _why("job-00000000"))
+    ours, theirs = pty.openpty()
+    try:
+        with started("run", "x", stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            seen = read_until(ours, b"2 more free GPUs")
+            job = rest.submitted()
+            rest.write(rest.launch(job), "stdout", b"hello\n")
+            seen += read_until(ours, b"hello\r\n")
+            rest.end(job, "finished", 0)
+            assert process.wait(30) == 0
+    finally:
+        os.close(ours)
+    assert b"\r\x1b[Khello\r\n" in seen  # the line is gone before the output
+    assert seen.startswith(b"mesos-gpu: job job-00000000\r\n")
+
+
+# ---- the others
+
+
+def test_ps_is_plain_and_stable_when_piped(rest: FakeRest) -> None:
+    rest.add("a", argv=["sh", "-c", "echo 'x'\n\x1b[2J"], gpus=2)
+    ended = rest.add("b", command="long " * 60)
+    rest.launch(ended)
+    rest.end(ended, "failed", 7)
+    lines = call("ps").stdout.splitlines()
+    assert lines[0].split() == [
+        "ID",
+        "STATE",
+        "EXIT",
+        "GPUS",
+        "CPUS",
+        "MEM_MIB",
+        "NODE",
+        "AGE",
+        "RAN",
+        "COMMAND",
+    ]
+    assert len(lines) == 2
+    assert lines[1].split()[:7] == ["a-00000000", "pending", "-", "2", "1", "128", "-"]
+    assert r"echo '\"'\"'x'\"'\"'\n\x1b[2J" in lines[1].replace("'\"'\"'", r"'\"'\"'")
+    every = call("ps", "--all").stdout.splitlines()
+    assert [row.split()[0] for row in every[1:]] == ["b-00000001", "a-00000000"]
+    assert every[1].endswith("long " * 59 + "long")  # nothing is cut
+    assert [row.split()[2] for row in call("ps", "--state", "failed").stdout.splitlines()[1:]] == ["7"]
+    assert call("ps", "--state", "killed").stdout.splitlines() == [
+        call("ps", "--state", "killed").stdout.rstrip()
+    ]
+
+
+def test_tables_on_a_terminal(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/gpus"] = (200, {"gpus": [GPU]})
+    for words, want in ((["gpus"], b"A100 [x]"), (["ps"], b"No active job")):
+        ours, theirs = pty.openpty()
+        try:
+            env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "60"}
+            with started(*words, stdout=theirs, env=env) as process:
+                os.close(theirs)
+                seen = read_until(ours, want)
+                assert process.wait(30) == 0
+                seen += os.read(ours, 65536) if select.select([ours], [], [], 0)[0] else b""
+        finally:
+            os.close(ours)
+        assert (b"\x1b[31msick" in seen) == (words == ["gpus"])
+
+
+@pytest.mark.parametrize("name", ["gpus", "nodes"])
+def test_lists_as_json_and_empty(rest: FakeRest, name: str) -> None:
+    rest.fixed[f"GET /v1/{name}"] = (200, {name: []})
+    assert json.loads(call(name, "--json").stdout) == []
+    assert len(call(name).stdout.splitlines()) == 1  # the header
+
+
+def test_nodes_and_status(rest: FakeRest) -> None:
+    node = {
+        "agent_id": "S0", "hostname": "n", "state": "up", "attributes": {"b": "2", "a": "1"}, "gpus_total": 4,
+        "gpus_used": 1, "gpus_sick": 0, "driver_version": None, "source": "simulated", "reported_at": time.time(),
+        "tasks": 2,
+    }  # fmt: skip
+    rest.fixed["GET /v1/nodes"] = (200, {"nodes": [node]})
+    assert call("nodes").stdout.splitlines()[1].split() == ["n", "up", "4", "1", "0", "2", "-", "simulated", "0s", "S0", "a=1,b=2"]
+    status = {
+        "framework_id": "F", "master_url": "http://m", "connected": False, "webui_url": None, "started_at": time.time(),
+        "version": "0.1", "jobs": {"pending": 2, "failed": 0}, "gpus_total": 4, "gpus_used": 1, "gpus_sick": 0,
+        "nodes": 1,
+    }  # fmt: skip
+    rest.fixed["GET /v1/status"] = (200, status)
+    text = call("status").stdout
+    assert "master     http://m (NOT CONNECTED)\n" in text
+    assert "jobs       2 pending\n" in text
+    assert json.loads(call("status", "--json").stdout) == {"url": rest.url, **status}
+
+
+def test_show_by_prefix(rest: FakeRest) -> None:
+    job = rest.add("train", env={"A": "x y"}, labels={"k": "v"}, gpu_model=["A", "B"], gpus=1)
+    rest.launch(job)
+    got = call("show", "tr")
+    assert got.exit_code == 0, got.stderr
+    assert "gpus        1 of model A or B\n" in got.stdout
+    assert "env         'A=x y'\n" in got.stdout
+    assert f"\n{job}.1  running" in got.stdout
+    shown = json.loads(call("show", "tr", "--json").stdout)
+    assert (shown["id"], shown["tasks"][0]["id"]) == (job, f"{job}.1")
+
+
+def _why(job: str) -> dict[str, object]:
+    missing = "lacks 2 more free GPUs"
+    return {
+        "job_id": job, "state": "pending", "summary": f"waits for 4 GPUs; nearest is n1, which {missing}",
+        "queue_position": 1, "can_ever_run": True, "nearest": {"hostname": "n1", "missing": missing},
+        "nodes": [{"hostname": "n1", "agent_id": "S0", "reasons": [missing, "lacks 1 cpus"]}],
+    }  # fmt: skip
+
+
+def test_why_reads_well(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/why/x"] = (200, _why("x-1"))
+    assert call("why", "x").stdout == (
+        "x-1: waits for 4 GPUs; nearest is n1, which lacks 2 more free GPUs.\n"
+        "Place in the queue: 2, 1 job before it.\n"
+        "\n"
+        "NODE  WHY NOT\n"
+        "n1    lacks 2 more free GPUs; lacks 1 cpus\n"
+    )
+    assert json.loads(call("why", "x", "--json").stdout) == _why("x-1")
+
+
+def test_logs(rest: FakeRest) -> None:
+    job = rest.add()
+    got = call("logs", job)
+    assert (got.exit_code, got.stdout) == (73, "")
+    assert "has not been launched yet" in got.stderr
+    task = rest.launch(job)
+    rest.write(task, "stdout", b"1\n2\n3\nno end")
+    rest.write(task, "stderr", b"e\n")
+    rest.end(job, "finished", 0)
+    assert call("logs", job).stdout == "1\n2\n3\nno end"
+    assert call("logs", job, "--stderr").stdout == "e\n"
+    for lines, want in ((0, ""), (1, "no end"), (2, "3\nno end"), (9, "1\n2\n3\nno end")):
+        assert call("logs", job, "--tail", str(lines)).stdout == want
+    assert call("logs", job, "-f", "-n", "1").stdout == "no end"
+
+
+def test_logs_that_cannot_be_read_are_an_error(rest: FakeRest) -> None:
+    job = rest.add()
+    rest.launch(job)
+    rest.fixed[f"GET /v1/jobs/{job}/logs"] = (
+        404, {"error": {"code": "not-found", "message": "the sandbox is gone", "remedy": "r"}})  # fmt: skip
+    got = call("logs", job)
+    assert (got.exit_code, got.stderr) == (66, "Error: the sandbox is gone\nTo fix: r\n")
+    rest.end(job, "finished", 0)
+    got = call("logs", "-f", job)
+    assert (got.exit_code, got.stderr) == (
+        0,
+        f"mesos-gpu: output of {job}.1 is missing: the sandbox is gone\n",
+    )
+
+
+def test_kill_goes_on_after_a_wrong_id(rest: FakeRest) -> None:
+    one, two = rest.add("one"), rest.add("two")
+    rest.end(two, "finished", 0)
+    got = call("kill", "none", one, two)
+    assert got.exit_code == 66
+    assert got.stdout == f"{one} killing\n{two} had ended: finished\n"
+    assert got.stderr.startswith("Error: 0 jobs begin with none\nTo fix: ")
+
+
+def test_wait_takes_the_first_bad_exit_code(rest: FakeRest) -> None:
+    one, two, three = rest.add("one"), rest.add("two"), rest.add("three")
+    for job, code in ((one, 0), (three, 9)):
+        rest.end(job, "failed" if code else "finished", code)
+    ends = threading.Thread(
+        target=lambda: (rest.until(lambda: len(rest.asked) > 3), rest.end(two, "failed", 4))
+    )
+    ends.start()
+    got = call("wait", one, two, three)
+    ends.join()
+    assert got.exit_code == 4
+    assert got.stdout == f"{one} finished 0\n{two} failed 4\n{three} failed 9\n"
+
+
+def test_wait_has_a_timeout(rest: FakeRest) -> None:
+    job = rest.add()
+    begin = time.monotonic()
+    got = call("wait", job, "--timeout", "0.3s", "--json")
+    assert time.monotonic() - begin < 5
+    assert (got.exit_code, json.loads(got.stdout)[0]["state"]) == (124, "pending")
+    assert f"still not ended: {job}" in got.stderr
+
+
+def test_submit(rest: FakeRest, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("- {name: a, command: 'true'}\n- {name: b, argv: ['true'], gpus: 1}\n")
+    assert call("submit", str(file)).stdout == "a-00000000\nb-00000001\n"
+    assert call("submit", "-", stdin='{"name": "c", "command": "x"}').stdout == "c-00000002\n"
+    bad = call("submit", "-", stdin='[{"command": "x"}, {"cpus": 0}]')
+    assert bad.exit_code == 65
+    assert "  /1/cpus: must be a positive number, got 0\n  /1: exactly one of" in bad.stderr
+    assert len(rest.jobs) == 3  # none of the bad file was sent
+    rest.fixed["POST /v1/jobs"] = (503, {"error": {"code": "unavailable", "message": "no", "remedy": "wait"}})
+    got = call("submit", str(file))
+    assert (got.exit_code, got.stderr) == (
+        69,
+        "mesos-gpu: 0 of 2 jobs were submitted\nError: no\nTo fix: wait\n",
+    )
+    missing = call("submit", "/nowhere.yaml")
+    assert (missing.exit_code, "No such file" in missing.stderr) == (2, True)
+
+
+# ---- what goes wrong
+
+
+def test_every_problem_of_a_refused_request(rest: FakeRest) -> None:
+    problems = [
+        {"path": "/cpus", "reason": "must be positive, got -1"},
+        {"path": "/user", "reason": "is root"},
+    ]
+    rest.fixed["POST /v1/jobs"] = (
+        422, {"error": {"code": "invalid", "message": "the job is not valid", "remedy": "mend it",
+                        "problems": problems}})  # fmt: skip
+    got = call("run", "x")
+    assert got.exit_code == 65
+    assert got.stderr == (
+        "Error: the job is not valid\n  /cpus: must be positive, got -1\n  /user: is root\nTo fix: mend it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run"], "Missing argument 'CMD...'"),
+        (["run", "--mem", "2GB", "x"], "Invalid value for '--mem': '2GB' is not a memory size; write MiB"),
+        (["run", "--env", "A", "x"], "Invalid value for '--env': 'A' is not of the form KEY=VALUE"),
+        (["run", "--timeout", "soon", "x"], "Invalid value for '--timeout': 'soon' is not a time span"),
+        (["run", "--cpus", "-1", "x"], "Invalid value for '--cpus'"),
+        (["run", "--gpu", "1", "x"], "No such option '--gpu'"),
+        (["kil", "x"], "No such command 'kil'. Did you mean 'kill'?"),
+        (["ps", "--state", "dead"], "Invalid value for '--state': 'dead' is not one of 'pending'"),
+        (["show", "../status"], "is not a job's ID"),
+        (["--url", "ftp://x", "ps"], "Invalid value for '--url': 'ftp://x' is not an address"),
+    ],
+)
+def test_wrong_usage_names_the_option_and_the_form(rest: FakeRest, words: list[str], message: str) -> None:
+    got = call(*words)
+    assert (got.exit_code, message in got.stderr) == (2, True), got.stderr
+    assert not rest.asked
+
+
+@pytest.mark.parametrize(
+    "words", [["ps"], ["run", "x"], ["wait", "a"], ["logs", "-f", "a"], ["kill", "a", "b"]]
+)
+def test_no_scheduler_is_one_line_and_a_remedy(rest: FakeRest, words: list[str]) -> None:
+    rest.stop()
+    begin = time.monotonic()
+    got = call(*words)
+    assert time.monotonic() - begin < 5
+    assert got.exit_code == 69
+    assert got.stderr == (
+        f"Error: the scheduler at {rest.url} does not answer (connection refused)\n"
+        "To fix: start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (200, b"<html>", "JSON is malformed"),
+        (200, b'{"jobs": [{"id": 1}]}', "Expected `str`, got `int`"),
+        (404, b"<html>", "it says 404 Not Found"),
+        (302, b"", "JSON is malformed|truncated"),
+    ],
+)
+def test_another_server_is_told_from_ours(rest: FakeRest, status: int, body: bytes, words: str) -> None:
+    rest.fixed["GET /v1/jobs"] = (status, body)
+    got = call("ps")
+    assert got.exit_code == 76
+    assert any(word in got.stderr for word in words.split("|")), got.stderr
+
+
+def test_the_url_may_stand_on_both_sides(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", "http://127.0.0.1:1")
+    assert call("--url", rest.url, "ps").exit_code == 0
+    assert call("ps", "--url", rest.url.removeprefix("http://")).exit_code == 0
+
+
+def test_a_closed_pipe_and_a_full_disk(rest: FakeRest) -> None:
+    for i in range(300):
+        rest.add(f"job{i}", command="x" * 300)
+    with started("ps", stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        process.stdout = None
+        assert process.wait(30) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    with open("/dev/full", "wb") as full, started("ps", stdout=full) as process:
+        assert process.stderr is not None
+        assert process.stderr.read() == b"Error: [Errno 28] No space left on device\n"
+        assert process.wait(30) == 74
+
+
+def test_completion(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = rest.add("one"), rest.add("two")
+    rest.end(two, "finished", 0)
+
+    def complete(line: str, word: int) -> list[str]:
+        env = {"_MESOS_GPU_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(word)}
+        return CliRunner().invoke(main, env=env, prog_name="mesos-gpu").stdout.split()
+
+    assert complete("mesos-gpu kill ", 2) == [f"plain,{one}"]
+    assert complete("mesos-gpu show t", 2) == [f"plain,{two}"]
+    assert complete("mesos-gpu ps --state ru", 3) == ["plain,running"]
+    assert "plain,gpus" in complete("mesos-gpu gp", 1)
+    assert complete("mesos-gpu submit x", 2) == ["file,x"]
+    rest.stop()
+    assert complete("mesos-gpu kill ", 2) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    assert f"_MESOS_GPU_COMPLETE={shell}_complete" in call("completion", shell).stdout
+
+
+def test_the_client_never_sends_a_job_twice(rest: FakeRest) -> None:
+    with client_module.Client(rest.url) as client:
+        client.patience_s = 5
+        rest.fixed["POST /v1/jobs"] = (503, b"")
+        with pytest.raises(client_module.Unreachable):
+            client.submit({"command": "x"})
+    assert len(rest.asked) == 1

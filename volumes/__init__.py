@@ -1,0 +1,1 @@
+"""The driver volume: the NVIDIA libraries of a host as a versioned, read-only directory."""
