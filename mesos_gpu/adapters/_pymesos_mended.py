@@ -411,7 +411,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         except (OSError, StreamLost) as error:
             return str(error), None
         except ValueError as error:
-            return f"a bad name, or an answer that is not Mesos': {error}", None
+            return f"its name or its answer makes no sense: {error}", None
         finally:
             self._disconnect()
         return "the leading master changed", None

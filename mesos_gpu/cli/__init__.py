@@ -26,6 +26,14 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "gpus": ("mesos_gpu.cli.cluster", "List the GPUs of the cluster and who holds them."),
     "nodes": ("mesos_gpu.cli.cluster", "List the agents of the cluster."),
     "status": ("mesos_gpu.cli.cluster", "Show the scheduler and a summary of the cluster."),
+    "up": ("mesos_gpu.cli.up", "Start Mesos, agents with simulated GPUs and the scheduler on this machine."),
+    "down": ("mesos_gpu.cli.up", "Stop what `mesos-gpu up` started, and remove its traces."),
+    "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
+    "demo": (
+        "mesos_gpu.cli.demo",
+        "Show it all on this machine: start, run jobs of every kind, check, stop.",
+    ),
+    "bench": ("mesos_gpu.cli.bench", "Measure the platform on this machine."),
     "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
 }
 
@@ -84,7 +92,9 @@ class Group(click.Group):
     cls=Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True
 )
 @url_option
-@click.version_option(mesos_gpu.__version__, prog_name="mesos-gpu", message="%(prog)s %(version)s")
+@click.version_option(
+    mesos_gpu.__version__, "-V", "--version", prog_name="mesos-gpu", message="%(prog)s %(version)s"
+)
 @click.pass_context
 def main(ctx: click.Context) -> None:
     """GPU jobs on Apache Mesos.

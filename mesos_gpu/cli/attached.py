@@ -1,10 +1,11 @@
-"""`mesos-gpu run` after the job was accepted: its output, its end, and Ctrl-C."""
+"""`mesos-gpu run` while it stays: the job's output, its end, and Ctrl-C."""
 
 import contextlib
+from collections.abc import Mapping
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.shapes import Job
+from mesos_gpu.cli.interrupt import held_interrupt
 from mesos_gpu.cli.stream import Follower
 from mesos_gpu.cli.waiting import be_patient, exit_code_of, outcome, status_of_waiting
 from mesos_gpu.errors import MesosGpuError
@@ -12,40 +13,47 @@ from mesos_gpu.errors import MesosGpuError
 INTERRUPTED = 130
 
 
-def stay_with(client: Client, job: Job) -> int:
-    """Copy the job's output until it ends; the exit code for this process.
+def submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
+    """Submit a job and copy its output until it ends; the exit code for this process.
 
     Raises:
         BrokenPipeError: Nobody reads our output any more; the job has been asked to end, as a local
             command would by SIGPIPE.
         Unreachable: The scheduler stayed away for too long.
     """
-    be_patient(client)
-    if output.status_line.live:
-        output.note(f"job {job['id']}")
-    follower = Follower(client, job, {"stdout": False, "stderr": True}, launch=None)
+    follower: Follower | None = None
     try:
-        return _until_the_end(client, follower)
+        with held_interrupt():
+            follower = Follower(
+                client, client.submit(request), {"stdout": False, "stderr": True}, launch=None
+            )
+        return _to_the_end(client, follower)
+    except KeyboardInterrupt:
+        return _kill(client, follower)
     except BrokenPipeError:
-        with contextlib.suppress(MesosGpuError):  # nobody is there to be told
-            client.patience_s = 0.0
-            client.kill(job["id"])
+        if follower is not None:
+            with contextlib.suppress(MesosGpuError):  # nobody is there to be told
+                client.patience_s = 0.0
+                client.kill(follower.job["id"])
         raise
     finally:
         output.status_line.clear()
 
 
-def _until_the_end(client: Client, follower: Follower) -> int:
-    try:
-        job = follower.follow(status_of_waiting(client))
-    except KeyboardInterrupt:
-        return _kill(client, follower)
+def _to_the_end(client: Client, follower: Follower) -> int:
+    be_patient(client)
+    if output.status_line.live:
+        output.note(f"job {follower.job['id']}")
+    job = follower.follow(status_of_waiting(client))
     if job["state"] != "finished":
         output.note(outcome(job))
     return exit_code_of(job)
 
 
-def _kill(client: Client, follower: Follower) -> int:
+def _kill(client: Client, follower: Follower | None) -> int:
+    if follower is None:
+        output.note("interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted")
+        return INTERRUPTED
     job_id = follower.job["id"]
     try:
         output.note(f"killing job {job_id}; Ctrl-C again leaves at once")

@@ -146,8 +146,9 @@ def why(app: App, job_id: str, as_json: bool) -> None:
         )
     if not found["can_ever_run"]:
         output.line("It can never run on the nodes that are there now.")
-    if found["nearest"]:
-        output.line(f"Nearest: {found['nearest']['hostname']}: {found['nearest']['missing']}")
+    nearest = found["nearest"]
+    if nearest and nearest["missing"] not in found["summary"]:
+        output.line(f"Nearest is {nearest['hostname']}, which {nearest['missing']}.")
     if found["nodes"]:
         click.echo()
         rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in found["nodes"]]

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, TextIO
 
 import click
 
@@ -33,6 +33,10 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # None: it was closed before we began
+
+
 def document(value: object) -> None:
     """One JSON document."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
@@ -53,7 +57,7 @@ def raw(data: str, *, to_stderr: bool) -> None:
     """A job's own output, as it is."""
     if data:
         status_line.clear()
-        click.echo(data.encode("utf-8", "surrogateescape"), nl=False, err=to_stderr)
+        click.echo(data.encode(), nl=False, err=to_stderr)
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
@@ -70,7 +74,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: st
         for column in zip(*rows, strict=True)
     ]
     right = right or [False] * len(headers)
-    if not sys.stdout.isatty():
+    if not _is_terminal(sys.stdout):
         _plain(headers, cells, right)
     elif cells:
         _rich(headers, cells, right)
@@ -117,7 +121,7 @@ def pairs(rows: Sequence[tuple[str, object]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         text = _cell(value)
-        if sys.stdout.isatty():
+        if _is_terminal(sys.stdout):
             name, text = click.style(f"{name:<{width}}", bold=True), click.style(text, fg=_STYLES.get(text))
         click.echo(f"{name:<{width}}  {text}")
 
@@ -153,7 +157,7 @@ class StatusLine:
     @property
     def live(self) -> bool:
         """Whether somebody can see it."""
-        return sys.stderr.isatty()
+        return _is_terminal(sys.stderr)
 
     def show(self, text: str) -> None:
         """Put `text` in place of what is shown, cut to the terminal's width."""

@@ -9,7 +9,13 @@ _WIDTH = 100
 
 def reference() -> str:
     """The whole page, as Markdown."""
-    root = click.Context(main, info_name="mesos-gpu", terminal_width=_WIDTH, max_content_width=_WIDTH)
+    root = click.Context(
+        main,
+        info_name="mesos-gpu",
+        terminal_width=_WIDTH,
+        max_content_width=_WIDTH,
+        help_option_names=["-h", "--help"],
+    )
     parts = ["# Command line", "Made from the commands by `python -m mesos_gpu.cli.reference`.", _help(root)]
     for name in COMMANDS:
         command = main.get_command(root, name)

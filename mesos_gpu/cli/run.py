@@ -9,19 +9,21 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command
 from mesos_gpu.cli.types import DURATION, ENV, LABEL, MEMORY
 
-_INTERRUPTED = 130
-
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--name", help="Name, of a-z, 0-9, `.` and `-`; default: from the command.")
-@click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="CPUs, as 0.5; default: 1.")
+@click.option(
+    "--cpus", metavar="N", type=click.FloatRange(min=0, min_open=True), help="CPUs, as 0.5; default: 1."
+)
 @click.option("--mem", type=MEMORY, help="Memory in MiB, or with a unit, as 2GiB; default: 128.")
-@click.option("--gpus", type=click.IntRange(min=0), help="Whole GPUs; default: 0.")
+@click.option("--gpus", metavar="N", type=click.IntRange(min=0), help="Whole GPUs; default: 0.")
 @click.option("--gpu-model", multiple=True, metavar="MODEL", help="GPU model; again for a second choice.")
 @click.option("--env", type=ENV, multiple=True, help="Environment variable; may be repeated.")
 @click.option("--user", help="User to run as on the agent.")
 @click.option("--label", type=LABEL, multiple=True, help="Label; may be repeated.")
-@click.option("--max-attempts", type=click.IntRange(min=1), help="Tries if the command fails; default: 1.")
+@click.option(
+    "--max-attempts", metavar="N", type=click.IntRange(min=1), help="Tries if the command fails; default: 1."
+)
 @click.option("--timeout", type=DURATION, help="Longest run time of one attempt, as 90s or 2h.")
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
@@ -38,20 +40,15 @@ def run(app: App, detach: bool, **options: Any) -> None:
       mesos-gpu run --gpus 1 --mem 4GiB -- python train.py --epochs 3
       mesos-gpu run --gpus 2 --gpu-model A100 --gpu-model V100 --shell -- 'nvidia-smi -L | wc -l'
     """
+    from mesos_gpu.cli.attached import submit_and_stay
+    from mesos_gpu.cli.interrupt import held_interrupt
+
     request = request_of(**options)
     client = app.client()
-    try:
-        job = client.submit(request)
-    except KeyboardInterrupt:
-        output.note("interrupted while submitting; see with `mesos-gpu ps` whether the job was accepted")
-        click.get_current_context().exit(_INTERRUPTED)
-    if detach:
-        output.line(job["id"])
-        return
-
-    from mesos_gpu.cli.attached import stay_with
-
-    click.get_current_context().exit(stay_with(client, job))
+    if not detach:
+        click.get_current_context().exit(submit_and_stay(client, request))
+    with held_interrupt():
+        output.line(client.submit(request)["id"])
 
 
 def request_of(

@@ -5,6 +5,7 @@ from typing import Final
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.cli.interrupt import held_interrupt
 from mesos_gpu.cli.shapes import Chunk, Job, ended
 
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
@@ -52,10 +53,11 @@ class Stream:
                 self.failure = err
                 break
             self.failure = None
-            output.raw(chunk["data"], to_stderr=self._to_stderr)
             if chunk["next_offset"] <= self.offset:
                 break
-            self.offset = chunk["next_offset"]
+            with held_interrupt():
+                output.raw(chunk["data"], to_stderr=self._to_stderr)
+                self.offset = chunk["next_offset"]
         return self.offset > begin
 
 
@@ -63,11 +65,9 @@ class Follower:
     """Copies the streams of all launches of a job in order."""
 
     def __init__(self, client: Client, job: Job, streams: Mapping[str, bool], *, launch: str | None) -> None:
-        """Args:
-        client: The scheduler.
-        job: The job as it is now.
-        streams: Name of a stream to whether it goes to our stderr.
-        launch: The task id to begin with; None: the first one.
+        """Begin with `launch` (a task id; None: the first) of `job`, as the job is now.
+
+        `streams`: name of a stream to whether it goes to our stderr.
         """
         self.job, self._client, self._launch = job, client, launch
         self._streams = [Stream(client, job["id"], name, to_stderr=err) for name, err in streams.items()]
@@ -86,7 +86,7 @@ class Follower:
                 self._complain()
                 return self.job
             pause_s = _BUSY_S if moved else min(pause_s * 1.5, _QUIET_S)
-            if self.job["state"] in ("pending", "starting"):
+            if self.job["state"] in ("pending", "starting", "unreachable"):
                 waiting(self.job)
             idle = self.job["state"] == "pending"
             self.job = self._client.job(

@@ -1,7 +1,5 @@
 """`mesos-gpu submit`: jobs from a file."""
 
-from typing import BinaryIO
-
 import click
 
 from mesos_gpu.cli import output
@@ -10,24 +8,27 @@ from mesos_gpu.errors import MesosGpuError
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
 @json_option
 @api_command
-def submit(app: App, file: BinaryIO, as_json: bool) -> None:
+def submit(app: App, file: str, as_json: bool) -> None:
     """Submit the jobs of a file.
 
     FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST
     interface (name, command or argv, cpus, mem_mib, gpus, gpu_model, env, user, labels, max_attempts,
     timeout_s, kill_grace_s). All are checked before the first is sent. Prints their IDs.
     """
+    from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import read_jobs
 
-    requests = read_jobs(file.read().decode("utf-8", "surrogateescape"), name=file.name)
+    with click.open_file(file, "rb") as stream:
+        requests = read_jobs(stream.read().decode("utf-8", "replace"), name="stdin" if file == "-" else file)
     client = app.client()
     jobs = []
     for request in requests:
         try:
-            jobs.append(client.submit(request))
+            with held_interrupt():
+                jobs.append(client.submit(request))
         except (MesosGpuError, KeyboardInterrupt):
             if as_json:
                 output.document(jobs)

@@ -38,7 +38,7 @@ def status_of_waiting(client: Client) -> Callable[[Job], None]:
     def show(job: Job) -> None:
         if not output.status_line.live:
             return
-        reason = "is starting" + (f" on {job['hostname']}" if job["hostname"] else "")
+        reason = f"is {job['state']}" + (f" on {job['hostname']}" if job["hostname"] else "")
         if job["state"] == "pending":
             try:
                 reason = client.why(job["id"])["summary"]

@@ -48,8 +48,12 @@ def libmesos(cache: Path | None = None) -> Path:
     check_system_libraries()
     path = library_path(cache)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _make(path, egg(path.parent))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _make(path, egg(path.parent))
+        except OSError as error:
+            what = f"the cache {path.parent} cannot be written: {error}"
+            raise Unavailable(what, remedy="set MESOS_GPU_CACHE to another directory") from error
     _check(path, LIBRARY_SHA256)
     return path
 
@@ -132,10 +136,11 @@ def egg(cache: Path) -> Path:
 
 def _download(target: Path) -> None:
     import requests
-    from pypi_simple import DigestMismatchError, NoSuchProjectError, PyPISimple
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT, DigestMismatchError, NoSuchProjectError, PyPISimple
 
     try:
-        with PyPISimple() as index:
+        # the index that pip is told to use, if it is told by its environment
+        with PyPISimple(os.environ.get("PIP_INDEX_URL") or PYPI_SIMPLE_ENDPOINT) as index:
             page = index.get_project_page(PROJECT)
             package = next(p for p in page.packages if p.filename == EGG)
             index.download_package(package, target, verify=True, progress=_Progress)

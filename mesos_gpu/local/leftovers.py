@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -27,6 +28,7 @@ MARK: Final = "MESOS_GPU_CLUSTER"
 _MARKS: Final = (MARK, "MESOS_DIRECTORY", "MESOS_SANDBOX")
 _CGROUP_ROOT: Final = re.compile(r"mesos_gpu-[0-9a-f]{10}-[0-9]+")
 _ENTRY: Final = re.compile(r"libexec|master|agent-[0-9]+")
+_LOCK: Final = threading.Lock()  # the note is read, changed and written
 _MNT_DETACH: Final = 2  # umount2(2)
 
 
@@ -91,6 +93,27 @@ class Record:
         return record
 
 
+def own(directory: Path) -> Record:
+    """The note of this process' cluster.
+
+    Raises:
+        Conflict: This process has no cluster there.
+    """
+    record = Record.load(directory)
+    if record is None or record.owner != Identity.of(os.getpid()):
+        raise Conflict(f"no cluster of this process is started in {directory}", remedy="start it first")
+    return record
+
+
+@contextlib.contextmanager
+def editing(directory: Path) -> Iterator[Record]:
+    """The note of this process' cluster, to be changed; it is saved at the end. Raises as `own`."""
+    with _LOCK:
+        record = own(directory)
+        yield record
+        record.save()
+
+
 def _damaged(path: Path) -> Damaged:
     return Damaged(
         f"{path} is not the note of a cluster of this version",
@@ -103,8 +126,8 @@ def cgroup_root(directory: Path, number: int) -> str:
     return f"mesos_gpu-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]}-{number}"
 
 
-def claim(directory: Path) -> Record:
-    """Make the directory this process' own, after a clean-up.
+def claim(directory: Path, entries: list[str]) -> None:
+    """Make the directory this process' own, after a clean-up. `entries`: what will be made in it.
 
     Raises:
         Conflict: A living process has a cluster there, or there is something else that a cluster's files
@@ -124,9 +147,7 @@ def claim(directory: Path) -> Record:
         directory.chmod(0o755)  # whatever the umask: tasks of other users pass through it
     owner = Identity.of(os.getpid())
     assert owner is not None
-    record = Record(directory, owner, made)
-    record.save()
-    return record
+    Record(directory, owner, made, entries=entries).save()
 
 
 def clean_up(directory: Path) -> None:
@@ -186,6 +207,12 @@ def processes(record: Record) -> set[int]:
         if kin <= found:
             return found
         found |= kin
+
+
+def note_processes(directory: Path) -> None:
+    """Note every process that now is of the cluster: one whose parents end first could not be found later."""
+    with editing(directory) as record:
+        record.processes |= {str(pid): found for pid in processes(record) if (found := Identity.of(pid))}
 
 
 def _stat(pid: int) -> list[str]:

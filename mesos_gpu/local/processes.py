@@ -96,39 +96,34 @@ class Process:
         """
         if self.running:
             raise Conflict(f"{self.name} runs already", remedy="kill it first")
-        record = leftovers.Record.load(self.directory.parent)
-        if record is None or record.owner.pid != os.getpid():
-            raise Conflict(f"the cluster of {self.name} is not started", remedy="start the cluster")
-        self._started_at = time.time()
-        self._popen = self._spawn(record)
+        with leftovers.editing(self.directory.parent) as record:
+            self._started_at = time.time()
+            self._popen = self._spawn()
+            if identity := leftovers.Identity.of(self._popen.pid):
+                record.processes[self.name] = identity
+        assert self._popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._popen.stdin as gate:
+            gate.write(helpers.GO)
         return self
 
-    def _spawn(self, record: leftovers.Record) -> subprocess.Popen[bytes]:
-        """Start the process, which waits for a byte: it runs only after it was noted. If this process is
-        killed before, it reads the end of the pipe and exits."""
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        """A process that waits for GO, so that it runs only after it was noted. If this process is killed
+        before, it reads the end of the pipe instead and exits."""
         self.directory.mkdir(exist_ok=True)
         self.directory.chmod(0o755)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MESOS_", "LIBPROCESS_"))}
-        listen = {"LIBPROCESS_IP": self.ip, "LIBPROCESS_PORT": str(self.port)}
+        own = {"LIBPROCESS_IP": self.ip, "LIBPROCESS_PORT": str(self.port)}
         with self.log.open("ab") as log:
             self._log_offset = log.tell()
-            popen = subprocess.Popen(
+            return subprocess.Popen(
                 helpers.command(self._module, self._flags),
-                env={**inherited, **listen, leftovers.MARK: str(record.directory)},
+                env={**inherited, **own, leftovers.MARK: str(self.directory.parent)},
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 umask=0o022,
             )
-        assert popen.stdin is not None
-        identity = leftovers.Identity.of(popen.pid)
-        if identity is not None:
-            record.processes[self.name] = identity
-            record.save()
-        with contextlib.suppress(BrokenPipeError), popen.stdin:
-            popen.stdin.write(helpers.GO)
-        return popen
 
     def checked(self) -> Self:
         """Itself.
@@ -199,9 +194,11 @@ class Master(Process):
         super().__init__("master", directory, ip, port, flags)
 
     def ready(self) -> bool:
-        """Whether it leads and its registry is recovered: only then /slaves is answered."""
+        """Whether it leads and has recovered its registry, for only then /slaves is answered; and whether it
+        is this one that answers: it fails only later if another master has the port."""
         self.agents()
-        return True
+        # local::launch appends a directory of its own
+        return str(self.get("/flags")["flags"]["work_dir"]).startswith(str(self.directory))
 
     def state(self) -> Any:
         """Its /state."""
@@ -219,6 +216,11 @@ class Agent(Process):
         """Nothing runs yet."""
         super().__init__("agent", directory, ip, port, flags)
         self._master = master
+
+    @property
+    def cgroup_root(self) -> str:
+        """Name of its top cgroup in each hierarchy; made only by the launcher linux."""
+        return self._flags["cgroups_root"]
 
     @property
     def id(self) -> str:

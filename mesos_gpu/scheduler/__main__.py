@@ -97,7 +97,7 @@ class Sink:
         if isinstance(event, pd.FatalError):
             self.daemon.fail(
                 MesosGpuError(
-                    f"the master ended the framework: {event.message}",
+                    f"the driver ended: {event.message}",
                     remedy="if another scheduler took over, nothing; else start anew with a fresh --state file",
                 )
             )

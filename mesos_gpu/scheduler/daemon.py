@@ -71,11 +71,13 @@ class Daemon:
 
     def stop(self, *, teardown: bool = False) -> None:
         """Leave the master and end the thread. With `teardown` every task ends."""
-        self._driver.stop(teardown=teardown)
-        self._inbox.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
-        self._store.close()
+        try:
+            self._driver.stop(teardown=teardown)
+        finally:
+            self._inbox.put(None)
+            if self._thread.is_alive():
+                self._thread.join()
+            self._store.close()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the engine's thread ended within `timeout_s`."""

@@ -4,7 +4,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
@@ -33,6 +33,8 @@ class FakeRest:
         self.fixed: dict[str, Answer] = {}  # "GET /v1/gpus" to what is answered instead of asking the fake
         self.asked: list[tuple[str, Any]] = []  # "POST /v1/jobs" and its body
         self._changed = threading.Condition()
+        self._open = threading.Event()  # answers of POST go out
+        self._open.set()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -123,6 +125,19 @@ class FakeRest:
             if not self._changed.wait_for(condition, timeout_s):
                 raise TimeoutError(f"not within {timeout_s} s; asked so far: {self.asked}")
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Accept jobs without saying so, until `release` or the end of the block."""
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+    def release(self) -> None:
+        """Say now that they are accepted."""
+        self._open.set()
+
     def submitted(self) -> str:
         """The id of the newest job, when there is one."""
         self.until(lambda: bool(self.jobs))
@@ -152,7 +167,9 @@ class FakeRest:
         return (200, {"tasks": self.tasks[job_id]}) if parts[2:] == ["tasks"] else self._job(job_id, query)
 
     def _submit(self, body: dict[str, Any]) -> Answer:
-        return 201, self.jobs[self.add(**body)]
+        job = self.jobs[self.add(**body)]
+        self._open.wait()
+        return 201, job
 
     def _list(self, query: dict[str, list[str]]) -> Answer:
         states = query.get("state", [])

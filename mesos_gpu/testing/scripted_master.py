@@ -207,12 +207,16 @@ class ScriptedMaster:
             self._sockets.discard(sock)
 
     def pump(self, stream: Stream, write: Callable[[Mapping[str, Any]], None]) -> None:
-        """Write events until there is an end."""
+        """Write SUBSCRIBED and more events until there is an end."""
+        subscribed = {
+            "framework_id": {"value": FRAMEWORK_ID},
+            "heartbeat_interval_seconds": stream.heartbeat_s,
+        }
         feed: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
         with self._changed:
-            self._streams.append(feed)
+            self._streams.append(feed)  # first: who sees SUBSCRIBED may `send`
         try:
-            for event in stream.events:
+            for event in ({"type": "SUBSCRIBED", "subscribed": subscribed}, *stream.events):
                 write(event)
             while not (self._closing or stream.then_end):
                 try:
@@ -295,11 +299,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.send_header("Mesos-Stream-Id", f"stream-{number}")
         self.end_headers()
-        subscribed = {
-            "framework_id": {"value": FRAMEWORK_ID},
-            "heartbeat_interval_seconds": answer.heartbeat_s,
-        }
-        self._event({"type": "SUBSCRIBED", "subscribed": subscribed})
         self.master.pump(answer, self._event)
         self.wfile.write(b"0\r\n\r\n")
 

@@ -67,9 +67,8 @@ while True:
 class Framework:
     """A v1 scheduler that launches one task at a time."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, user: str = pwd.getpwuid(os.geteuid()).pw_name) -> None:
         self._url = f"{cluster.master.url}/api/v1/scheduler"
-        user = pwd.getpwuid(os.geteuid()).pw_name
         info = {"user": user, "name": "test", "checkpoint": True, "failover_timeout": 60}
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         message = {"type": "SUBSCRIBE", "subscribe": {"framework_info": info}}
@@ -177,7 +176,7 @@ def needs(isolation: Isolation) -> None:
 @pytest.fixture(scope="module")
 def cluster(base: Path) -> Iterator[Cluster]:
     specs = [
-        AgentSpec({"cpus": 2, "mem": 1024, "gpus": 4}, {"gpu_model": "Tesla A", "rack": "1"}),
+        AgentSpec({"cpus": 2, "mem": 1024, "gpus": 4}, {"gpu_model": "Tesla-A", "rack": "1"}),
         AgentSpec({"cpus": 4.5, "mem": 2048, "gpus": 2}, {"gpu_model": "sim-b"}),
         AgentSpec({"cpus": 8, "mem": 16384, "disk": 5}, executor_environment={"FLAVOUR": "plain"}),
     ]
@@ -191,7 +190,7 @@ def test_agents_appear_with_their_resources_and_attributes(cluster: Cluster) -> 
     amounts = [[entry["resources"].get(name) for name in ("cpus", "mem", "disk", "gpus")] for entry in seen]
     assert amounts == [[2, 1024, 10000, 4], [4.5, 2048, 10000, 2], [8, 16384, 5, 0]]
     assert [entry["attributes"] for entry in seen] == [
-        {"gpu_model": "Tesla A", "rack": 1},
+        {"gpu_model": "Tesla-A", "rack": 1},
         {"gpu_model": "sim-b"},
         {},
     ]
@@ -207,7 +206,7 @@ def test_it_is_mesos_1_11_0(cluster: Cluster) -> None:
 def test_a_killed_agent_comes_back_with_its_id(cluster: Cluster) -> None:
     agent, pid, ident = cluster.agents[0], cluster.agents[0].pid, cluster.agents[0].id
     agent.kill()
-    assert not agent.running
+    assert running(f"{agent.directory}/work") == []
     assert agent.id == ident
     agent.start().wait()
     assert agent.running
@@ -251,7 +250,22 @@ def test_executors_get_path_and_what_the_spec_says(cluster: Cluster) -> None:
         assert (status["state"], status["message"]) == ("TASK_RUNNING", "plain")
         (entry,) = (p for p in Path("/proc").glob("[0-9]*") if _executor_of(p, framework.id))
         names = {pair.partition("=")[0] for pair in (entry / "environ").read_text().split("\0")}
-        assert {n for n in names if not n.startswith(("MESOS_", "LIBPROCESS_"))} <= {"", "PATH", "FLAVOUR"}
+        assert {n for n in names if not n.startswith(("MESOS_", "LIBPROCESS_"))} <= {
+            "",
+            "PATH",
+            "FLAVOUR",
+            "PWD",
+        }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs tasks of other users")
+def test_a_task_of_another_user_reaches_its_sandbox(cluster: Cluster) -> None:
+    command = executor(cluster.directory)[0].replace(helpers.python(), "/usr/bin/python3")
+    with Framework(cluster, user="nobody") as framework:
+        assert framework.run(cluster.agents[0], command)["state"] == "TASK_RUNNING"
+        (entry,) = (p for p in Path("/proc").glob("[0-9]*") if _executor_of(p, framework.id))
+        assert entry.owner() == "nobody"
+        assert (entry / "cwd").readlink().is_relative_to(cluster.agents[0].directory / "work")
 
 
 def _executor_of(process: Path, framework_id: str) -> bool:
@@ -295,7 +309,8 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from mesos_gpu.local.cluster import AgentSpec, Cluster
-cluster = Cluster(Path(sys.argv[1]), [AgentSpec()], master_port=int(sys.argv[2]), isolation=sys.argv[3]).start()
+directory, port, isolation = sys.argv[1:]
+Cluster(Path(directory), [AgentSpec()], master_port=int(port), isolation=isolation).start()
 print("up", flush=True)
 time.sleep(1000)
 """
@@ -317,7 +332,7 @@ def test_the_next_owner_cleans_up_after_a_killed_one(directory: Path, isolation:
         with Framework(cluster) as framework:
             assert framework.run(agent, command)["state"] == "TASK_RUNNING"
         owner.kill()
-    assert len(running(str(directory))) >= 3
+    assert len(running(str(directory))) >= 3  # master, agent, executor
     with cluster:
         assert running(stray) == []
         assert cluster.agents[0].info()
@@ -327,6 +342,7 @@ def test_the_next_owner_cleans_up_after_a_killed_one(directory: Path, isolation:
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
+        ({"work_dir": "/"}, "the cluster itself sets work_dir"),
         ({"no_such": "1"}, "agent-1 does not start: Failed to load unknown flag 'no_such'"),
         ({"isolation": "nix"}, "Unknown or unsupported isolator 'nix'"),
         ({"resources": "gpus:x"}, "Bad type for resource gpus"),
@@ -369,7 +385,7 @@ def test_other_peoples_files_stay(directory: Path) -> None:
 def test_a_handle_of_a_stopped_cluster_does_not_start(directory: Path) -> None:
     cluster = Cluster(directory, [AgentSpec()])
     process: Process = cluster.agents[0]
-    with pytest.raises(Conflict, match="is not started"):
+    with pytest.raises(Conflict, match="no cluster of this process is started"):
         process.start()
     with pytest.raises(Unavailable, match="was not started"):
         _ = process.pid
@@ -423,5 +439,11 @@ def test_an_unprivileged_user_has_a_cluster_with_the_posix_launcher(base: Path) 
 
 
 def test_polling_gives_up_with_a_name() -> None:
-    with pytest.raises(Unavailable, match="the moon: not within 0.1 s"):
+    with pytest.raises(Unavailable, match="the moon: not within"):
         poll("the moon", lambda: None, timeout_s=0.1)
+
+
+@pytest.mark.parametrize("attributes", [{"model": "Tesla A"}, {"a:b": "c"}, {"a": "b;c"}, {"a\n": "b"}])
+def test_attributes_that_mesos_would_change_are_refused(attributes: dict[str, str]) -> None:
+    with pytest.raises(BadConfiguration, match="Mesos cannot hold the attribute"):
+        AgentSpec(attributes=attributes)

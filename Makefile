@@ -1,0 +1,51 @@
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help setup demo up down test test-long test-kernel test-gpu check bench docs clean
+
+help: ## Say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+setup: ## Make .venv and install what Mesos needs; quick when nothing changed
+	@PYTHON=$(PYTHON) scripts/setup.sh
+
+demo: setup ## Start a real Mesos with simulated GPUs, run jobs of every kind, check, stop
+	@$(BIN)/mesos-gpu demo
+
+up: setup ## Start the platform on this machine and leave it running
+	@$(BIN)/mesos-gpu up --detach
+
+down: setup ## Stop it
+	@$(BIN)/mesos-gpu down
+
+test: setup ## All tests but the long ones
+	@$(BIN)/python -m pytest
+
+test-long: setup ## The long ones
+	@$(BIN)/python -m pytest -m long --timeout 900
+
+test-kernel: setup ## Tests that need root and cgroups
+	@$(BIN)/python -m pytest -m kernel
+
+test-gpu: setup ## Tests that need a GPU and its driver
+	@$(BIN)/python -m pytest -m gpu
+
+check: setup ## Format, lint, types, layers, spelling
+	@$(BIN)/ruff format --check --quiet . || { echo 'make check: run .venv/bin/ruff format .'; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
+	@rm -f .lint-imports.log
+	@$(BIN)/codespell --quiet-level 2 README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
+
+bench: setup ## Measure, on the embedded cluster
+	@$(BIN)/mesos-gpu bench launch
+
+docs: setup ## Write the reference of the command line from the commands themselves
+	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
+
+clean: ## Remove what setup and tests made
+	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

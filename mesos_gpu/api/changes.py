@@ -1,0 +1,56 @@
+"""Wait for a job to change, without polling."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from mesos_gpu.model.ids import JobId
+
+
+class Changes:
+    """Brings changes from the engine's thread to whoever waits on the server's loop."""
+
+    def __init__(self) -> None:
+        """`bind` must come before the first wait."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[JobId, set[asyncio.Event]] = {}
+
+    def bind(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The loop that the waiters are on."""
+        self._loop = loop
+
+    def on_change(self, job_id: JobId, version: int) -> None:
+        """On the engine's thread."""
+        del version  # a waiter reads the job anew
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop closed between the look and the call
+                loop.call_soon_threadsafe(self._wake, job_id)
+
+    def _wake(self, job_id: JobId) -> None:
+        for event in self._waiting.get(job_id, ()):
+            event.set()
+
+    def close(self) -> None:
+        """Let everybody go: the server stops."""
+        self._loop = None
+        for job_id in list(self._waiting):
+            self._wake(job_id)
+
+    async def wait(
+        self, job_id: JobId, seen: int, timeout_s: float, version: Callable[[], Awaitable[int]]
+    ) -> None:
+        """Until `version()` exceeds `seen`, or the time is over, or the server stops."""
+        event = asyncio.Event()
+        self._waiting.setdefault(job_id, set()).add(event)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._loop is not None and await version() <= seen:
+                    await event.wait()
+                    event.clear()
+        except TimeoutError:
+            return
+        finally:
+            self._waiting[job_id].discard(event)
+            if not self._waiting[job_id]:
+                del self._waiting[job_id]

@@ -1,0 +1,176 @@
+"""`mesos-gpu up` and `down`: the whole platform on this machine, real Mesos and simulated GPUs included."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.locate import Running, running, start_ticks, state_home, up_file
+from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
+from mesos_gpu.local.processes import Process
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
+
+LOOK_S: Final = 0.5
+START_S: Final = 120.0  # the first start downloads Mesos
+STOP_S: Final = 60.0
+MODEL: Final = "NVIDIA A100-SXM4-80GB"
+
+
+def directory() -> Path:
+    """Where `up` keeps its cluster: passable for the users that jobs run as, as /root is not."""
+    if os.geteuid() == 0 and not os.environ.get("MESOS_GPU_HOME"):
+        return Path("/var/lib/mesos-gpu/up")
+    return state_home() / "up"
+
+
+@click.command()
+@click.option("--agents", default=2, show_default=True, type=click.IntRange(1, 200), help="Mesos agents.")
+@click.option("--gpus", default=4, show_default=True, type=click.IntRange(0, 64), help="GPUs of each agent.")
+@click.option(
+    "--gpu-model",
+    multiple=True,
+    metavar="NAME",
+    help=f"Model of the GPUs; repeated, the agents take turns.  [default: {MODEL}]",
+)
+@click.option("--cpus", default=32.0, show_default=True, help="CPUs that each agent offers.")
+@click.option("--mem", "mem_mib", default=131072, show_default=True, help="Memory of each agent, in MiB.")
+@click.option(
+    "--port",
+    default=8080,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help="Port of the REST interface and dashboard, on 127.0.0.1.",
+)
+@click.option("--allow-root", is_flag=True, help="Let jobs run as root.")
+@click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
+def up(
+    agents: int,
+    gpus: int,
+    gpu_model: tuple[str, ...],
+    cpus: float,
+    mem_mib: int,
+    port: int,
+    allow_root: bool,
+    detach: bool,
+) -> None:
+    """Start Mesos, agents with simulated GPUs and the scheduler on this machine.
+
+    It runs until Ctrl-C or `mesos-gpu down`, and then leaves nothing behind. To see a GPU fail, edit its
+    "health" in the inventory file of its node; the files' directory is printed at the start.
+    """
+    _refuse_second()
+    models = gpu_model or (MODEL,)
+    nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib) for i in range(agents)]
+    if detach:
+        _start_detached()
+        return
+    stack = Stack(directory(), nodes, port=port, allow_root=allow_root)
+    stop = [False]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.__setitem__(0, True))
+    output.note(f"starting Mesos with {agents} agents")
+    stack.start()
+    try:
+        _write_up_file(stack.url)
+        _say_where(stack)
+        while not stop[0]:
+            _revive(stack)
+            time.sleep(LOOK_S)
+    finally:
+        up_file().unlink(missing_ok=True)
+        output.note("stopping")
+        stack.stop()
+
+
+def _refuse_second() -> None:
+    found = running()
+    if found is not None:
+        raise Conflict(
+            f"it is up already: {found.url}, process {found.pid}",
+            remedy="use that one, or end it first with `mesos-gpu down`",
+        )
+
+
+def _revive(stack: Stack) -> None:
+    """A part that died is started again: Mesos and the scheduler both carry on with what they had."""
+    parts: list[Process | SchedulerProcess] = [stack.cluster.master, *stack.cluster.agents, stack.scheduler]
+    for process in parts:
+        if not process.running:
+            output.note(f"{process.log.parent.name} ended: starting it again")
+            process.start()
+
+
+def _write_up_file(url: str) -> None:
+    path = up_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ticks = start_ticks(os.getpid())
+    body = {"url": url, "pid": os.getpid(), "started_at": time.time(), "start_ticks": ticks}
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(body) + "\n")
+    part.rename(path)
+
+
+def _say_where(stack: Stack) -> None:
+    output.line(f"dashboard and REST interface  {stack.url}")
+    output.line(f"Mesos master                  {stack.cluster.master.url}")
+    output.line(f"simulated GPUs                {stack.inventory(1).parent}")
+    output.line(f"logs                          {stack.scheduler.log} and {stack.cluster.directory}/*/log")
+    sys.stdout.flush()
+
+
+def _start_detached() -> None:
+    """Run this very command again, without --detach, in a session of its own."""
+    arguments = [word for word in sys.argv[1:] if word not in ("-d", "--detach")]
+    log = state_home() / "up.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mesos_gpu", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_S
+    while running() is None:
+        if process.poll() is not None:
+            text = log.read_text(errors="replace").strip()
+            raise MesosGpuError(f"it did not come up:\n{text}", remedy="mend what it says")
+        if time.monotonic() > deadline:
+            process.terminate()
+            raise Unavailable(f"not up within {START_S:g} s", remedy=f"look into {log}")
+        time.sleep(0.1)
+    output.raw(log.read_text(errors="replace"), to_stderr=False)
+
+
+@click.command()
+def down() -> None:
+    """Stop what `mesos-gpu up` started, and remove its traces."""
+    found = running()
+    if found is None:
+        up_file().unlink(missing_ok=True)
+        had = directory().exists()
+        clean_up(directory())  # what one that was killed has left
+        output.line("it was not up; what an earlier one left is removed" if had else "it is not up")
+        return
+    os.kill(found.pid, signal.SIGTERM)
+    _wait_for_end(found)
+    output.line("down")
+
+
+def _wait_for_end(found: Running) -> None:
+    deadline = time.monotonic() + STOP_S
+    while start_ticks(found.pid) == found.start_ticks:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"process {found.pid} has not ended within {STOP_S:g} s",
+                remedy=f"kill -9 {found.pid}, then run `mesos-gpu down` again to clean up",
+            )
+        time.sleep(0.05)

@@ -1,0 +1,78 @@
+"""Hold Mesos' own account of GPUs against ours, again and again, while jobs run."""
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from mesos_gpu.local.processes import get_json
+
+_UNSETTLED = ("launched", "unreachable", "abandoned")
+
+
+@dataclass
+class Findings:
+    """What was seen."""
+
+    samples: int = 0
+    compared: int = 0  # samples in which both sides stood still
+    shared: set[str] = field(default_factory=set)  # GPUs that two running tasks held at once
+    disagreements: list[str] = field(default_factory=list)
+
+
+class Watcher:
+    """A context manager: samples both sides on a thread of its own.
+
+    Mesos and we change at different moments, so a sample is compared only if nothing was on its way: ours is
+    read before and after Mesos', both times the same, and no task of it is just launched or cut off.
+    """
+
+    def __init__(self, scheduler_port: int, master_port: int, *, interval_s: float = 0.1) -> None:
+        """Ports of 127.0.0.1."""
+        self._scheduler, self._master, self._interval_s = scheduler_port, master_port, interval_s
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+        self.findings = Findings()
+        self.failure: Exception | None = None
+
+    def __enter__(self) -> "Watcher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self.failure is not None:
+            raise self.failure
+
+    def _watch(self) -> None:
+        try:
+            while not self._stop.wait(self._interval_s):
+                self.sample()
+        except Exception as error:  # noqa: BLE001 - raised again on the thread that waits
+            self.failure = error
+
+    def sample(self) -> None:
+        """Look once."""
+        before = self._ours()
+        state = get_json("127.0.0.1", self._master, "/state")
+        after = self._ours()
+        self.findings.samples += 1
+        self._check_sharing(after)
+        if before != after or any(task["state"] in _UNSETTLED for task in after):
+            return
+        ours = {task["id"]: len(task["gpu_ids"]) for task in after}
+        theirs = {t["id"]: int(t["resources"]["gpus"]) for f in state["frameworks"] for t in f["tasks"]}
+        if set(ours) != set(theirs):
+            return  # an update is on its way: its acknowledgement takes Mesos' task away
+        self.findings.compared += 1
+        in_use = sum(int(f["used_resources"]["gpus"]) for f in state["frameworks"])
+        if ours != theirs or in_use != sum(ours.values()):
+            self.findings.disagreements.append(f"ours {ours}, Mesos' {theirs}, in use {in_use}")
+
+    def _ours(self) -> list[dict[str, Any]]:
+        return list(get_json("127.0.0.1", self._scheduler, "/v1/tasks")["tasks"])
+
+    def _check_sharing(self, tasks: list[dict[str, Any]]) -> None:
+        held = Counter(gpu for task in tasks for gpu in task["gpu_ids"])
+        self.findings.shared |= {gpu for gpu, count in held.items() if count > 1}

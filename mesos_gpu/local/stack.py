@@ -1,0 +1,238 @@
+"""The whole platform on this machine: embedded Mesos, simulated GPUs on its agents, and the scheduler."""
+
+import http.client
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from isolator.commands import executor_command
+from mesos_gpu.adapters.simulated_gpus import MODELS, simulated_gpus, write_inventory
+from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.local import leftovers
+from mesos_gpu.local.cluster import AgentSpec, Cluster, Isolation, free_port
+from mesos_gpu.local.processes import get_json, poll
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One agent with simulated GPUs; cpus and memory are what it offers, whatever the machine has.
+
+    Raises:
+        BadConfiguration: A model that nothing is known of.
+    """
+
+    gpus: int = 4
+    model: str = "NVIDIA A100-SXM4-80GB"
+    cpus: float = 32.0
+    mem_mib: int = 131072
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise BadConfiguration(
+                f"unknown GPU model {self.model!r} to simulate", remedy=f"choose one of: {', '.join(MODELS)}"
+            )
+
+
+class SchedulerProcess:
+    """`mesos-gpu scheduler` as a process; after `kill()`, `start()` goes on with the same state and port."""
+
+    def __init__(self, directory: Path, arguments: Sequence[str], port: int, mark: str) -> None:
+        """Nothing runs yet. `mark`: the cluster whose clean-up ends this process, too."""
+        self.directory, self.port, self.url = directory, port, f"http://127.0.0.1:{port}"
+        self.log = directory / "log"
+        self._arguments, self._mark = list(arguments), mark
+        self._popen: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the latest start.
+
+        Raises:
+            Unavailable: It was never started.
+        """
+        if self._popen is None:
+            raise Unavailable("the scheduler was not started", remedy="start it")
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._popen is not None and self._popen.poll() is None
+
+    def start(self) -> Self:
+        """Start it; `wait` waits for it."""
+        self.directory.mkdir(exist_ok=True)
+        with self.log.open("ab") as log:
+            self._popen = subprocess.Popen(
+                [sys.executable, "-m", "mesos_gpu.scheduler", *self._arguments],
+                env={**os.environ, leftovers.MARK: self._mark},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self
+
+    def wait(self, timeout_s: float = 30) -> Self:
+        """Until it answers and is connected to the master.
+
+        Raises:
+            Unavailable: It ended, or is not ready in time; with the end of its log.
+        """
+        poll(f"scheduler {self.url}", self._ready, timeout_s)
+        return self
+
+    def _ready(self) -> bool:
+        if not self.running:
+            raise Unavailable(f"the scheduler ended:\n{self.tail()}", remedy="mend what its log says")
+        try:
+            return bool(self.get("/v1/health")["connected"])
+        except http.client.HTTPException:  # 503 while it is not connected
+            return False
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+
+    def get(self, path: str) -> Any:
+        """GET a JSON document of it."""
+        return get_json("127.0.0.1", self.port, path)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Signal it and wait for its end."""
+        if self._popen is not None:
+            self._popen.send_signal(number)
+            self._popen.wait(30)
+
+
+class Stack:
+    """A context manager: start and stop all of it. Stopping removes every trace, the directory included."""
+
+    def __init__(
+        self,
+        directory: Path,
+        nodes: Sequence[NodeSpec] = (NodeSpec(), NodeSpec()),
+        *,
+        port: int | None = None,
+        scheduler_arguments: Sequence[str] = (),
+        executor_environment: Mapping[str, str] | None = None,
+        allow_root: bool = False,
+        isolation: Isolation = "auto",
+    ) -> None:
+        """Nothing runs yet. `port`: of the REST interface; None for a free one.
+
+        Raises:
+            Unavailable: The embedded Mesos cannot run here.
+        """
+        self.directory = Path(os.path.realpath(directory))
+        self.nodes = tuple(nodes)
+        agents = [
+            self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
+        ]
+        self.cluster = Cluster(self.directory / "mesos", agents, isolation=isolation)
+        arguments = [
+            "--master", f"127.0.0.1:{self.cluster.master.port}",
+            "--state", str(self.directory / "scheduler" / "state.sqlite"),
+            "--executor-command", executor_command(),
+            "--monitor-command", executor_command("monitor"),
+            *(["--allow-root"] if allow_root else []),
+            *_default_user(),
+            *scheduler_arguments,
+        ]  # fmt: skip
+        port = port or free_port()
+        self.scheduler = SchedulerProcess(
+            self.directory / "scheduler",
+            [*arguments, "--port", str(port)],
+            port,
+            str(self.cluster.directory),
+        )
+        self.url = self.scheduler.url
+
+    def _numbered(self) -> list[tuple[int, NodeSpec]]:
+        return list(enumerate(self.nodes, 1))
+
+    def _agent(self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: bool) -> AgentSpec:
+        environment = {
+            "MESOS_GPU_INVENTORY": str(self.inventory(number)),
+            "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
+            **({"MESOS_GPU_ALLOW_ROOT": "1"} if allow_root else {}),
+            **more,
+        }
+        return AgentSpec(
+            {"cpus": spec.cpus, "mem": spec.mem_mib, "gpus": spec.gpus},
+            {"gpu_model": spec.model.replace(" ", "-")},
+            environment,
+            # A browser takes any *.localhost for this machine (RFC 6761): the Mesos page's links work.
+            {"hostname": f"node{number}.localhost"},
+        )
+
+    def inventory(self, number: int) -> Path:
+        """The inventory file of a node, counted from 1: edit it to change the health of its GPUs."""
+        return self.directory / "gpus" / f"node{number}.json"
+
+    def start(self) -> Self:
+        """Clean up after an earlier run, start everything, wait until the scheduler is connected.
+
+        Raises:
+            Conflict: The directory is in use by a living one.
+            Unavailable: A part does not come up.
+        """
+        clean_up(self.directory)
+        self.directory.mkdir(parents=True)
+        self.directory.chmod(0o755)
+        (self.directory / "gpus").mkdir(mode=0o755)
+        (self.directory / "nodes").mkdir(mode=0o700)
+        for number, spec in self._numbered():
+            gpus = simulated_gpus(spec.gpus, spec.model, seed=f"node{number}")
+            write_inventory(self.inventory(number), gpus)
+        try:
+            self.cluster.start()
+            self.scheduler.start().wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End and remove everything."""
+        self.scheduler.kill(signal.SIGTERM)
+        self.cluster.stop()
+        shutil.rmtree(self.directory)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def clean_up(directory: Path) -> None:
+    """Remove what a killed owner left in `directory`; harmless if there is nothing.
+
+    Raises:
+        Conflict: Its owner is alive.
+        BadConfiguration: It holds something else.
+    """
+    if not directory.exists():
+        return
+    ours = {"mesos", "scheduler", "gpus", "nodes"}
+    foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in ours)
+    if foreign:
+        raise BadConfiguration(
+            f"{directory} holds {', '.join(foreign)}, which is not ours to remove",
+            remedy="choose another directory",
+        )
+    leftovers.clean_up(directory / "mesos")
+    shutil.rmtree(directory)
+
+
+def _default_user() -> list[str]:
+    """Jobs that name no user: `nobody` if the cluster runs as root, else the user of the cluster."""
+    return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]

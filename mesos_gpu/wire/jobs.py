@@ -1,0 +1,173 @@
+"""A job request, checked: a `JobSpec`, or all that is wrong with it at once. Pure."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mesos_gpu.model.job import JobSpec
+
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")  # useradd(8)
+ENV_KEY: Final = re.compile(r"[^=\0]+")
+KNOWN: Final = (
+    "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
+    "max_attempts", "timeout_s", "kill_grace_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong. `path` is a JSON pointer."""
+
+    path: str
+    reason: str
+
+
+class BadJson(ValueError):
+    """The body is no JSON object."""
+
+
+def decode(body: bytes, *, allow_root: bool) -> JobSpec | list[Problem]:
+    """A request's body.
+
+    Raises:
+        BadJson: It is no JSON object.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadJson(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadJson(f"the body must be a JSON object, not {type(value).__name__}")
+    return spec_from_mapping(value, allow_root=allow_root)
+
+
+def spec_from_mapping(value: Mapping[str, Any], *, allow_root: bool = True) -> JobSpec | list[Problem]:
+    """The same for a mapping, as from YAML. A field that is null is as if it were absent."""
+    given = {key: item for key, item in value.items() if item is not None}
+    check = _Check(given)
+    for key in given:
+        if key not in KNOWN:
+            check.problem(key, f"unknown field; known are {', '.join(KNOWN)}")
+    command, argv = check.command()
+    gpus = int(check.number("gpus", 0, lambda n: 0 <= n <= 1024, "an integer from 0 to 1024", whole=True))
+    models = check.models()
+    if models and gpus == 0 and "gpus" not in check.failed:
+        check.problem("gpu_model", "needs gpus of at least 1")
+    user = check.text("user", None, USER, "a user name of Linux, as alice")
+    if user == "root" and not allow_root:
+        check.problem("user", "root is not allowed here; an operator allows it with --allow-root")
+    name = check.text(
+        "name",
+        default_name(command, argv),
+        NAME,
+        "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric",
+    )
+    spec = JobSpec(
+        name=name or "job",
+        command=command,
+        argv=argv,
+        cpus=check.number("cpus", 1.0, lambda n: 0 < n <= 1e5, "a positive number, at most 100000"),
+        mem_mib=int(
+            check.number("mem_mib", 128, lambda n: 1 <= n <= 2**31, "a positive integer", whole=True)
+        ),
+        gpus=gpus,
+        gpu_model=models,
+        env=check.strings("env", ENV_KEY),
+        user=user,
+        labels=check.strings("labels", None),
+        max_attempts=int(
+            check.number("max_attempts", 1, lambda n: 1 <= n <= 1000, "an integer from 1 to 1000", whole=True)
+        ),
+        timeout_s=check.optional("timeout_s", lambda n: 0 < n <= 1e9, "a positive number of seconds"),
+        kill_grace_s=check.number("kill_grace_s", 5.0, lambda n: 0 <= n <= 3600, "a number from 0 to 3600"),
+    )
+    return check.problems or spec
+
+
+def default_name(command: str | None, argv: tuple[str, ...]) -> str:
+    """The program's name, as far as it may be a job's."""
+    words = (command or "").split() or list(argv) or ["job"]
+    base = words[0].rpartition("/")[2].lower()
+    return re.sub(r"[^a-z0-9.-]+", "-", base)[:40].strip(".-") or "job"
+
+
+class _Check:
+    """Collects problems; each method gives a usable value even where it found one."""
+
+    def __init__(self, value: Mapping[str, Any]) -> None:
+        self._value = value
+        self.problems: list[Problem] = []
+        self.failed: set[str] = set()
+
+    def problem(self, path: object, reason: str) -> None:
+        self.failed.add(str(path))
+        self.problems.append(Problem(f"/{path}", reason))
+
+    def number(
+        self, key: str, default: float, good: Callable[[float], bool], form: str, *, whole: bool = False
+    ) -> float:
+        got = self._value.get(key, default)
+        numeric = isinstance(got, int | float) and not isinstance(got, bool)
+        if not numeric or not math.isfinite(got) or (whole and got != int(got)) or not good(got):
+            self.problem(key, f"must be {form}, got {_show(got)}")
+            return default
+        return float(got)
+
+    def optional(self, key: str, good: Callable[[float], bool], form: str) -> float | None:
+        return self.number(key, 1.0, good, form) if key in self._value else None
+
+    def text(self, key: str, default: str | None, pattern: re.Pattern[str], form: str) -> str | None:
+        got = self._value.get(key, default)
+        if got is not None and (not isinstance(got, str) or not pattern.fullmatch(got)):
+            self.problem(key, f"must be {form}, got {_show(got)}")
+            return default
+        return got
+
+    def command(self) -> tuple[str | None, tuple[str, ...]]:
+        command, argv = self._value.get("command"), self._value.get("argv")
+        if (command is None) == (argv is None):
+            self.problem("", "needs exactly one of command (for /bin/sh -c) and argv (a list)")
+            return None, ()
+        if command is not None:
+            if not isinstance(command, str) or not command.strip() or "\0" in command:
+                self.problem("command", f"must be a non-empty string without NUL, got {_show(command)}")
+                return None, ()
+            return command, ()
+        words = argv if isinstance(argv, list) else []
+        if not words or not all(isinstance(w, str) and "\0" not in w for w in words) or not words[0]:
+            self.problem(
+                "argv", f"must be a list of strings without NUL, the first not empty, got {_show(argv)}"
+            )
+            return None, ()
+        return None, tuple(words)
+
+    def models(self) -> tuple[str, ...]:
+        got = self._value.get("gpu_model", [])
+        models = [got] if isinstance(got, str) else got
+        if not isinstance(models, list) or not all(isinstance(m, str) and m.strip() for m in models):
+            self.problem("gpu_model", f"must be a model or a list of models, got {_show(got)}")
+            return ()
+        if len(set(models)) != len(models):
+            self.problem("gpu_model", f"names a model twice: {_show(models)}")
+        return tuple(models)
+
+    def strings(self, key: str, pattern: re.Pattern[str] | None) -> dict[str, str]:
+        got = self._value.get(key, {})
+        if not isinstance(got, dict):
+            self.problem(key, f"must be an object of strings, got {_show(got)}")
+            return {}
+        for name, item in got.items():
+            if not isinstance(item, str) or "\0" in item:
+                self.problem(f"{key}/{name}", f"must be a string without NUL, got {_show(item)}")
+            elif not name or (pattern is not None and not pattern.fullmatch(name)):
+                self.problem(f"{key}/{name}", "must have a name without '=' and NUL")
+        return dict(got)
+
+
+def _show(value: object) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,155 @@
+"""kill -9 of every part, each under load: the same jobs finish, each once, and every GPU is free at the end."""
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from isolator.ledger import Ledger
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+JOBS = 24
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(4), NodeSpec(4)]) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        client.patience_s = 60
+        wait_until("the nodes report", lambda: len(client.gpus()) == 8, 60)
+        yield client
+
+
+def kill_scheduler(stack: Stack) -> None:
+    stack.scheduler.kill()
+    stack.scheduler.start().wait()
+
+
+def kill_agent(stack: Stack) -> None:
+    stack.cluster.agents[0].restart()
+
+
+def kill_master(stack: Stack) -> None:
+    stack.cluster.master.restart()
+    for agent in stack.cluster.agents:
+        agent.wait()
+
+
+def executors(prefix: str) -> list[psutil.Process]:
+    """Executor processes by the start of their executor id: the agent sets it, the task's own id it does not."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            env = process.environ()
+            named = env.get("MESOS_EXECUTOR_ID", "").startswith(prefix) and "MESOS_TASK_ID" not in env
+            if named and process.name().startswith("python") and "isolator" in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def kill_executor(stack: Stack) -> None:
+    del stack
+    victim = random.choice(wait_until("an executor", lambda: executors("load-")))
+    victim.send_signal(signal.SIGKILL)
+
+
+def kill_monitor(stack: Stack) -> None:
+    del stack
+    victim = wait_until("a monitor", lambda: executors("gpu-monitor"))[0]
+    victim.send_signal(signal.SIGKILL)
+
+
+VICTIMS = [kill_scheduler, kill_agent, kill_master, kill_executor, kill_monitor]
+
+
+@pytest.mark.parametrize("kill", VICTIMS, ids=lambda f: f.__name__)
+def test_the_same_jobs_finish_each_once(
+    stack: Stack, client: Client, open_directory: Path, kill: Callable[[Stack], None]
+) -> None:
+    done = open_directory / f"done-{time.monotonic_ns()}"
+    done.touch()
+    done.chmod(0o666)
+    # The word is written at the end: a launch that was cut short has not said it.
+    command = f"sleep 1.5; echo $MESOS_GPU_JOB_ID >> {done}"
+    request = {"name": "load", "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32}
+    ids = [client.submit(request)["id"] for _ in range(JOBS)]
+    wait_until("the load runs", lambda: "running" in states(client, ids).values())
+
+    kill(stack)
+
+    wait_until("all have finished", lambda: set(states(client, ids).values()) == {"finished"}, 120)
+    assert Counter(done.read_text().split()) == Counter(ids)
+    assert all(client.job(job_id)["attempts"] == 1 for job_id in ids), "a fault used up an attempt"
+    everything_is_free(stack, client)
+
+
+def states(client: Client, ids: list[str]) -> dict[str, str]:
+    found = {job["id"]: job["state"] for job in client.jobs()}
+    return {job_id: found[job_id] for job_id in ids}
+
+
+def everything_is_free(stack: Stack, client: Client) -> None:
+    wait_until("all monitors report", lambda: len(client.gpus()) == 8 and monitors(client) == 2, 60)
+    assert [g["uuid"] for g in client.gpus() if g["task_id"]] == []
+    for number in (1, 2):
+        ledger = Ledger(stack.directory / "nodes" / str(number) / "ledger.sqlite")
+        wait_until(f"the ledger of node {number} is empty", partial(is_empty, ledger))
+
+    def in_use() -> float:
+        (framework,) = stack.cluster.master.state()["frameworks"]
+        return float(framework["used_resources"]["gpus"])
+
+    wait_until("Mesos has all GPUs back", lambda: in_use() == 0)
+
+
+def is_empty(ledger: Ledger) -> bool:
+    return not ledger.claims()
+
+
+def monitors(client: Client) -> int:
+    return sum(node["state"] == "up" for node in client.nodes())
+
+
+def test_a_killed_owner_leaves_nothing_after_the_next_start(open_directory: Path) -> None:
+    """The process that runs the whole stack is killed; a start in the same directory cleans up."""
+    directory = open_directory / "orphan"
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - ends by SIGKILL
+        try:
+            Stack(directory, [NodeSpec(1)]).start()
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert marked(directory), "its children outlive it"
+    with Stack(directory, [NodeSpec(1)]):
+        pass
+    assert marked(directory) == []
+    assert not directory.exists()
+
+
+def marked(directory: Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(directory) in value for value in process.environ().values()):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found

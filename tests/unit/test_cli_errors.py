@@ -1,0 +1,134 @@
+"""What people get wrong, what answers wrongly, and completion: in this process, against a scripted server."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mesos_gpu.cli import client as client_module
+from mesos_gpu.cli import main
+from mesos_gpu.testing.fake_rest import FakeRest
+
+
+@pytest.fixture
+def rest(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRest]:
+    with FakeRest() as server:
+        monkeypatch.setenv("MESOS_GPU_URL", server.url)
+        yield server
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, words, prog_name="mesos-gpu")
+
+
+def test_every_problem_of_a_refused_request(rest: FakeRest) -> None:
+    problems = [
+        {"path": "/cpus", "reason": "must be positive, got -1"},
+        {"path": "/user", "reason": "is root"},
+    ]
+    rest.fixed["POST /v1/jobs"] = (
+        422,
+        {
+            "error": {
+                "code": "invalid",
+                "message": "the job is not valid",
+                "remedy": "mend it",
+                "problems": problems,
+            }
+        },
+    )
+    got = call("run", "x")
+    assert got.exit_code == 65
+    assert got.stderr == (
+        "Error: the job is not valid\n  /cpus: must be positive, got -1\n  /user: is root\nTo fix: mend it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run"], "Missing argument 'CMD...'"),
+        (["run", "--mem", "2GB", "x"], "Invalid value for '--mem': '2GB' is not a memory size; write MiB"),
+        (["run", "--env", "A", "x"], "Invalid value for '--env': 'A' is not of the form KEY=VALUE"),
+        (["run", "--timeout", "soon", "x"], "Invalid value for '--timeout': 'soon' is not a time span"),
+        (["run", "--cpus", "-1", "x"], "Invalid value for '--cpus'"),
+        (["run", "--gpu", "1", "x"], "No such option '--gpu'"),
+        (["kil", "x"], "No such command 'kil'. Did you mean 'kill'?"),
+        (["ps", "--state", "dead"], "Invalid value for '--state': 'dead' is not one of 'pending'"),
+        (["show", "../status"], "is not a job's ID"),
+        (["--url", "ftp://x", "ps"], "Invalid value for '--url': 'ftp://x' is not an address"),
+    ],
+)
+def test_wrong_usage_names_the_option_and_the_form(rest: FakeRest, words: list[str], message: str) -> None:
+    got = call(*words)
+    assert (got.exit_code, message in got.stderr) == (2, True), got.stderr
+    assert not rest.asked
+
+
+@pytest.mark.parametrize(
+    "words", [["ps"], ["run", "x"], ["wait", "a"], ["logs", "-f", "a"], ["kill", "a", "b"]]
+)
+def test_no_scheduler_is_one_line_and_a_remedy(rest: FakeRest, words: list[str]) -> None:
+    rest.stop()
+    begin = time.monotonic()
+    got = call(*words)
+    assert time.monotonic() - begin < 5
+    assert got.exit_code == 69
+    assert got.stderr == (
+        f"Error: the scheduler at {rest.url} does not answer (connection refused)\n"
+        "To fix: start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (200, b"<html>", "JSON is malformed"),
+        (200, b'{"jobs": [{"id": 1}]}', "Expected `str`, got `int`"),
+        (404, b"<html>", "it says 404 Not Found"),
+        (302, b"", "JSON is malformed|truncated"),
+    ],
+)
+def test_another_server_is_told_from_ours(rest: FakeRest, status: int, body: bytes, words: str) -> None:
+    rest.fixed["GET /v1/jobs"] = (status, body)
+    got = call("ps")
+    assert got.exit_code == 76
+    assert any(word in got.stderr for word in words.split("|")), got.stderr
+
+
+def test_the_url_may_stand_on_both_sides(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", "http://127.0.0.1:1")
+    assert call("--url", rest.url, "ps").exit_code == 0
+    assert call("ps", "--url", rest.url.removeprefix("http://")).exit_code == 0
+
+
+def test_completion(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = rest.add("one"), rest.add("two")
+    rest.end(two, "finished", 0)
+
+    def complete(line: str, word: int) -> list[str]:
+        env = {"_MESOS_GPU_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(word)}
+        return CliRunner().invoke(main, env=env, prog_name="mesos-gpu").stdout.split()
+
+    assert complete("mesos-gpu kill ", 2) == [f"plain,{one}"]
+    assert complete("mesos-gpu show t", 2) == [f"plain,{two}"]
+    assert complete("mesos-gpu ps --state ru", 3) == ["plain,running"]
+    assert "plain,gpus" in complete("mesos-gpu gp", 1)
+    assert complete("mesos-gpu submit x", 2) == ["file,x"]
+    rest.stop()
+    assert complete("mesos-gpu kill ", 2) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    assert f"_MESOS_GPU_COMPLETE={shell}_complete" in call("completion", shell).stdout
+
+
+def test_the_client_never_sends_a_job_twice(rest: FakeRest) -> None:
+    with client_module.Client(rest.url) as client:
+        client.patience_s = 5
+        rest.fixed["POST /v1/jobs"] = (503, b"")
+        with pytest.raises(client_module.Unreachable):
+            client.submit({"command": "x"})
+    assert len(rest.asked) == 1
