@@ -216,6 +216,7 @@ class Agent(Process):
         """Nothing runs yet."""
         super().__init__("agent", directory, ip, port, flags)
         self._master = master
+        self._latest = directory / "work/meta/slaves/latest"  # the agent's own link, to .../slaves/<id>
 
     @property
     def cgroup_root(self) -> str:
@@ -229,10 +230,9 @@ class Agent(Process):
         Raises:
             Unavailable: It has not registered yet.
         """
-        latest = self.directory / "work/meta/slaves/latest"
-        if not latest.is_symlink():
+        if not self._latest.is_symlink():
             raise Unavailable(f"{self.name} has no id: it has not registered yet", remedy="wait for it")
-        return latest.readlink().name
+        return self._latest.readlink().name
 
     def info(self) -> Any:
         """This agent as the master has it in /slaves; None unless it is active there."""
@@ -241,7 +241,10 @@ class Agent(Process):
 
     def ready(self) -> bool:
         """Whether it has (re)registered since it, and the master, were started. The master may take a moment
-        to notice that an agent was killed, and shows it as active until then."""
+        to notice that an agent was killed, and shows it as active until then; and it shows a new agent a
+        moment before that knows its id."""
         info = self.info()
+        if info is None or not self._latest.is_symlink():
+            return False
         since = max(self._started_at, self._master._started_at)
-        return info is not None and max(info["registered_time"], info.get("reregistered_time", 0)) > since
+        return bool(max(info["registered_time"], info.get("reregistered_time", 0)) > since)
