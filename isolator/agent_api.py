@@ -5,8 +5,6 @@ agent restarts. Nothing here decides what to do with a task: `Connection` calls 
 """
 
 import base64
-import contextlib
-import http.client
 import json
 import os
 import queue
@@ -16,6 +14,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+from isolator.http import HttpConnection, Response
 
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
 TERMINAL: Final = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_ERROR")
@@ -104,7 +104,7 @@ class Connection:
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._done = threading.Event()
-        self._stream: http.client.HTTPConnection | None = None
+        self._stream: HttpConnection | None = None
 
     # --- from any thread
 
@@ -137,9 +137,8 @@ class Connection:
         self._done.set()
         self._outbox.put("")
         stream = self._stream
-        if stream is not None and stream.sock is not None:
-            with contextlib.suppress(OSError):
-                stream.sock.shutdown(2)  # wakes the reader; SHUT_RDWR
+        if stream is not None:
+            stream.interrupt()
 
     # --- on the main thread
 
@@ -155,7 +154,7 @@ class Connection:
                     self._handle(event)
                     if self._done.is_set():
                         return 0
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, ValueError) as error:
                 if not self._done.is_set():
                     print(f"agent {self._settings.endpoint}: {error!r}", file=sys.stderr, flush=True)
             if self._done.is_set():
@@ -176,15 +175,14 @@ class Connection:
                 "unacknowledged_updates": list(self._updates.values()),
                 "unacknowledged_tasks": list(self._tasks.values()),
             }
-        connection = http.client.HTTPConnection(self._settings.endpoint, timeout=60)
+        connection = HttpConnection(self._settings.endpoint, 60)
         self._stream = connection
         try:
             body = {**self._ids, "type": "SUBSCRIBE", "subscribe": subscribe}
             response = self._post(connection, body)
             if response.status != 200:
                 raise OSError(f"{response.status} {response.read(500)!r}")
-            if connection.sock is not None:
-                connection.sock.settimeout(None)  # heartbeats are not promised to executors
+            connection.wait_for_ever()
             while True:  # RecordIO: "<length>\n<record>"
                 length = response.readline()
                 if not length:
@@ -194,14 +192,11 @@ class Connection:
             self._stream = None
             connection.close()
 
-    def _post(
-        self, connection: http.client.HTTPConnection, body: Mapping[str, Any]
-    ) -> http.client.HTTPResponse:
+    def _post(self, connection: HttpConnection, body: Mapping[str, Any]) -> Response:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._settings.token:
             headers["Authorization"] = "Bearer " + self._settings.token
-        connection.request("POST", self._settings.prefix + "/api/v1/executor", json.dumps(body), headers)
-        return connection.getresponse()
+        return connection.post(self._settings.prefix + "/api/v1/executor", json.dumps(body).encode(), headers)
 
     def _handle(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
@@ -232,7 +227,7 @@ class Connection:
     # --- on the sender's thread
 
     def _send_updates(self) -> None:
-        connection: http.client.HTTPConnection | None = None
+        connection: HttpConnection | None = None
         while not self._done.is_set():
             ident = self._outbox.get()
             while not self._done.is_set():
@@ -240,7 +235,7 @@ class Connection:
                     update = self._updates.get(ident)
                 if update is None:
                     break  # acknowledged: a subscription carried it
-                connection = connection or http.client.HTTPConnection(self._settings.endpoint, timeout=10)
+                connection = connection or HttpConnection(self._settings.endpoint, 10)
                 if self._delivered(connection, update):
                     break
                 connection.close()
@@ -249,12 +244,12 @@ class Connection:
         if connection is not None:
             connection.close()
 
-    def _delivered(self, connection: http.client.HTTPConnection, update: Mapping[str, Any]) -> bool:
+    def _delivered(self, connection: HttpConnection, update: Mapping[str, Any]) -> bool:
         try:
             response = self._post(connection, {**self._ids, "type": "UPDATE", "update": update})
-            text = response.read(500)
-        except (OSError, http.client.HTTPException):
+            text = response.read()
+        except OSError:
             return False
         if response.status != 202:  # 503 while the agent recovers, 404 before its routes are up
-            print(f"agent: {response.status} {text!r}", file=sys.stderr, flush=True)
+            print(f"agent: {response.status} {text[:500]!r}", file=sys.stderr, flush=True)
         return response.status == 202

@@ -1,0 +1,139 @@
+"""HTTP/1.1 to the agent, as much as the executor API needs: POST; bodies by length, in chunks, or to the end.
+
+http.client would do; but with what it imports (email, ssl) it costs 24 ms of CPU, a third of an executor's
+start, which is paid once for each task. Source: RFC 9112, sections 4 to 7.
+"""
+
+import socket
+from collections.abc import Mapping
+from io import BufferedReader
+from typing import Final
+
+MOST_LINE: Final = 65536
+
+
+class ProtocolError(OSError):
+    """What answers does not speak HTTP/1.1, or broke off."""
+
+
+class Response:
+    """An answer. Its body is read in order, by `read` and `readline`."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        """Read the status line and the header."""
+        self._file = file
+        words = _line(file).split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+            raise ProtocolError(f"not an answer of HTTP/1.1: {words!r}")
+        self.status = int(words[1])
+        header: dict[bytes, bytes] = {}
+        while line := _line(file):
+            name, _, value = line.partition(b":")
+            header[name.strip().lower()] = value.strip()
+        self._chunked = b"chunked" in header.get(b"transfer-encoding", b"").lower()
+        length = header.get(b"content-length")
+        self._left: int | None = 0 if self._chunked else (None if length is None else int(length))
+        self.reusable = length is not None or self._chunked
+        self._ended = False
+
+    def read(self, most: int | None = None) -> bytes:
+        """`most` bytes, fewer only at the end; None: all that is left."""
+        parts = []
+        while most is None or most > 0:
+            part = self._some(1 << 16 if most is None else most)
+            if not part:
+                break
+            parts.append(part)
+            most = None if most is None else most - len(part)
+        return b"".join(parts)
+
+    def readline(self) -> bytes:
+        """Up to and with the next newline; without one only at the end."""
+        line = bytearray()
+        while not line.endswith(b"\n") and len(line) < MOST_LINE:
+            byte = self._some(1)
+            if not byte:
+                break
+            line += byte
+        return bytes(line)
+
+    def _some(self, most: int) -> bytes:
+        if self._chunked and not self._left and not self._next_chunk():
+            return b""
+        if self._left is not None:
+            most = min(most, self._left)
+        data = self._file.read(most) if most else b""
+        if self._left is not None:
+            if len(data) < most:
+                raise ProtocolError("the answer broke off")
+            self._left -= len(data)
+            if self._chunked and not self._left:
+                _line(self._file)
+        return data
+
+    def _next_chunk(self) -> bool:
+        if self._ended:
+            return False
+        try:
+            self._left = int(_line(self._file).partition(b";")[0], 16)
+        except ValueError as error:
+            raise ProtocolError(f"not a chunk: {error}") from error
+        if not self._left:
+            self._ended = True
+            while _line(self._file):
+                pass  # trailers say nothing that is needed
+        return not self._ended
+
+
+class HttpConnection:
+    """One connection to HOST:PORT; it is made at the first request."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        """`timeout_s`: of each wait for the other side."""
+        self._address, self._timeout_s = address, timeout_s
+        self._socket: socket.socket | None = None
+        self._file: BufferedReader | None = None
+
+    def post(self, path: str, body: bytes, header: Mapping[str, str]) -> Response:
+        """Send a request and read the head of its answer.
+
+        Raises:
+            OSError: The other side is not there, broke off, or speaks something else.
+        """
+        if self._socket is None or self._file is None:
+            host, _, port = self._address.rpartition(":")
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._file = self._socket.makefile("rb")
+        lines = [f"POST {path} HTTP/1.1", f"Host: {self._address}", f"Content-Length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in header.items()]
+        self._socket.sendall("\r\n".join([*lines, "", ""]).encode() + body)
+        return Response(self._file)
+
+    def wait_for_ever(self) -> None:
+        """No time limit on reads any more: an agent promises its executors no heartbeats."""
+        if self._socket is not None:
+            self._socket.settimeout(None)
+
+    def interrupt(self) -> None:
+        """End a read that another thread is in."""
+        if self._socket is not None:
+            try:
+                self._socket.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return  # it is closed already
+
+    def close(self) -> None:
+        """Close; the next request connects anew."""
+        if self._file is not None:
+            self._file.close()
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._file = None, None
+
+
+def _line(file: BufferedReader) -> bytes:
+    line = file.readline(MOST_LINE)
+    if not line.endswith(b"\n"):
+        raise ProtocolError("the answer broke off")
+    return line.rstrip(b"\r\n")
