@@ -30,7 +30,12 @@ T = TypeVar("T")
 MOST_BODY: Final = 1 << 20
 MOST_WAIT_S: Final = 60.0
 _CODES: Final = {404: "not-found", 405: "method", 409: "conflict", 503: "unavailable"}
-_PAGE: Final = {"index.html": "text/html", "style.css": "text/css", "app.js": "text/javascript"}
+_PAGE: Final = {
+    "index.html": "text/html",
+    "style.css": "text/css",
+    "app.js": "text/javascript",
+    "favicon.svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ def explain(job: Job, ask: Ask, nodes: Sequence[NodeView], *, position: int | No
 
 
 def _not_pending(job: Job) -> str:
-    return f"it is {job.state.value}" + (f": {job.message}" if job.message else "")
+    said = job.message and job.message != job.state.value
+    return f"it is {job.state.value}" + (f": {job.message}" if said else "")
 
 
 def _need(ask: Ask) -> str:
@@ -80,7 +81,7 @@ def _never(ask: Ask, nodes: Sequence[NodeView]) -> str:
         return f"asks for {ask.gpus} GPUs, and no node reports any"
     if ask.models and not set(ask.models) & set(models):
         return f"no node has a GPU of model {' or '.join(ask.models)}; there are {', '.join(models)}"
-    best = max(nodes, key=lambda node: (len(_of_model(ask, node.gpus)), node.hostname))
+    best = min(nodes, key=lambda node: (-len(_of_model(ask, node.gpus)), node.hostname))
     kind = f" of model {' or '.join(ask.models)}" if ask.models else ""
     return (
         f"asks for {ask.gpus} GPUs{kind} on one node, more than any node has; "

@@ -1,0 +1,55 @@
+"""Whatever a client sends: a job, or a list of problems; never another exception."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.model.job import JobSpec
+from mesos_gpu.wire.jobs import KNOWN, BadJson, Problem, decode
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+requests = st.dictionaries(st.sampled_from(KNOWN) | st.text(max_size=4), values, max_size=6)
+texts = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=6)
+good = st.fixed_dictionaries(
+    {"argv": st.lists(texts.filter(bool), min_size=1, max_size=3)},
+    optional={
+        "cpus": st.floats(0.001, 1e5),
+        "mem_mib": st.integers(1, 2**31),
+        "gpus": st.integers(0, 1024),
+        "env": st.dictionaries(texts.filter(lambda t: bool(t) and "=" not in t), texts, max_size=2),
+        "max_attempts": st.integers(1, 1000),
+        "timeout_s": st.none() | st.floats(0.001, 1e9),
+    },
+)
+
+
+@given(requests)
+def test_any_object_gives_a_job_or_problems(value: dict[str, Any]) -> None:
+    found = decode(json.dumps(value).encode(), allow_root=False)
+    if not isinstance(found, JobSpec):
+        assert found
+        assert all(isinstance(p, Problem) and p.path[0] == "/" for p in found)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_give_the_same_or_are_no_json(body: bytes) -> None:
+    try:
+        assert decode(body, allow_root=False) is not None
+    except BadJson:
+        return  # the one error that a body may raise
+
+
+@given(good)
+def test_what_is_good_is_taken_as_it_is(value: dict[str, Any]) -> None:
+    spec = decode(json.dumps(value).encode(), allow_root=False)
+    assert isinstance(spec, JobSpec)
+    assert list(spec.argv) == value["argv"]
+    assert spec.env == value.get("env", {})
+    assert spec.cpus == value.get("cpus", 1.0)
+    assert spec.timeout_s == value.get("timeout_s")

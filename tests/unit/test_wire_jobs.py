@@ -1,0 +1,83 @@
+"""A job request: accepted as it is meant, or refused with all that is wrong."""
+
+from typing import Any
+
+import pytest
+
+from mesos_gpu.model.job import JobSpec
+from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
+
+
+def problems(**value: Any) -> dict[str, str]:
+    found = spec_from_mapping({"command": "true", **value}, allow_root=False)
+    return {} if isinstance(found, JobSpec) else {p.path: p.reason for p in found}
+
+
+def test_defaults() -> None:
+    assert spec_from_mapping({"command": "/usr/bin/Train_It.sh --x"}) == JobSpec(
+        name="train-it.sh", command="/usr/bin/Train_It.sh --x", cpus=1.0, mem_mib=128
+    )
+
+
+def test_everything() -> None:
+    value = {
+        "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
+        "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
+        "timeout_s": 1.5, "kill_grace_s": 0,
+    }  # fmt: skip
+    assert spec_from_mapping(value) == JobSpec(
+        "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0
+    )
+
+
+def test_null_is_absent() -> None:
+    assert spec_from_mapping({"command": "true", "user": None, "timeout_s": None, "env": None}) == JobSpec(
+        "true", "true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "reason"),
+    [
+        ({"cpus": -1}, "/cpus", "must be a positive number, at most 100000, got -1"),
+        ({"cpus": True}, "/cpus", "got true"),
+        ({"cpus": float("nan")}, "/cpus", "got NaN"),
+        ({"mem_mib": 1.5}, "/mem_mib", "must be a positive integer, got 1.5"),
+        ({"gpus": -1}, "/gpus", "an integer from 0 to 1024, got -1"),
+        ({"gpus": "1"}, "/gpus", 'got "1"'),
+        ({"gpu_model": "T4"}, "/gpu_model", "needs gpus of at least 1"),
+        ({"gpus": 1, "gpu_model": ["T4", "T4"]}, "/gpu_model", "names a model twice"),
+        ({"gpus": 1, "gpu_model": [1]}, "/gpu_model", "a model or a list of models"),
+        ({"env": {"A=B": "x"}}, "/env/A=B", "without '='"),
+        ({"env": {"A": 1}}, "/env/A", "must be a string without NUL, got 1"),
+        ({"env": []}, "/env", "must be an object of strings"),
+        ({"labels": {"": "x"}}, "/labels/", "must have a name"),
+        ({"user": "root"}, "/user", "--allow-root"),
+        ({"user": "A B"}, "/user", "a user name of Linux"),
+        ({"name": "-x"}, "/name", "beginning and ending alphanumeric"),
+        ({"name": "x" * 64}, "/name", "1 to 63"),
+        ({"max_attempts": 0}, "/max_attempts", "from 1 to 1000"),
+        ({"timeout_s": 0}, "/timeout_s", "a positive number of seconds"),
+        ({"kill_grace_s": -1}, "/kill_grace_s", "from 0 to 3600"),
+        ({"argv": ["x"]}, "/", "exactly one of command"),
+        ({"command": " "}, "/command", "non-empty"),
+        ({"command": None, "argv": []}, "/argv", "a list of strings"),
+        ({"colour": 1}, "/colour", "unknown field"),
+    ],
+)
+def test_each_problem_names_field_value_and_rule(value: dict[str, Any], path: str, reason: str) -> None:
+    assert reason in problems(**value)[path]
+
+
+def test_all_problems_come_at_once() -> None:
+    assert set(problems(cpus=0, gpus=-1, user="root", colour=1)) == {"/cpus", "/gpus", "/user", "/colour"}
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b'"x"', b"\xff", b"[" * 100000])
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(BadJson):
+        decode(body, allow_root=False)
+
+
+def test_root_is_for_those_who_allow_it() -> None:
+    assert isinstance(decode(b'{"command": "id", "user": "root"}', allow_root=True), JobSpec)
