@@ -1,0 +1,38 @@
+"""A long spell of bad luck: parts are killed at random while jobs come and go. Every job ends once."""
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+from tests.fault.test_kill9 import VICTIMS, everything_is_free, states
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+ROUNDS, JOBS, SEED = 12, 40, 20261121
+
+
+def test_random_kills_lose_nothing_and_run_nothing_twice(open_directory: Path) -> None:
+    chance = random.Random(SEED)
+    done = open_directory / "done"
+    done.touch()
+    done.chmod(0o666)
+    with Stack(open_directory / "stack", [NodeSpec(4)] * 2) as stack, Client(stack.url) as client:
+        client.patience_s = 60
+        wait_until("the nodes report", lambda: len(client.gpus()) == 8)
+        ids: list[str] = []
+        for _ in range(ROUNDS):
+            for _ in range(JOBS):
+                command = f"sleep {chance.uniform(0.2, 2.5):.1f}; echo $MESOS_GPU_JOB_ID >> {done}"
+                request = {"name": "load", "command": command, "cpus": 0.1, "mem_mib": 32}
+                ids.append(client.submit({**request, "gpus": chance.choice([0, 1, 1, 2])})["id"])
+            wait_until("something runs", lambda: "running" in states(client, ids).values())
+            time.sleep(chance.uniform(0, 2))  # a random moment, not a wait for something
+            chance.choice(VICTIMS)(stack)
+        wait_until("all have finished", lambda: set(states(client, ids).values()) == {"finished"}, 600)
+        assert Counter(done.read_text().split()) == Counter(ids)
+        everything_is_free(stack, client)
