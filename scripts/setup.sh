@@ -34,5 +34,6 @@ fi
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 echo "setup: installing mesos_gpu and its tools into .venv"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check wheel
 .venv/bin/python -m pip install --quiet --disable-pip-version-check ./third_party/http-parser -e '.[dev]'
 echo "$want" >"$stamp"

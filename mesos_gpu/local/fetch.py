@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -138,9 +139,12 @@ def _download(target: Path) -> None:
     import requests
     from pypi_simple import PYPI_SIMPLE_ENDPOINT, DigestMismatchError, NoSuchProjectError, PyPISimple
 
+    pip = pip_settings()
+    session = requests.Session()
+    if "cert" in pip:
+        session.verify = pip["cert"]
     try:
-        # the index that pip is told to use, if it is told by its environment
-        with PyPISimple(os.environ.get("PIP_INDEX_URL") or PYPI_SIMPLE_ENDPOINT) as index:
+        with PyPISimple(pip.get("index-url", PYPI_SIMPLE_ENDPOINT), session=session) as index:
             page = index.get_project_page(PROJECT)
             package = next(p for p in page.packages if p.filename == EGG)
             index.download_package(package, target, verify=True, progress=_Progress)
@@ -151,6 +155,20 @@ def _download(target: Path) -> None:
             f"cannot download {EGG} from the package index: {error!r}",
             remedy="check the network; or put the file into the directory that MESOS_GPU_CACHE names",
         ) from error
+
+
+def pip_settings() -> dict[str, str]:
+    """What this machine's pip is told by its environment or configuration: index-url and cert, if set. Where
+    pip reaches its index through a company's mirror or proxy, so does this."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = {}
+    for line in done.stdout.splitlines():  # global.cert='/etc/ssl/certs/ca.pem', or :env:.cert=…
+        name, _, value = line.partition("=")
+        key = name.rpartition(".")[2]
+        if key in ("index-url", "cert"):
+            found[key] = value.strip("'\"")
+    return found
 
 
 class _Progress:

@@ -150,3 +150,9 @@ def test_a_terminal_sees_a_bar(tmp_path: Path, index: type[Index], monkeypatch: 
     assert "Downloading Apache Mesos 1.11.0" in seen
     assert "━" in seen
     assert "once" not in seen
+
+
+def test_pips_own_settings_lead_to_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
+    monkeypatch.setenv("PIP_CERT", "/etc/company.pem")
+    assert fetch.pip_settings() == {"index-url": "https://mirror.example/simple", "cert": "/etc/company.pem"}
