@@ -40,6 +40,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 _EPILOG: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:<5}{what}" for code, what in EXIT_CODES.items())
 
 
+def _drop_output() -> None:
+    """Python flushes stdout once more at exit; where that must fail again, let it go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Group(click.Group):
     """Finds commands late; the one place where an error becomes text on stderr and an exit code."""
 
@@ -80,10 +85,10 @@ class Group(click.Group):
             click.echo(err=True)  # the shell's prompt should not follow ^C
             ctx.exit(130)
         except BrokenPipeError:
-            # Nobody reads on. Python flushes stdout once more at exit: let that go nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             ctx.exit(141)
         except OSError as err:  # a full disk under stdout, an unreadable file
+            _drop_output()
             click.echo(f"Error: {err}", err=True)
             ctx.exit(74)
 

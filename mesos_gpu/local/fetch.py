@@ -167,7 +167,7 @@ def pip_settings() -> dict[str, str]:
         name, _, value = line.partition("=")
         key = name.rpartition(".")[2]
         if key in ("index-url", "cert"):
-            found[key] = value.strip("'\"")
+            found.setdefault(key, value.strip("'\""))
     return found
 
 
