@@ -6,6 +6,7 @@ agent restarts. Nothing here decides what to do with a task: `Connection` calls 
 
 import base64
 import json
+import math
 import os
 import queue
 import sys
@@ -15,9 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from isolator.http import HttpConnection, Response
+from isolator.http import HttpConnection, ProtocolError, Response
 
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
+REGISTRATION_S: Final = 60.0  # the agent's --executor_registration_timeout, by default
+REFUSED_S: Final = 5.0  # how long a plain no is doubted
 TERMINAL: Final = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_ERROR")
 _UNITS: Final = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "secs": 1.0, "sec": 1.0, "mins": 60.0, "min": 60.0, "hrs": 3600.0,
@@ -88,6 +91,10 @@ class Settings:
         )
 
 
+class _Refused(OSError):
+    """400, 401, 403: the agent does not know this executor, or does not believe it. Others pass by waiting."""
+
+
 class Connection:
     """One executor's dealings with its agent."""
 
@@ -105,6 +112,8 @@ class Connection:
         self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._done = threading.Event()
         self._stream: HttpConnection | None = None
+        self._subscribed = False  # ever
+        self._last_said = ""
 
     # --- from any thread
 
@@ -144,30 +153,43 @@ class Connection:
 
     def run(self) -> int:
         """Subscribe and handle events until `finish`; the exit code."""
-        sender = threading.Thread(target=self._send_updates, daemon=True)
-        sender.start()
+        threading.Thread(target=self._send_updates, daemon=True).start()
         lost_at: float | None = time.monotonic()
         while not self._done.is_set():
+            refused = False
             try:
                 for event in self._events():
                     lost_at = None
                     self._handle(event)
                     if self._done.is_set():
                         return 0
-            except (OSError, ValueError) as error:
-                if not self._done.is_set():
-                    print(f"agent {self._settings.endpoint}: {error!r}", file=sys.stderr, flush=True)
+                self._say("the agent closed the stream")
+            except OSError as error:
+                refused = isinstance(error, _Refused)
+                self._say(repr(error))
             if self._done.is_set():
                 return 0
-            lost_at = lost_at or time.monotonic()
-            limit_s = self._settings.recovery_timeout_s if self._settings.checkpoint else RETRY_S
-            if time.monotonic() - lost_at > limit_s:
-                print("the agent is gone: ending", file=sys.stderr, flush=True)
+            if lost_at is None:
+                lost_at = time.monotonic()
+            if time.monotonic() - lost_at >= self._patience_s(refused):
+                self._say("the agent is gone: ending")
                 self._handler.shutdown()
-                self._done.wait(self._settings.shutdown_grace_s)
                 return 1
             self._done.wait(RETRY_S)
         return 0
+
+    def _patience_s(self, refused: bool) -> float:
+        """How long to live without the agent."""
+        if self._subscribed and not self._settings.checkpoint:
+            return 0.0
+        limit_s = REFUSED_S if refused else math.inf if self._subscribed else REGISTRATION_S
+        return min(limit_s, self._settings.recovery_timeout_s)
+
+    def _say(self, text: str) -> None:
+        """A line to the log, once, however often it is tried again."""
+        if text != self._last_said and not self._done.is_set():
+            self._last_said = text
+            print(f"agent {self._settings.endpoint}: {text}", file=sys.stderr, flush=True)
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         with self._lock:
@@ -181,13 +203,15 @@ class Connection:
             body = {**self._ids, "type": "SUBSCRIBE", "subscribe": subscribe}
             response = self._post(connection, body)
             if response.status != 200:
-                raise OSError(f"{response.status} {response.read(500)!r}")
+                kind = _Refused if response.status in (400, 401, 403) else OSError
+                raise kind(f"{response.status} {response.read(500)!r}")
             connection.wait_for_ever()
-            while True:  # RecordIO: "<length>\n<record>"
-                length = response.readline()
-                if not length:
-                    return
-                yield json.loads(response.read(int(length)))
+            while length := response.readline():  # RecordIO: "<length>\n<record>"
+                try:
+                    event = json.loads(response.read(int(length)))
+                except ValueError as error:
+                    raise ProtocolError(f"not an event: {error}") from error
+                yield event
         finally:
             self._stream = None
             connection.close()
@@ -200,7 +224,9 @@ class Connection:
 
     def _handle(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
-        if kind == "LAUNCH":
+        if kind == "SUBSCRIBED":
+            self._subscribed, self._last_said = True, ""
+        elif kind == "LAUNCH":
             task = event["launch"]["task"]
             task_id = task["task_id"]["value"]
             if task_id not in self._known:  # an agent may repeat itself
@@ -222,7 +248,7 @@ class Connection:
         elif kind == "SHUTDOWN":
             self._handler.shutdown()
         elif kind == "ERROR":
-            print(f"agent: {event['error']['message']}", file=sys.stderr, flush=True)
+            self._say(event["error"]["message"])
 
     # --- on the sender's thread
 
@@ -235,12 +261,14 @@ class Connection:
                     update = self._updates.get(ident)
                 if update is None:
                     break  # acknowledged: a subscription carried it
+                fresh = connection is None
                 connection = connection or HttpConnection(self._settings.endpoint, 10)
                 if self._delivered(connection, update):
                     break
                 connection.close()
                 connection = None
-                self._done.wait(RETRY_S)
+                if fresh:  # an idle connection may have been closed: that says nothing of the agent
+                    self._done.wait(RETRY_S)
         if connection is not None:
             connection.close()
 
@@ -250,6 +278,7 @@ class Connection:
             text = response.read()
         except OSError:
             return False
-        if response.status != 202:  # 503 while the agent recovers, 404 before its routes are up
-            print(f"agent: {response.status} {text[:500]!r}", file=sys.stderr, flush=True)
+        # 404 before its routes are up, 503 while it recovers, 403 until this executor has subscribed again
+        if response.status != 202:
+            self._say(f"{response.status} {text[:500]!r}")
         return response.status == 202

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from isolator import processes
@@ -23,6 +23,7 @@ from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.wire import assignment as wire
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
+LAST_S: Final = 25.0  # beyond the grace: what `_terminate` and `_let_go` take at most, when processes hang
 
 
 class NotStarted(Exception):
@@ -45,12 +46,20 @@ class Executor:
         self._task_id: str | None = None
         self._assignment: Assignment | None = None
         self._ended: str | None = None  # the terminal state that was reported
-        self._ending = threading.Event()  # somebody wants the end
+        self._worker: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._ending = threading.Event()  # somebody wants the end; `_end` is set before it, once
         self._end: tuple[str, str, float] = ("", "", 0.0)  # state, message, grace
 
     def run(self) -> int:
-        """Until the last update is acknowledged; the exit code."""
-        return self._connection.run()
+        """Until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
+        try:
+            return self._connection.run()
+        finally:
+            self._want_end("TASK_KILLED", "the executor ended", 0.0)
+            if self._worker is not None:
+                self._worker.join(self._end[2] + LAST_S)
+            processes.kill_descendants()
 
     # --- events of the agent
 
@@ -60,7 +69,8 @@ class Executor:
             self._connection.update(task["task_id"]["value"], "TASK_FAILED", message="one executor, one task")
             return
         self._task_id = str(task["task_id"]["value"])
-        threading.Thread(target=self._work, args=(task,), daemon=True).start()
+        self._worker = threading.Thread(target=self._work, args=(task,), daemon=True)
+        self._worker.start()
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
         """SIGTERM to the whole tree, SIGKILL after the grace."""
@@ -82,26 +92,28 @@ class Executor:
             self._connection.finish()
 
     def _want_end(self, state: str, message: str, grace_s: float) -> None:
-        if not self._ending.is_set():
-            self._end = (state, message, grace_s)
-            self._ending.set()
+        with self._lock:
+            if not self._ending.is_set():
+                self._end = (state, message, grace_s)
+                self._ending.set()
 
     # --- the task's thread
 
     def _work(self, task: Mapping[str, Any]) -> None:
         assert self._task_id is not None
-        outcome = Outcome()
+        state = "TASK_FAILED"
         try:
             state, message, outcome = self._run_task(task)
         except NotStarted as error:
-            state, message, outcome = "TASK_FAILED", str(error), error.outcome
+            message, outcome = str(error), error.outcome
         except (MesosGpuError, OSError) as error:
             # The host's fault, not the job's: it may run elsewhere.
-            state, message, outcome = (
-                "TASK_FAILED",
-                f"the host cannot run it: {error}",
-                Outcome(infrastructure=True),
-            )
+            message, outcome = f"the host cannot run it: {error}", Outcome(infrastructure=True)
+        except Exception as error:  # noqa: BLE001 - without a last word the task would stay for ever
+            import traceback
+
+            log(traceback.format_exc())
+            message, outcome = f"the executor failed: {error!r}", Outcome(infrastructure=True)
         self._ended = state
         log(f"{state}: {message}")
         self._connection.update(self._task_id, state, message=message, data=wire.encode(outcome))
@@ -120,7 +132,7 @@ class Executor:
             self._connection.update(self._task_id, "TASK_STARTING")
             if self._ending.is_set():
                 return "TASK_KILLED", self._end[1], Outcome()
-            process = start(plan, task_environment(self._env, self._task_id, plan, {}), self._env)
+            process = start(plan, self._task_id, self._env)
             self._connection.update(self._task_id, "TASK_RUNNING")
             return self._watch(process, plan)
         finally:
@@ -158,7 +170,7 @@ class Executor:
         waiter.start()
         if not self._ending.wait(plan.timeout_s):
             self._want_end(
-                "TASK_FAILED", f"ran longer than its timeout_s of {plan.timeout_s:g}", plan.kill_grace_s
+                "TASK_FAILED", f"Ran longer than its timeout_s of {plan.timeout_s:g}", plan.kill_grace_s
             )
         state, message, grace_s = self._end
         if not state:  # the command ended by itself
@@ -211,30 +223,34 @@ def result_of(returncode: int) -> tuple[str, str, Outcome]:
     return state, f"Command exited with status {returncode}", Outcome(exit_status=returncode)
 
 
-def start(plan: Assignment, environment: dict[str, str], own: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+def start(plan: Assignment, task_id: str, own: Mapping[str, str]) -> "subprocess.Popen[bytes]":
     """Start the command in the sandbox, in a session of its own, as the job's user.
+
+    Args:
+        plan: What to run.
+        task_id: Mesos' task id.
+        own: The executor's environment.
 
     Raises:
         NotStarted: The user does not exist or is not allowed, or the command is not there.
     """
-    sandbox = own.get("MESOS_SANDBOX") or own.get("MESOS_DIRECTORY") or os.getcwd()
+    argv = ["/bin/sh", "-c", plan.command] if plan.command is not None else list(plan.argv)
+    if not argv:
+        raise NotStarted("the task has neither a command nor an argv")
+    sandbox = sandbox_of(own)
     identity = _identity(plan.user, allow_root=own.get("MESOS_GPU_ALLOW_ROOT") == "1")
+    user: dict[str, str] = {}
     change: dict[str, Any] = {}
     if identity is not None:
-        for name, value in (
-            ("HOME", identity.pw_dir), ("USER", identity.pw_name), ("LOGNAME", identity.pw_name)
-        ):  # fmt: skip
-            if name not in plan.env:
-                environment[name] = value
+        user = {"HOME": identity.pw_dir, "USER": identity.pw_name, "LOGNAME": identity.pw_name}
         if identity.pw_uid != os.geteuid():
             _give(sandbox, identity)
             groups = os.getgrouplist(identity.pw_name, identity.pw_gid)
             change = {"user": identity.pw_uid, "group": identity.pw_gid, "extra_groups": groups}
-    argv: Sequence[str] = ["/bin/sh", "-c", plan.command] if plan.command is not None else plan.argv
     try:
         return subprocess.Popen(
             argv,
-            env=environment,
+            env=task_environment(own, task_id, plan, user),
             cwd=sandbox,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -242,34 +258,35 @@ def start(plan: Assignment, environment: dict[str, str], own: Mapping[str, str])
             **change,
         )
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise NotStarted(
-            f"cannot start {argv[0]!r}: {why}", Outcome(exit_status=_shell_code(error))
-        ) from error
+        raise _not_started(error, argv[0], sandbox) from error
 
 
-def _shell_code(error: Exception) -> int:
-    """127 not found, 126 not executable: what a shell answers (POSIX, 2.8.2)."""
-    return 127 if isinstance(error, FileNotFoundError) else 126
+def _not_started(error: OSError | ValueError, program: str, sandbox: str) -> NotStarted:
+    why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError) and error.filename == sandbox:
+        return NotStarted(f"the sandbox {sandbox} cannot be entered: {why}", Outcome(infrastructure=True))
+    # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
+    status = 127 if isinstance(error, FileNotFoundError) else 126
+    return NotStarted(f"cannot start {program!r}: {why}", Outcome(exit_status=status))
 
 
 def _identity(user: str | None, *, allow_root: bool) -> pwd.struct_passwd | None:
-    """The user to become; None: stay."""
-    if user is None:
-        if os.geteuid() == 0 and not allow_root:
-            raise NotStarted(
-                "the job names no user, and would run as root; name one, or set MESOS_GPU_ALLOW_ROOT=1"
-            )
-        return None
+    """The user to run as, which may be the executor's own; None: the executor's, and it has no name."""
+    if user is None and os.geteuid() == 0 and not allow_root:
+        raise NotStarted(
+            "the job names no user, and would run as root; name one, or set MESOS_GPU_ALLOW_ROOT=1"
+        )
     try:
-        found = pwd.getpwnam(user)
+        found = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
     except KeyError:
+        if user is None:
+            return None  # a uid without an account: usual in containers
         raise NotStarted(f"the user {user!r} does not exist on this host") from None
     if found.pw_uid == 0 and not allow_root:
         raise NotStarted(
             "this host does not run jobs as root; set MESOS_GPU_ALLOW_ROOT=1 on its agent to allow it"
         )
-    if found.pw_uid != os.geteuid() and os.geteuid() != 0:
+    if os.geteuid() not in (0, found.pw_uid):
         raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
     return found
 
@@ -278,7 +295,12 @@ def _give(sandbox: str, identity: pwd.struct_passwd) -> None:
     """The sandbox and its streams to the job's user, so that it can write and reopen /dev/stdout."""
     for path in (sandbox, f"{sandbox}/stdout", f"{sandbox}/stderr"):
         with contextlib.suppress(FileNotFoundError):
-            os.chown(path, identity.pw_uid, identity.pw_gid)
+            os.chown(path, identity.pw_uid, identity.pw_gid, follow_symlinks=False)
+
+
+def sandbox_of(env: Mapping[str, str]) -> str:
+    """The task's directory, as the agent says it (in an image: where it is mounted)."""
+    return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
 
 
 def log(text: str) -> None:
@@ -288,9 +310,11 @@ def log(text: str) -> None:
 
 def main() -> int:
     """Run as an executor of Mesos: all settings are in the environment."""
-    settings = Settings.from_environment(os.environ)
-    sandbox = os.environ.get("MESOS_SANDBOX") or os.environ.get("MESOS_DIRECTORY") or "."
-    sys.stderr = open(os.path.join(sandbox, LOG), "a")  # noqa: SIM115 - for as long as the process lives
-    processes.become_subreaper()
     env = dict(os.environ)
-    return Executor(settings, Ledger(), env).run()
+    settings = Settings.from_environment(env)
+    sys.stderr = open(os.path.join(sandbox_of(env), LOG), "a")  # noqa: SIM115 - for as long as the process lives
+    processes.become_subreaper()
+    executor = Executor(settings, Ledger(), env)
+    # On a thread: a handler may run while the main thread holds a lock that `shutdown` needs.
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=executor.shutdown).start())
+    return executor.run()

@@ -33,7 +33,6 @@ class Response:
         self._chunked = b"chunked" in header.get(b"transfer-encoding", b"").lower()
         length = header.get(b"content-length")
         self._left: int | None = 0 if self._chunked else (None if length is None else int(length))
-        self.reusable = length is not None or self._chunked
         self._ended = False
 
     def read(self, most: int | None = None) -> bytes:

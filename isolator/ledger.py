@@ -4,19 +4,23 @@ A claim names the process that owns it (its executor) by pid, start time and boo
 claim is seen as dead whatever took its pid since. The primary key makes two claims of one GPU impossible.
 """
 
+import contextlib
 import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Final
 
-from mesos_gpu.errors import Damaged
+from mesos_gpu.errors import Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 
-VERSION = 1
-DEFAULT_DIRECTORY = "/var/lib/mesos-gpu"
+VERSION: Final = 1
+DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
+BUSY_TIMEOUT_S: Final = 30.0
+#: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
+_DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SCHEMA = """
 CREATE TABLE claims (
     gpu TEXT PRIMARY KEY,
@@ -24,6 +28,7 @@ CREATE TABLE claims (
     pid INTEGER NOT NULL,
     start_ticks INTEGER NOT NULL,
     boot_id TEXT NOT NULL,
+    pid_namespace INTEGER NOT NULL,
     claimed_at REAL NOT NULL
 ) WITHOUT ROWID;
 """
@@ -31,11 +36,16 @@ CREATE TABLE claims (
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, unmistakably. `start_ticks`: field 22 of /proc/PID/stat, clock ticks since boot."""
+    """A process, unmistakably.
+
+    `start_ticks`: field 22 of /proc/PID/stat, clock ticks since boot. `pid_namespace`: the inode of
+    /proc/PID/ns/pid, for a pid means nothing outside its namespace.
+    """
 
     pid: int
     start_ticks: int
     boot_id: str
+    pid_namespace: int
 
     @classmethod
     def of(cls, pid: int) -> "Owner":
@@ -47,11 +57,13 @@ class Owner:
         ticks = start_ticks(pid)
         if ticks is None:
             raise ProcessLookupError(pid)
-        return cls(pid, ticks, boot_id())
+        return cls(pid, ticks, boot_id(), pid_namespace())
 
     def alive(self) -> bool:
-        """Whether this very process still runs."""
-        return self.boot_id == boot_id() and start_ticks(self.pid) == self.start_ticks
+        """Whether this very process still runs; one that cannot be seen from here counts as running."""
+        if self.boot_id != boot_id():
+            return False
+        return self.pid_namespace != pid_namespace() or start_ticks(self.pid) == self.start_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,11 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+def pid_namespace() -> int:
+    """This process' pid namespace (pid_namespaces(7))."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
 def start_ticks(pid: int) -> int | None:
     """When a process started; None: there is none, or it is a zombie (proc_pid_stat(5))."""
     try:
@@ -109,16 +126,17 @@ class Ledger:
     Raises:
         Damaged: Any call, if the file is not a ledger, is corrupt or is newer than this program. Nothing is
             claimed then: a ledger that cannot be read must not say that all GPUs are free.
+        Unavailable: Any call, if the file cannot be reached: rights, a full disk, a lock that never ends.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        """The file is made at the first claim."""
+        """The file is made at the first call."""
         self._path = path or directory() / "ledger.sqlite"
 
     def claim(self, task: str, gpus: Sequence[GpuId], owner: Owner) -> Claimed | Refused | Stale:
-        """Hold all of `gpus` for `task`, or none."""
+        """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error."""
         with self._transaction() as db:
-            held = [claim for claim in _all(db) if claim.gpu in gpus and claim.task != task]
+            held = [claim for claim in _all(db) if claim.gpu in gpus and claim.owner != owner]
             live = tuple(claim for claim in held if claim.owner.alive())
             if live:
                 return Refused(live)
@@ -126,8 +144,8 @@ class Ledger:
                 return Stale(tuple(held))
             now = time.time()
             db.executemany(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?)",
-                [(gpu, task, owner.pid, owner.start_ticks, owner.boot_id, now) for gpu in gpus],
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(gpu, task, *astuple(owner), now) for gpu in gpus],
             )
         return Claimed()
 
@@ -135,8 +153,8 @@ class Ledger:
         """Give up what the task holds, unless another owner has it by now."""
         with self._transaction() as db:
             db.execute(
-                "DELETE FROM claims WHERE task = ? AND pid = ? AND start_ticks = ? AND boot_id = ?",
-                (task, owner.pid, owner.start_ticks, owner.boot_id),
+                "DELETE FROM claims WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)",
+                (task, *astuple(owner)),
             )
 
     def drop(self, claims: Sequence[Claim]) -> None:
@@ -149,38 +167,69 @@ class Ledger:
         with self._transaction() as db:
             return tuple(_all(db))
 
-    @contextmanager
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            db = sqlite3.connect(self._path, timeout=30, isolation_level=None)
-            try:
-                # A power cut ends all claims by the boot id, so no fsync is needed against it.
-                db.execute("PRAGMA synchronous=OFF")
+            if not self._path.exists():
+                self._create()
+            # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
+            with contextlib.closing(_connect(f"{self._path.absolute().as_uri()}?mode=rw")) as db:
+                db.execute(
+                    "PRAGMA synchronous=NORMAL"
+                )  # with WAL: a power cut loses claims, but damages nothing
                 db.execute("BEGIN IMMEDIATE")
                 self._check(db)
                 yield db
                 db.execute("COMMIT")
-            finally:
-                db.close()  # rolls back what is not committed
         except sqlite3.DatabaseError as error:
-            raise Damaged(
-                f"the ledger {self._path} cannot be used: {error}",
-                remedy="stop this host's GPU tasks, then remove the file: it is made anew",
-            ) from error
+            raise self._explained(error) from error
+
+    def _create(self) -> None:
+        """Make a whole ledger elsewhere, and give it its name in one step: whoever loses the race uses the winner's."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        part = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
+        try:
+            with contextlib.closing(_connect(f"{part.absolute().as_uri()}?mode=rwc")) as db:
+                db.execute("PRAGMA journal_mode=WAL")
+                db.execute(_SCHEMA)
+                db.execute(f"PRAGMA user_version={VERSION}")
+            with contextlib.suppress(FileExistsError):
+                os.link(part, self._path)
+        finally:
+            part.unlink(missing_ok=True)
 
     def _check(self, db: sqlite3.Connection) -> None:
         version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0 and db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-            db.execute(_SCHEMA)
-            db.execute(f"PRAGMA user_version={VERSION}")
-        elif version != VERSION:
+        if version > VERSION:
             raise Damaged(
                 f"the ledger {self._path} has version {version}, and this program knows {VERSION}",
                 remedy="run the mesos_gpu that wrote it",
             )
+        found = db.execute("PRAGMA quick_check(1)").fetchone()[0] if version else "it is empty"
+        if found != "ok":
+            raise self._damaged(found)
+
+    def _explained(self, error: sqlite3.DatabaseError) -> MesosGpuError:
+        if error.sqlite_errorcode & 0xFF in _DAMAGE:
+            return self._damaged(str(error))
+        return Unavailable(
+            f"the ledger {self._path} cannot be used: {error}",
+            remedy=f"see that {self._path.parent} can be written and has space; if a process hangs, end it",
+        )
+
+    def _damaged(self, why: str) -> Damaged:
+        return Damaged(
+            f"the ledger {self._path} is damaged: {why}",
+            remedy=f"end this host's GPU tasks, then remove {self._path}*: it is made anew",
+        )
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 
 def _all(db: sqlite3.Connection) -> list[Claim]:
-    rows = db.execute("SELECT gpu, task, pid, start_ticks, boot_id, claimed_at FROM claims ORDER BY gpu")
-    return [Claim(GpuId(g), task, Owner(pid, ticks, boot), at) for g, task, pid, ticks, boot, at in rows]
+    rows = db.execute(
+        "SELECT gpu, task, claimed_at, pid, start_ticks, boot_id, pid_namespace FROM claims ORDER BY gpu"
+    )
+    return [Claim(GpuId(gpu), task, Owner(*owner), at) for gpu, task, at, *owner in rows]

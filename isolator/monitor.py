@@ -24,6 +24,8 @@ from mesos_gpu.ports import GpuProbe
 from mesos_gpu.wire import report
 
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
+DEFAULT_INTERVAL_S: Final = 10.0
+LEFTOVERS_S: Final = 1.0  # a process that hangs is tried again at the next report, which must not wait for it
 logger = logging.getLogger("isolator.monitor")
 
 
@@ -35,8 +37,10 @@ class Monitor:
         self._probe, self._ledger = probe, ledger
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
+        self._lock = threading.Lock()  # so that no report follows the last word
         self._stop = threading.Event()
         self._known = Inventory()
+        self._failure = ""  # why the last probe failed
 
     def run(self) -> int:
         """Until killed; the exit code."""
@@ -44,11 +48,17 @@ class Monitor:
 
     def launch(self, task: Mapping[str, Any]) -> None:
         """Begin to report."""
-        if self._task_id is None:
-            self._task_id = str(task["task_id"]["value"])
-            wanted = json.loads(base64.b64decode(task.get("data", "")) or b"{}")
-            interval_s = float(wanted.get("report_interval_s", 10.0))
-            threading.Thread(target=self._report, args=(interval_s,), daemon=True).start()
+        if self._task_id is not None:
+            self._connection.update(task["task_id"]["value"], "TASK_FAILED", message="one monitor, one task")
+            return
+        self._task_id = str(task["task_id"]["value"])
+        try:
+            interval_s = interval_from(base64.b64decode(task.get("data", "")), os.environ)
+        except ValueError as error:
+            self._stop.set()
+            self._connection.update(self._task_id, "TASK_FAILED", message=str(error))
+            return
+        threading.Thread(target=self._report, args=(interval_s,), daemon=True).start()
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
         """End at once: there is nothing to wait for."""
@@ -66,55 +76,91 @@ class Monitor:
             self._connection.finish()
 
     def _end(self, message: str) -> None:
-        if self._task_id is not None and not self._stop.is_set():
-            self._stop.set()
-            self._connection.update(self._task_id, "TASK_KILLED", message=message)
+        with self._lock:
+            if self._task_id is not None and not self._stop.is_set():
+                self._stop.set()
+                self._connection.update(self._task_id, "TASK_KILLED", message=message)
 
     def _report(self, interval_s: float) -> None:
-        assert self._task_id is not None
+        try:
+            self._report_until_stopped(interval_s)
+        finally:
+            if not self._stop.is_set():  # it broke: without a process, Mesos says that the monitor is lost
+                self._connection.finish()
+
+    def _report_until_stopped(self, interval_s: float) -> None:
         last: Inventory | None = None
         due = 0.0
         while not self._stop.is_set():
-            now = time.monotonic()
-            if now >= due or self._probe.changed():
+            if time.monotonic() >= due or self._probe.changed() or self._known != last:
                 self._reap()
-                found = self._look()
-                # An agent that is away must not find a heap of old reports when it is back.
-                if (found != last or now >= due) and self._connection.waiting() < 2:
-                    self._connection.update(
-                        self._task_id, "TASK_RUNNING", message=_summary(found), data=report.encode(found)
-                    )
-                    last, due = found, now + interval_s
+                self._look()
+                if self._sent():
+                    last, due = self._known, time.monotonic() + interval_s
             self._stop.wait(min(LOOK_S, interval_s))
 
-    def _look(self) -> Inventory:
-        """The inventory; after a failed probe what was known, in unknown health: never schedulable."""
+    def _sent(self) -> bool:
+        """Send what is known, unless an earlier report still waits: an agent that was away shall not find a
+        heap of old ones, but the newest when it has taken that one."""
+        assert self._task_id is not None
+        with self._lock:
+            if self._stop.is_set() or self._connection.waiting():
+                return False
+            self._connection.update(
+                self._task_id, "TASK_RUNNING", message=self._summary(), data=report.encode(self._known)
+            )
+            return True
+
+    def _look(self) -> None:
+        """Read the inventory; after a failed probe what was known, in unknown health: never schedulable."""
         try:
-            self._known = self._probe.inventory()
-        except MesosGpuError as error:
-            logger.warning("the GPUs could not be read: %s", error)
+            self._known, self._failure = self._probe.inventory(), ""
+        except Exception as error:  # whatever a driver may raise: the last report must not stand
+            self._failure = error.what if isinstance(error, MesosGpuError) else repr(error)
+            logger.warning(
+                "the GPUs could not be read: %s", error, exc_info=not isinstance(error, MesosGpuError)
+            )
             gpus = tuple(
-                replace(gpu, health=Health.UNKNOWN, reason=f"probe failed: {error.what}")
+                replace(gpu, health=Health.UNKNOWN, reason=f"probe failed: {self._failure}")
                 for gpu in self._known.gpus
             )
             self._known = replace(self._known, gpus=gpus)
-        return self._known
 
     def _reap(self) -> None:
         """Drop the claims of executors that died, once nothing of their tasks runs any more."""
         try:
-            dead = [claim for claim in self._ledger.claims() if not claim.owner.alive()]
-            for claim in dead:
-                if not processes.kill_leftovers(claim.task):
+            for claim in self._ledger.claims():
+                if not claim.owner.alive() and not processes.kill_leftovers(claim.task, LEFTOVERS_S):
                     logger.warning("dropping the claim of %s on %s: its executor died", claim.task, claim.gpu)
                     self._ledger.drop([claim])
         except (MesosGpuError, OSError) as error:
             logger.error("the ledger could not be looked after: %s", error)
 
+    def _summary(self) -> str:
+        if self._failure:
+            return f"the GPUs cannot be read: {self._failure}"
+        sick = sum(gpu.health is not Health.OK for gpu in self._known.gpus)
+        counted = f"{len(self._known.gpus)} GPUs ({self._known.source})"
+        return counted + (f", {sick} not healthy" if sick else "")
 
-def _summary(inventory: Inventory) -> str:
-    sick = sum(gpu.health is not Health.OK for gpu in inventory.gpus)
-    return f"{len(inventory.gpus)} GPUs ({inventory.source})" + (f", {sick} not healthy" if sick else "")
+
+def interval_from(data: bytes, env: Mapping[str, str]) -> float:
+    """Seconds between reports: from the task's JSON, else MESOS_GPU_REPORT_INTERVAL_S, else 10.
+
+    Raises:
+        ValueError: Neither JSON nor empty, or not a positive number.
+    """
+    given = json.loads(data) if data else {}
+    if not isinstance(given, dict):
+        raise ValueError(f"the task's data must be a JSON object, got {given!r}")
+    value = given.get("report_interval_s", env.get("MESOS_GPU_REPORT_INTERVAL_S", DEFAULT_INTERVAL_S))
+    try:
+        interval_s = float(value)
+    except (TypeError, ValueError):
+        interval_s = 0.0
+    if not 0 < interval_s < float("inf"):
+        raise ValueError(f"report_interval_s must be a positive number of seconds, got {value!r}")
+    return interval_s
 
 
 def probe_from(env: Mapping[str, str]) -> GpuProbe:

@@ -14,8 +14,10 @@ def become_subreaper() -> None:
     """Adopt every orphaned descendant: a process that forks twice or calls setsid stays in the tree.
 
     Raises:
-        OSError: The kernel refused.
+        OSError: The kernel refused, or does not list children (CONFIG_PROC_CHILDREN): every tree would look empty.
     """
+    with open(f"/proc/self/task/{os.getpid()}/children"):
+        pass
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         number = ctypes.get_errno()
@@ -46,9 +48,9 @@ def _children(pid: int) -> list[int]:
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Signal each that is still there."""
+    """Signal each that is still there and may be signalled; what may not must not save the others."""
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 

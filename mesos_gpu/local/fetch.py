@@ -162,7 +162,7 @@ def pip_settings() -> dict[str, str]:
     pip reaches its index through a company's mirror or proxy, so does this."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = {}
+    found: dict[str, str] = {}
     for line in done.stdout.splitlines():  # global.cert='/etc/ssl/certs/ca.pem', or :env:.cert=…
         name, _, value = line.partition("=")
         key = name.rpartition(".")[2]
