@@ -6,6 +6,7 @@ Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries".
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from mesos_gpu.errors import Unavailable
@@ -21,7 +22,10 @@ class NvmlProbe:
     def __init__(self, lib: Any = None) -> None:
         """`lib`: the pynvml module, or a fake of it; None: import it."""
         self._given = lib
-        self._said = False
+        self._said: set[str] = set()
+        self._known: dict[
+            GpuId, Gpu
+        ] = {}  # as last read without a fault: what a lost card cannot say any more
 
     def changed(self) -> bool:
         """NVML cannot say; reading is up to the caller's interval."""
@@ -55,10 +59,14 @@ class NvmlProbe:
         return pynvml
 
     def _none(self, why: str) -> Inventory:
-        if not self._said:
-            self._said = True
-            logger.info("this is a CPU host: %s", why)
+        self._say_once(logging.INFO, f"this is a CPU host: {why}")
         return Inventory()
+
+    def _say_once(self, level: int, text: str) -> None:
+        """A probe reads every few seconds; its log is for what is new."""
+        if text not in self._said:
+            self._said.add(text)
+            logger.log(level, text)
 
     def _read(self, nvml: Any) -> Inventory:
         handles = []
@@ -76,33 +84,50 @@ class NvmlProbe:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = GpuId(_text(nvml.nvmlDeviceGetUUID(handle)))
-            minor = int(nvml.nvmlDeviceGetMinorNumber(handle))
         except nvml.NVMLError as error:
-            logger.error("GPU %d of this host cannot be named and is left out: %s", index, error)
+            self._say_once(
+                logging.ERROR, f"GPU {index} of this host cannot be named and is left out: {error}"
+            )
             return None
+        known = self._known.get(uuid)
         problems: list[str] = []
 
-        def read(call: Callable[[Any], Any], fallback: Any) -> Any:
+        def read(call: Callable[[Any], Any], fallback: Any, *, optional: bool = False) -> Any:
             try:
                 return call(handle)
             except nvml.NVMLError as error:
-                problems.append(str(error))
+                if not (optional and error.value in _unsupported(nvml)):
+                    problems.append(str(error))
                 return fallback
 
+        minor = read(nvml.nvmlDeviceGetMinorNumber, known and known.minor)
         memory = read(nvml.nvmlDeviceGetMemoryInfo, None)
-        model = _text(read(nvml.nvmlDeviceGetName, "unknown"))
+        model = read(nvml.nvmlDeviceGetName, known.model if known else "unknown")
         pci = read(nvml.nvmlDeviceGetPciInfo, None)
+        numa = read(nvml.nvmlDeviceGetNumaNodeId, known and known.numa_node, optional=True)
+        if minor is None:
+            self._say_once(logging.ERROR, f"{uuid} has no device number and is left out: {problems[0]}")
+            return None
         gpu = Gpu(
             id=uuid,
-            model=model,
-            memory_mib=max(memory.total >> 20, 1) if memory else 1,
-            minor=minor,
-            pci_bus_id=_text(pci.busId) if pci else "",
-            numa_node=_numa(nvml, handle),
+            model=_text(model),
+            memory_mib=max(memory.total >> 20, 1) if memory else known.memory_mib if known else 1,
+            minor=int(minor),
+            pci_bus_id=_text(pci.busId) if pci else known.pci_bus_id if known else "",
+            numa_node=int(numa)
+            if numa is not None and 0 <= int(numa) < 1 << 16
+            else None,  # -1, unsigned: none
             health=Health.SICK if problems else Health.OK,
             reason="; ".join(dict.fromkeys(problems)),
         )
+        if not problems:
+            self._known[uuid] = gpu
         return gpu, handle
+
+
+def _unsupported(nvml: Any) -> tuple[int, int]:
+    """What a driver or card answers that does not have the query: that is no sickness."""
+    return nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND
 
 
 @contextmanager
@@ -119,17 +144,7 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _numa(nvml: Any, handle: Any) -> int | None:
-    try:
-        node = int(nvml.nvmlDeviceGetNumaNodeId(handle))
-    except nvml.NVMLError:  # not supported by this driver or card: unknown is not sick
-        return None
-    return node if 0 <= node < 1 << 16 else None
-
-
 def _with_links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) -> Gpu:
-    from dataclasses import replace
-
     names = {
         nvml.NVML_TOPOLOGY_INTERNAL: "PIX",
         nvml.NVML_TOPOLOGY_SINGLE: "PIX",
@@ -159,7 +174,13 @@ def _nvlinks(nvml: Any, handle: Any, peer_bus_id: str) -> int:
             if nvml.nvmlDeviceGetNvLinkState(handle, link) != nvml.NVML_FEATURE_ENABLED:
                 continue
             remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
-        except nvml.NVMLError:
-            break
-        count += _text(remote.busId) == peer_bus_id
+        except nvml.NVMLError:  # it has no such link, or no links at all
+            continue
+        count += _bus(_text(remote.busId)) == _bus(peer_bus_id)
     return count
+
+
+def _bus(pci_bus_id: str) -> tuple[int, str]:
+    """NVML pads the domain to 4 or to 8 digits, by the call's version."""
+    domain, _, rest = pci_bus_id.partition(":")
+    return int(domain or "0", 16), rest.lower()

@@ -44,7 +44,7 @@ class SimulatedProbe:
         except (OSError, ValueError) as error:
             raise Damaged(
                 f"the inventory file {self._path}: {error}",
-                remedy='write {"gpus": [{"uuid", "model", "memory_mib", "minor", …}]}, as docs/guide.md shows',
+                remedy='write {"gpus": [{"uuid": "GPU-…", "model": "Tesla T4", "memory_mib": 15360, "minor": 0}, …]}',
             ) from error
 
     def changed(self) -> bool:

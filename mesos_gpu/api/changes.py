@@ -13,7 +13,7 @@ class Changes:
     def __init__(self) -> None:
         """`bind` must come before the first wait."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[JobId, set[asyncio.Event]] = {}
+        self.waiting: dict[JobId, set[asyncio.Event]] = {}  # only for the loop to change
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop that the waiters are on."""
@@ -28,13 +28,13 @@ class Changes:
                 loop.call_soon_threadsafe(self._wake, job_id)
 
     def _wake(self, job_id: JobId) -> None:
-        for event in self._waiting.get(job_id, ()):
+        for event in self.waiting.get(job_id, ()):
             event.set()
 
     def close(self) -> None:
-        """Let everybody go: the server stops."""
+        """Let everybody go: the server stops. On the loop."""
         self._loop = None
-        for job_id in list(self._waiting):
+        for job_id in self.waiting:
             self._wake(job_id)
 
     async def wait(
@@ -42,7 +42,7 @@ class Changes:
     ) -> None:
         """Until `version()` exceeds `seen`, or the time is over, or the server stops."""
         event = asyncio.Event()
-        self._waiting.setdefault(job_id, set()).add(event)
+        self.waiting.setdefault(job_id, set()).add(event)
         try:
             async with asyncio.timeout(timeout_s):
                 while self._loop is not None and await version() <= seen:
@@ -51,6 +51,6 @@ class Changes:
         except TimeoutError:
             return
         finally:
-            self._waiting[job_id].discard(event)
-            if not self._waiting[job_id]:
-                del self._waiting[job_id]
+            self.waiting[job_id].discard(event)
+            if not self.waiting[job_id]:
+                del self.waiting[job_id]

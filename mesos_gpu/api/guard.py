@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_LOCAL: Final = ("localhost", "testserver")
+from mesos_gpu.api.answers import Refusal, error_answer
+
 _SECURITY: Final = {
-    b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'",
+    b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
 }
@@ -28,16 +29,9 @@ class Guard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on and mark the answer."""
+        """Refuse, or pass on; mark the answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
-        refusal = _refusal(scope)
-        if refusal is not None:
-            from mesos_gpu.api.app import error_response
-
-            status, code, what, remedy = refusal
-            await error_response(status, code, what, remedy)(scope, receive, send)
             return
 
         async def marked(message: Message) -> None:
@@ -45,43 +39,51 @@ class Guard:
                 message["headers"] = [*message["headers"], *_SECURITY.items()]
             await send(message)
 
-        await self._app(scope, receive, marked)
+        refusal = _refusal(scope)
+        await (error_answer(refusal) if refusal else self._app)(scope, receive, marked)
 
 
-def _refusal(scope: Scope) -> tuple[int, str, str, str] | None:
+def _refusal(scope: Scope) -> Refusal | None:
     headers = Headers(scope=scope)
     host = headers.get("host", "")
-    if _is_loopback(scope) and not _is_local_name(urlsplit(f"//{host}").hostname or ""):
-        return 403, "forbidden", f"Host {host!r} is not this machine", "use http://127.0.0.1:PORT"
+    if _is_loopback(scope) and not _is_local_name(_name(f"//{host}")):
+        return Refusal(
+            403, "forbidden", f"Host {host!r} is not this machine", remedy="use http://127.0.0.1:PORT"
+        )
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return None
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != host:
-        return (
-            403,
-            "forbidden",
-            f"a page of {origin} may not do that here",
-            "use the dashboard, or no browser",
-        )
+    if origin is not None and origin.partition("://")[2] != host:
+        what = f"a page of {origin!r} may not do that here"
+        return Refusal(403, "forbidden", what, remedy="use the dashboard, or no browser")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if has_body and kind != "application/json":
-        return 415, "media-type", f"Content-Type {kind!r} is not taken", "send Content-Type: application/json"
+        what = f"Content-Type {kind!r} is not taken"
+        return Refusal(415, "media-type", what, remedy="send Content-Type: application/json")
     return None
+
+
+def _name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:  # as in "[::1"
+        return ""
 
 
 def _is_loopback(scope: Scope) -> bool:
     server = scope.get("server")
-    try:
-        return server is not None and ipaddress.ip_address(server[0]).is_loopback
-    except ValueError:
-        return False
+    return server is not None and _is_loopback_address(server[0])
 
 
 def _is_local_name(name: str) -> bool:
-    if name in _LOCAL or name.endswith(".localhost"):
-        return True
+    return name == "localhost" or name.endswith(".localhost") or _is_loopback_address(name)
+
+
+def _is_loopback_address(text: str) -> bool:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(text)
     except ValueError:
         return False
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

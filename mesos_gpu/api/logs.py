@@ -11,6 +11,7 @@ from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.task import Task
 
 MOST: Final = 1 << 20
+LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
 TIMEOUT_S: Final = 10.0
 
 
@@ -35,69 +36,96 @@ class LogReader:
         """Close the connections."""
         self._session.close()
 
-    def read(
-        self, task: Task, framework_id: str, stream: str, offset: int, length: int, *, last: bool
-    ) -> Chunk:
-        """From byte `offset`, or the last `-offset` bytes; `last`: nothing more will be written.
+    def read(self, task: Task, framework_id: str, stream: str, offset: int, length: int) -> Chunk:
+        """From byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
 
         Raises:
             NotFound: The sandbox is gone.
-            Unavailable: The agent does not answer.
+            Unavailable: The agent does not answer, or not as Mesos does.
         """
-        path = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest/{stream}"
-        if self._get(task, path, 0, 0) is None:
-            path = f"{self._directory(task, framework_id)}/{stream}"
-        if offset < 0:
-            size = self._file(task, path, -1, 0)["offset"]  # -1 asks for the size
-            offset = max(int(size) + offset, 0)
-        raw = str(self._file(task, path, offset, min(length, MOST))["data"]).encode("latin-1")
-        return whole(raw, offset, last=last)
-
-    def _file(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any]:
-        found = self._get(task, path, offset, length)
+        try:
+            sandbox = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest"
+            found = self._read(task, f"{sandbox}/{stream}", offset, length)
+            if found is None:
+                path = f"{self._directory(task, framework_id)}/{stream}"
+                found = self._read(task, path, offset, length)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Unavailable(
+                f"what answers at {task.agent_url} is no Mesos agent: {error!r}", remedy="look at that host"
+            ) from error
         if found is None:
             raise NotFound(
                 f"the sandbox of {task.id} is gone from {task.hostname}",
                 remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
             )
-        return found
+        begin, raw, at_end = found
+        return whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
+
+    def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
+        """Where it begins, the bytes, and whether they reach the end; None: there is no such file."""
+        if offset < 0:
+            size = self._get(task, path, -1, 0)  # -1 asks for the size
+            if size is None:
+                return None
+            offset = max(int(size["offset"]) + offset, 0)
+        wanted = min(max(length, LONGEST_CHARACTER), MOST)
+        raw = b""
+        while len(raw) < wanted:  # an agent gives 16 pages at most (FilesProcess::_read in files.cpp)
+            found = self._get(task, path, offset + len(raw), wanted - len(raw))
+            if found is None:
+                return None
+            # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
+            more = str(found["data"]).encode("latin-1")
+            if not more:
+                return offset, raw, True
+            raw += more
+        return offset, raw, False
 
     def _get(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any] | None:
         query: dict[str, str | int] = {"path": path, "offset": offset, "length": length}
         response = self._fetch(task, "/files/read", query)
         if response.status_code == 404:
             return None
-        if not response.ok:
-            raise Unavailable(
-                f"the agent {task.hostname} answers {response.status_code} for {path}",
-                remedy="see the agent's log",
-            )
-        # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
-        return dict(json.loads(response.content.decode("latin-1")))
+        return dict(self._json(task, response))
 
     def _directory(self, task: Task, framework_id: str) -> str:
         """The real path of the sandbox, for an agent that has forgotten the virtual one."""
-        state = self._fetch(task, "/state", {}).json()
+        state = self._json(task, self._fetch(task, "/state", {}))
         for framework in [*state.get("frameworks", []), *state.get("completed_frameworks", [])]:
             for executor in [*framework.get("executors", []), *framework.get("completed_executors", [])]:
                 if framework["id"] == framework_id and executor["id"] == task.executor_id:
                     return str(executor["directory"])
         return "/gone"
 
+    def _json(self, task: Task, response: requests.Response) -> Any:
+        if not response.ok:
+            raise Unavailable(
+                f"the agent {task.hostname} answers {response.status_code} for {response.url}",
+                remedy="see the agent's log",
+            )
+        return json.loads(response.content.decode("latin-1"))
+
     def _fetch(self, task: Task, path: str, query: dict[str, str | int]) -> requests.Response:
         try:
             return self._session.get(task.agent_url + path, params=query, timeout=TIMEOUT_S)
         except requests.RequestException as error:
             raise Unavailable(
-                f"the agent {task.hostname} at {task.agent_url} does not answer: {error}",
+                f"the agent {task.hostname} at {task.agent_url} does not answer ({type(error).__name__})",
                 remedy="try again when it is back; the output is in the task's sandbox there",
             ) from error
 
 
-def whole(raw: bytes, offset: int, *, last: bool) -> Chunk:
-    """Bytes as text. A character that is cut off at the end is left for the next read; what is no UTF-8
-    becomes U+FFFD."""
+def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:
+    """Bytes as text; what is no UTF-8 becomes U+FFFD.
+
+    A character that is cut off at the end is left for the next read, unless there is none (`last`). Of one
+    that is cut off at the beginning, because a person asked for the last N bytes (`tail`), nothing is shown.
+    """
+    skipped = 0
+    if tail and offset > 0:
+        while skipped < min(len(raw), LONGEST_CHARACTER - 1) and raw[skipped] & 0xC0 == 0x80:
+            skipped += 1
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text = decoder.decode(raw, final=last)
+    text = decoder.decode(raw[skipped:], final=last)
     left = decoder.getstate()[0]
-    return Chunk(text, offset, offset + len(raw) - len(left))
+    return Chunk(text, offset + skipped, offset + len(raw) - len(left))

@@ -1,5 +1,6 @@
 """Nouns as the JSON of docs/reference/rest.md."""
 
+from collections import Counter
 from typing import Any
 
 from mesos_gpu.api.service import View
@@ -86,9 +87,9 @@ def gpu(view: View, node: Node, found: Gpu) -> dict[str, Any]:
     }
 
 
-def node(view: View, found: Node) -> dict[str, Any]:
-    """An agent. It is up if its monitor has reported, or if it has no GPUs to monitor."""
-    state = "lost" if found.lost_at else "up"
+def node(view: View, found: Node, tasks: int) -> dict[str, Any]:
+    """An agent with so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
+    state = "up" if found.lost_at is None else "lost"
     if state == "up" and found.reported_at is None and found.monitor_launches:
         state = "unmonitored"
     return {
@@ -102,15 +103,13 @@ def node(view: View, found: Node) -> dict[str, Any]:
         "driver_version": found.inventory.driver_version if found.inventory else None,
         "source": found.inventory.source if found.inventory else None,
         "reported_at": found.reported_at,
-        "tasks": sum(not t.ended and t.agent_id == found.id for t in view.tasks.values()),
+        "tasks": tasks,
     }
 
 
 def status(view: View, webui_url: str, version: str) -> dict[str, Any]:
     """The scheduler and a summary."""
-    states: dict[str, int] = {}
-    for found in view.jobs.values():
-        states[found.state.value] = states.get(found.state.value, 0) + 1
+    states = Counter(found.state.value for found in view.jobs.values())
     gpus = [g for n in view.nodes.values() for g in n.gpus]
     return {
         "framework_id": view.framework_id,

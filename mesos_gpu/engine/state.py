@@ -8,7 +8,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.task import Task, TaskState
 
 
 @dataclass(slots=True)
@@ -130,8 +130,10 @@ class State:
         if pending != self.queue:
             found.append(f"the queue is {self.queue}, pending are {pending}")
         for job in self.jobs.values():
-            running = [t.id for t in self.tasks_of(job.id) if not t.ended and job.task_id == t.id]
-            if job.state not in (JobState.PENDING,) and not job.state.ended and not running:
+            # An abandoned launch may outlive its job: it is killed when its agent is back.
+            alive = (t for t in self.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
+            running = [t.id for t in alive if t.id == job.task_id]
+            if job.state is not JobState.PENDING and not job.state.ended and not running:
                 found.append(f"job {job.id} is {job.state.value} without a live task")
             if job.state.ended and running:
                 found.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")

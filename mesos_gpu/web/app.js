@@ -3,7 +3,9 @@
 
 const $ = (id) => document.getElementById(id);
 const ENDED = new Set(["finished", "failed", "killed"]);
+const rows = new Map(); // job id to {version, row}: a row that is made anew loses a click on its button
 let filter = "all";
+let statusShown = "";
 
 function make(tag, className, text, title) {
   const element = document.createElement(tag);
@@ -21,7 +23,6 @@ async function api(path, options) {
 }
 
 function span(seconds) {
-  if (seconds === null || !isFinite(seconds)) return "";
   const s = Math.max(0, Math.round(seconds));
   if (s < 60) return `${s} s`;
   if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
@@ -30,6 +31,9 @@ function span(seconds) {
 }
 
 function showStatus(status) {
+  const key = JSON.stringify(status);
+  if (key === statusShown) return; // a screen reader says it at each change
+  statusShown = key;
   const line = $("status");
   line.className = status.connected ? "" : "bad";
   line.replaceChildren(
@@ -37,7 +41,7 @@ function showStatus(status) {
     Object.assign(make("a", "", "the Mesos master"), { href: status.master_url }),
     ` · ${status.gpus_used} of ${status.gpus_total} GPUs in use` +
       (status.gpus_sick ? ` · ${status.gpus_sick} not healthy` : "") +
-      ` · ${status.nodes} nodes · version ${status.version}`,
+      ` · ${status.nodes} nodes · framework ${status.framework_id ?? "not registered yet"} · version ${status.version}`,
   );
 }
 
@@ -46,7 +50,10 @@ function gpuBox(gpu) {
   const kind = sick ? "sick" : gpu.task_id ? "used" : "free";
   const lines = [gpu.uuid, `${gpu.model}, ${gpu.memory_mib} MiB, minor ${gpu.minor}`, `health: ${gpu.health} ${gpu.reason}`];
   lines.push(gpu.job_id ? `held by ${gpu.job_id}` : "free");
-  return make("i", `gpu ${kind}`, gpu.minor, lines.join("\n"));
+  const box = make("i", `gpu ${kind}`, gpu.minor, lines.join("\n"));
+  box.setAttribute("role", "img");
+  box.setAttribute("aria-label", lines.join(", "));
+  return box;
 }
 
 function showNodes(nodes, gpus) {
@@ -68,7 +75,7 @@ function showDetails(title, text) {
   const dialog = $("details");
   dialog.querySelector("h3").textContent = title;
   dialog.querySelector("pre").textContent = text;
-  dialog.showModal();
+  if (!dialog.open) dialog.showModal();
 }
 
 async function showWhy(job) {
@@ -101,9 +108,8 @@ function action(label, act, job) {
   return button;
 }
 
-function jobRow(job, now) {
+function jobRow(job) {
   const row = make("tr");
-  const ran = job.started_at === null ? null : (job.ended_at ?? now) - job.started_at;
   const buttons = make("td");
   if (job.state === "pending") buttons.append(action("why", showWhy, job), " ");
   if (job.launches) buttons.append(action("logs", showLogs, job), " ");
@@ -113,30 +119,45 @@ function jobRow(job, now) {
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     make("td", "n", job.gpus, job.gpu_ids.join("\n")),
     make("td", "", job.hostname),
-    make("td", "n", span(now - job.submitted_at)),
-    make("td", "n", span(ran)),
+    make("td", "n age"),
+    make("td", "n ran"),
     make("td", "message", job.message),
     buttons,
   );
   return row;
 }
 
+function rowOf(job, now) {
+  if (rows.get(job.id)?.version !== job.version) rows.set(job.id, { version: job.version, row: jobRow(job) });
+  const row = rows.get(job.id).row;
+  row.querySelector(".age").textContent = span(now - job.submitted_at);
+  row.querySelector(".ran").textContent = job.started_at === null ? "" : span((job.ended_at ?? now) - job.started_at);
+  return row;
+}
+
 function showJobs(jobs) {
   const now = Date.now() / 1000;
-  $("jobs").replaceChildren(...jobs.map((job) => jobRow(job, now)));
+  const wanted = jobs.map((job) => rowOf(job, now));
+  const shown = $("jobs").children;
+  if (wanted.length !== shown.length || wanted.some((row, i) => row !== shown[i])) $("jobs").replaceChildren(...wanted);
+  const ids = new Set(jobs.map((job) => job.id));
+  for (const id of rows.keys()) if (!ids.has(id)) rows.delete(id);
   $("empty").hidden = jobs.length > 0;
 }
 
 async function refresh() {
-  const state = filter === "all" ? "" : `&state=${filter}`;
+  const wanted = filter;
+  const state = wanted === "all" ? "" : `&state=${wanted}`;
   try {
     const [status, nodes, gpus, jobs] = await Promise.all(
       ["/v1/status", "/v1/nodes", "/v1/gpus", `/v1/jobs?limit=200${state}`].map((path) => api(path)),
     );
+    if (wanted !== filter) return; // another was chosen meanwhile
     showStatus(status);
     showNodes(nodes.nodes, gpus.gpus);
     showJobs(jobs.jobs);
   } catch (error) {
+    statusShown = "";
     $("status").className = "bad";
     $("status").textContent = `the scheduler does not answer: ${error.message}`;
   }
@@ -153,7 +174,8 @@ for (const button of document.querySelectorAll("[data-filter]")) {
 }
 
 async function loop() {
-  await refresh();
+  if (!document.hidden) await refresh();
   setTimeout(loop, 2000);
 }
+document.addEventListener("visibilitychange", () => document.hidden || refresh());
 loop();

@@ -3,15 +3,21 @@
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from mesos_gpu.model.job import JobSpec
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")  # useradd(8)
 ENV_KEY: Final = re.compile(r"[^=\0]+")
+UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
+LABEL_KEY: Final = re.compile(r"[^\0]+")
+LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
 KNOWN: Final = (
     "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s",
@@ -37,7 +43,8 @@ def decode(body: bytes, *, allow_root: bool) -> JobSpec | list[Problem]:
         BadJson: It is no JSON object.
     """
     try:
-        value = json.loads(body)
+        # Stricter than json: NaN, lone surrogates and numbers that overflow are no JSON.
+        value = msgspec.json.decode(body)
     except (ValueError, RecursionError) as error:
         raise BadJson(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -51,7 +58,7 @@ def spec_from_mapping(value: Mapping[str, Any], *, allow_root: bool = True) -> J
     check = _Check(given)
     for key in given:
         if key not in KNOWN:
-            check.problem(key, f"unknown field; known are {', '.join(KNOWN)}")
+            check.unknown(key)
     command, argv = check.command()
     gpus = int(check.number("gpus", 0, lambda n: 0 <= n <= 1024, "an integer from 0 to 1024", whole=True))
     models = check.models()
@@ -70,19 +77,25 @@ def spec_from_mapping(value: Mapping[str, Any], *, allow_root: bool = True) -> J
         name=name or "job",
         command=command,
         argv=argv,
-        cpus=check.number("cpus", 1.0, lambda n: 0 < n <= 1e5, "a positive number, at most 100000"),
+        cpus=check.number(
+            "cpus", 1.0, lambda n: LEAST_CPUS <= n <= 1e5, "a positive number, from 0.001 to 100000"
+        ),
         mem_mib=int(
-            check.number("mem_mib", 128, lambda n: 1 <= n <= 2**31, "a positive integer", whole=True)
+            check.number(
+                "mem_mib", 128, lambda n: 1 <= n <= 2**31, "a positive integer, at most 2**31", whole=True
+            )
         ),
         gpus=gpus,
         gpu_model=models,
         env=check.strings("env", ENV_KEY),
         user=user,
-        labels=check.strings("labels", None),
+        labels=check.strings("labels", LABEL_KEY),
         max_attempts=int(
             check.number("max_attempts", 1, lambda n: 1 <= n <= 1000, "an integer from 1 to 1000", whole=True)
         ),
-        timeout_s=check.optional("timeout_s", lambda n: 0 < n <= 1e9, "a positive number of seconds"),
+        timeout_s=check.optional(
+            "timeout_s", lambda n: 0 < n <= 1e9, "a positive number of seconds, at most 1e9"
+        ),
         kill_grace_s=check.number("kill_grace_s", 5.0, lambda n: 0 <= n <= 3600, "a number from 0 to 3600"),
     )
     return check.problems or spec
@@ -107,12 +120,14 @@ class _Check:
         self.failed.add(str(path))
         self.problems.append(Problem(f"/{path}", reason))
 
+    def unknown(self, key: object) -> None:
+        self.problem(_escaped(key), f"unknown field; known are {', '.join(KNOWN)}")
+
     def number(
         self, key: str, default: float, good: Callable[[float], bool], form: str, *, whole: bool = False
     ) -> float:
         got = self._value.get(key, default)
-        numeric = isinstance(got, int | float) and not isinstance(got, bool)
-        if not numeric or not math.isfinite(got) or (whole and got != int(got)) or not good(got):
+        if not _is_number(got) or (whole and got != int(got)) or not good(got):
             self.problem(key, f"must be {form}, got {_show(got)}")
             return default
         return float(got)
@@ -133,41 +148,60 @@ class _Check:
             self.problem("", "needs exactly one of command (for /bin/sh -c) and argv (a list)")
             return None, ()
         if command is not None:
-            if not isinstance(command, str) or not command.strip() or "\0" in command:
+            if not _is_text(command) or not command.strip():
                 self.problem("command", f"must be a non-empty string without NUL, got {_show(command)}")
                 return None, ()
             return command, ()
         words = argv if isinstance(argv, list) else []
-        if not words or not all(isinstance(w, str) and "\0" not in w for w in words) or not words[0]:
-            self.problem(
-                "argv", f"must be a list of strings without NUL, the first not empty, got {_show(argv)}"
-            )
+        if not words or not all(_is_text(word) for word in words) or not words[0]:
+            reason = "must be a list of strings without NUL, the first not empty"
+            self.problem("argv", f"{reason}, got {_show(argv)}")
             return None, ()
         return None, tuple(words)
 
     def models(self) -> tuple[str, ...]:
         got = self._value.get("gpu_model", [])
         models = [got] if isinstance(got, str) else got
-        if not isinstance(models, list) or not all(isinstance(m, str) and m.strip() for m in models):
+        if not isinstance(models, list) or not all(_is_text(m) and m.strip() for m in models):
             self.problem("gpu_model", f"must be a model or a list of models, got {_show(got)}")
             return ()
         if len(set(models)) != len(models):
             self.problem("gpu_model", f"names a model twice: {_show(models)}")
         return tuple(models)
 
-    def strings(self, key: str, pattern: re.Pattern[str] | None) -> dict[str, str]:
+    def strings(self, key: str, pattern: re.Pattern[str]) -> dict[str, str]:
         got = self._value.get(key, {})
         if not isinstance(got, dict):
             self.problem(key, f"must be an object of strings, got {_show(got)}")
             return {}
+        unwanted = "'=' and NUL" if pattern is ENV_KEY else "NUL"
         for name, item in got.items():
-            if not isinstance(item, str) or "\0" in item:
-                self.problem(f"{key}/{name}", f"must be a string without NUL, got {_show(item)}")
-            elif not name or (pattern is not None and not pattern.fullmatch(name)):
-                self.problem(f"{key}/{name}", "must have a name without '=' and NUL")
+            if not _is_text(name) or not pattern.fullmatch(name):
+                self.problem(f"{key}/{_escaped(name)}", f"must have a name without {unwanted}")
+            if not _is_text(item):
+                self.problem(f"{key}/{_escaped(name)}", f"must be a string without NUL, got {_show(item)}")
         return dict(got)
 
 
+def _is_number(value: object) -> bool:
+    """A bool is none; nor is an integer that no float holds: `math.isfinite` would raise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) <= sys.float_info.max
+
+
+def _is_text(value: object) -> bool:
+    """What can be an argument of execve, and be stored: UTF-8 without NUL."""
+    return isinstance(value, str) and not UNFIT.search(value)
+
+
+def _escaped(key: object) -> str:
+    return str(key).replace("~", "~0").replace("/", "~1")  # RFC 6901
+
+
 def _show(value: object) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (TypeError, ValueError, RecursionError):  # YAML has keys that are no strings, and circles
+        return f"something of type {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,17 +1,20 @@
 """The REST interface as clients meet it: a real server, a real engine, a driver that only notes."""
 
+import contextlib
+import json
+import socket
 import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mesos_gpu.api.app import ApiSettings, create_app
-from mesos_gpu.api.logs import whole
 from mesos_gpu.api.server import Server, serve
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
@@ -24,13 +27,16 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
 from mesos_gpu.wire import report
+from mesos_gpu.wire.jobs import KNOWN
+from tests.conftest import wait_until
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Daemon] = Daemon) -> None:
         self.clock, self.driver = FakeClock(), FakeDriver()
-        self.daemon = Daemon(MemoryStore(), self.driver, self.clock, Settings("e", "m"))
-        self.server: Server = serve(create_app(self.daemon, ApiSettings("http://w", "0.1.0")), "127.0.0.1", 0)
+        self.daemon = kind(MemoryStore(), self.driver, self.clock, Settings("e", "m"))
+        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0"))
+        self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url
         self.session = requests.Session()
         self.session.trust_env = False
@@ -120,7 +126,13 @@ def test_all_problems_at_once(rig: Rig) -> None:
          "too-large"),
         ("POST", "/v1/jobs", {"data": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, "media-type"),
         ("POST", "/v1/jobs", {"json": {}, "headers": {"Origin": "http://evil.example"}}, 403, "forbidden"),
+        ("POST", "/v1/jobs", {"json": {}, "headers": {"Origin": "http://["}}, 403, "forbidden"),
+        ("DELETE", "/v1/jobs/x", {"headers": {"Origin": "null"}}, 403, "forbidden"),
+        ("POST", "/v1/jobs", {"data": iter([b"{}"])}, 415, "media-type"),
         ("GET", "/v1/jobs", {"headers": {"Host": "evil.example"}}, 403, "forbidden"),
+        ("GET", "/v1/jobs", {"headers": {"Host": "["}}, 403, "forbidden"),
+        ("GET", "/v1/jobs/x?after_version=x", {}, 404, "not-found"),
+        ("GET", "/v1/jobs/x/logs?stream=stdin", {}, 422, "invalid"),
         ("GET", "/v1/jobs?state=odd", {}, 422, "invalid"),
         ("GET", "/v1/jobs?limit=0", {}, 422, "invalid"),
         ("GET", "/v1/jobs/nope", {}, 404, "not-found"),
@@ -134,6 +146,33 @@ def test_refusals(rig: Rig, verb: str, path: str, more: dict[str, Any], status: 
     response = rig.call(verb, path, **more)
     assert code_of(response) == (status, code)
     assert response.json()["error"]["remedy"]
+    assert "content-security-policy" in response.headers
+
+
+def test_a_verb_that_is_not_taken_is_told_those_that_are(rig: Rig) -> None:
+    allow = rig.call("PUT", "/v1/jobs").headers["allow"]
+    assert {verb.strip() for verb in allow.split(",")} == {"GET", "HEAD", "POST"}
+
+
+def test_the_page_s_own_origin_may_write(rig: Rig) -> None:
+    assert rig.call("POST", "/v1/jobs", json={"command": "true"}, headers={"Origin": rig.url}).ok
+    local = rig.url.replace("127.0.0.1", "localhost")
+    headers = {"Host": local.removeprefix("http://"), "Origin": local}
+    assert rig.call("POST", "/v1/jobs", json={"command": "true"}, headers=headers).ok
+
+
+bodies = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KNOWN), inner),
+)
+kinds = st.sampled_from(["application/json"] * 5 + ["application/json; charset=utf-8", "text/plain", ""])
+
+
+@given(bodies.map(lambda body: json.dumps(body).encode()) | st.binary(max_size=30), kinds)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_body_is_a_defect(rig: Rig, body: bytes, kind: str) -> None:
+    response = rig.call("POST", "/v1/jobs", data=body, headers={"Content-Type": kind})
+    assert response.status_code in (201, 400, 415, 422), response.text
 
 
 def test_a_prefix_is_enough_if_it_is_one(rig: Rig) -> None:
@@ -176,6 +215,77 @@ def test_a_long_poll_without_a_change_answers_in_time(rig: Rig) -> None:
     assert response.json()["version"] == job["version"]
 
 
+def test_those_who_wait_do_not_hold_up_the_end(rig: Rig) -> None:
+    job = rig.submit()
+    found: list[dict[str, Any]] = []
+    path = f"/v1/jobs/{job['id']}?after_version=99&timeout_s=50"
+    waiter = threading.Thread(target=lambda: found.append(requests.get(rig.url + path, timeout=60).json()))
+    waiter.start()
+    wait_until("it waits", lambda: rig.app.state.changes.waiting)
+    began = time.monotonic()
+    rig.server.stop()
+    waiter.join(10)
+    assert time.monotonic() - began < 1.5
+    assert found[0]["id"] == job["id"]
+
+
+class Counting(Daemon):
+    """Knows how often it was asked."""
+
+    reads = 0
+
+    def read(self, fn: Any) -> Future[Any]:
+        future = super().read(fn)
+        self.reads += 1
+        return future
+
+
+def test_a_request_that_is_given_up_does_not_hurt_the_engine() -> None:
+    rig = Rig(Counting)
+    daemon = rig.daemon
+    assert isinstance(daemon, Counting)
+    busy, go_on = threading.Event(), threading.Event()
+
+    def block(_view: object) -> bool:
+        busy.set()
+        return go_on.wait(20)
+
+    blocked = rig.daemon.read(block)
+    assert busy.wait(10)
+    asker = threading.Thread(target=lambda: _ignore(lambda: rig.call("GET", "/v1/status")))
+    asker.start()
+    wait_until("it asks", lambda: daemon.reads == 2)
+    rig.server.stop()  # gives up what does not end in time
+    go_on.set()
+    blocked.result(10)
+    asker.join(10)
+    assert rig.daemon.read(lambda view: view.framework_id).result(10) == "fw"
+    rig.close()
+
+
+def _ignore(call: Callable[[], object]) -> None:
+    with contextlib.suppress(requests.RequestException):
+        call()
+
+
+class Broken(Daemon):
+    """Its state cannot be read: a defect."""
+
+    def read(self, fn: Any) -> Future[Any]:
+        return super().read(lambda _view: dict[str, int]()["defect"])
+
+
+def test_a_defect_is_said_in_the_same_shape(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(Broken)
+    try:
+        response = rig.call("GET", "/v1/status")
+    finally:
+        rig.close()
+    assert code_of(response) == (500, "internal")
+    assert "defect" not in response.text
+    assert "KeyError: 'defect'" in caplog.text
+
+
 def test_health_follows_the_master(rig: Rig) -> None:
     assert rig.call("GET", "/v1/health").json() == {"ok": True, "connected": True}
     rig.daemon.put(ev.Disconnected())
@@ -193,79 +303,33 @@ def test_the_page_is_served_with_its_policy(rig: Rig) -> None:
 
 def test_a_port_in_use_is_said(rig: Rig) -> None:
     with pytest.raises(Conflict, match=f"cannot listen on 127.0.0.1:{rig.server.port}"):
-        serve(None, "127.0.0.1", rig.server.port)
+        serve(create_app(rig.daemon, ApiSettings("http://w", "0.1.0")), "127.0.0.1", rig.server.port)
 
 
 def test_logs_before_the_first_launch(rig: Rig) -> None:
     assert code_of(rig.call("GET", f"/v1/jobs/{rig.submit()['id']}/logs")) == (409, "not-started")
 
 
-class FilesApi(BaseHTTPRequestHandler):
-    """The agent's /files/read: a file's bytes go into the JSON as they are; offset -1 asks for the size."""
-
-    content = "zwölf\n".encode() + b"\xff\n"
-
-    def do_GET(self) -> None:
-        query = {key: value[0] for key, value in parse_qs(urlsplit(self.path).query).items()}
-        known = query.get("path", "").startswith("/frameworks/fw/executors/")
-        offset, length = int(query.get("offset", 0)), int(query.get("length", 0))
-        data = b"" if offset < 0 else self.content[offset : offset + length]
-        offset = len(self.content) if offset < 0 else offset
-        body = b'{"data":"%s","offset":%d}' % (data.replace(b"\n", b"\\n"), offset)
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-
-@pytest.fixture
-def files_api() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), FilesApi)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def launched(rig: Rig, agent_url: str) -> str:
-    from dataclasses import replace
-
-    rig.daemon.put(ev.OffersArrived((replace(offer("o", "a1"), agent_url=agent_url),)))
-    job = rig.submit()
-    return str(job["id"])
-
-
-def test_logs_count_bytes_and_keep_characters_whole(rig: Rig, files_api: str) -> None:
-    job = launched(rig, files_api)
-
-    def read(offset: int, length: int = 1000) -> tuple[str, int]:
-        found = rig.call("GET", f"/v1/jobs/{job}/logs?offset={offset}&length={length}").json()
-        return found["data"], found["next_offset"]
-
-    assert read(0, 3) == ("zw", 2), "half a character is left for the next read"
-    assert read(2) == ("ölf\n\ufffd\n", 9)
-    assert read(9) == ("", 9)
-    assert read(-2) == ("\ufffd\n", 9)
-
-
-def test_logs_of_an_agent_that_is_away(rig: Rig) -> None:
-    job = launched(rig, "http://127.0.0.1:9")
-    response = rig.call("GET", f"/v1/jobs/{job}/logs")
-    assert code_of(response) == (503, "unavailable")
-    assert "a1.example" in response.json()["error"]["message"]
-
-
-def test_the_last_bytes_of_an_ended_task_are_shown_whatever_they_are() -> None:
-    assert whole(b"a\xc3", 0, last=False).next_offset == 1
-    assert whole(b"a\xc3", 0, last=True).data == "a\ufffd"
-
-
 def test_a_stopping_scheduler_says_so(rig: Rig) -> None:
     rig.daemon.stop()
     assert code_of(rig.call("GET", "/v1/status")) == (503, "unavailable")
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement(rig: Rig) -> None:
+    rig.call("GET", "/v1/health")
+    took_s = []
+    for _ in range(15):
+        began = time.monotonic()
+        rig.call("GET", "/v1/health")
+        took_s.append(time.monotonic() - began)
+    assert sorted(took_s)[7] < 0.02, "0.8 ms were measured; 44 ms without TCP_NODELAY"
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
+def test_an_address_of_ipv6_makes_a_url(rig: Rig) -> None:
+    server = serve(create_app(rig.daemon, ApiSettings("http://w", "0.1.0")), "::1", 0)
+    try:
+        assert server.url == f"http://[::1]:{server.port}"
+        assert rig.session.get(f"{server.url}/v1/health", timeout=10).ok
+    finally:
+        server.stop()

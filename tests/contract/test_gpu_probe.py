@@ -130,6 +130,18 @@ def test_not_supported_is_not_sickness() -> None:
     assert (found.gpus[0].health, found.gpus[0].numa_node) == (Health.OK, None)
 
 
+def test_a_card_that_is_lost_later_keeps_its_name_and_size() -> None:
+    """What it cannot say any more is what it said before; the scheduler must not take it for another card."""
+    gpus = list(simulated_gpus(2, A100, seed="x"))
+    probe = NvmlProbe(FakeNvml(gpus))
+    before = probe.inventory().gpus[0]
+    gpus[0] = replace(gpus[0], health=Health.SICK)
+    after = probe.inventory().gpus[0]
+    assert replace(after, health=Health.OK, reason="", links=before.links) == before
+    assert after.health is Health.SICK
+    assert "lost" in after.reason.lower()
+
+
 def test_every_session_is_closed() -> None:
     fake = FakeNvml(simulated_gpus(1, A100, seed="x"))
     NvmlProbe(fake).inventory()

@@ -6,15 +6,26 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.model.job import JobSpec
-from mesos_gpu.wire.jobs import KNOWN, BadJson, decode
+from mesos_gpu.api import views
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.wire.jobs import KNOWN, BadJson, decode, spec_from_mapping
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(blacklist_categories=["Cs"]), max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-requests = st.dictionaries(st.sampled_from(KNOWN) | st.text(max_size=4), values, max_size=6)
+requests: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.sampled_from(KNOWN) | st.text(max_size=4), values, max_size=6
+)
 texts = st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"]), max_size=6)
 good = st.fixed_dictionaries(
     {"argv": st.lists(texts.filter(bool), min_size=1, max_size=3)},
@@ -37,6 +48,11 @@ def test_any_object_gives_a_job_or_problems(value: dict[str, Any]) -> None:
         assert all(problem.path[0] == "/" for problem in found)
 
 
+@given(st.dictionaries(st.sampled_from(KNOWN), values | st.integers() | st.floats() | st.text()))
+def test_any_mapping_gives_a_job_or_problems(value: dict[str, Any]) -> None:
+    assert spec_from_mapping(value)
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_give_the_same_or_are_no_json(body: bytes) -> None:
     try:
@@ -53,3 +69,12 @@ def test_what_is_good_is_taken_as_it_is(value: dict[str, Any]) -> None:
     assert spec.env == value.get("env", {})
     assert spec.cpus == value.get("cpus", 1.0)
     assert spec.timeout_s == value.get("timeout_s")
+
+
+@given(good)
+def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
+    spec = decode(json.dumps(value).encode(), allow_root=False)
+    assert isinstance(spec, JobSpec)
+    view = StateView(State(started_at=0.0), Settings("e", "m"), 0.0)
+    shown = views.job(view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1))
+    assert decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), allow_root=False) == spec

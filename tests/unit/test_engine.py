@@ -278,6 +278,20 @@ def test_unreachable_waits_then_moves_and_the_old_copy_is_killed(world: World) -
     assert world.job().state is JobState.STARTING, "the new copy goes on"
 
 
+def test_a_killed_job_on_a_cut_off_agent_ends_and_its_copy_is_killed_later(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    task = running(world, gpus=1)
+    world.feed(ev.KillRequested(JobId("j1")))
+    world.status(task, "TASK_UNREACHABLE")
+    world.tick(world.settings.unreachable_timeout_s + 2)
+    assert world.job().state is JobState.KILLED
+    assert "unreachable" in world.job().message
+    assert list(world.state.holders) == ["g0"], "it may still run there"
+    assert only(world.status(task, "TASK_RUNNING"), fx.Kill).task_id == task
+    world.status(task, "TASK_KILLED")
+    assert world.state.holders == {}
+
+
 def test_unreachable_and_back_goes_on(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isolator.ledger import Claimed, Ledger, Owner, Refused, Stale
-from mesos_gpu.errors import Damaged
+from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId
 
 A, B, C = GpuId("GPU-a"), GpuId("GPU-b"), GpuId("GPU-c")
@@ -86,12 +87,14 @@ def test_a_late_release_does_not_take_from_the_next_owner(ledger: Ledger, me: Ow
     assert [c.owner for c in ledger.claims()] == [me]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "garbage", "newer", "foreign"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "garbage", "newer", "foreign"])
 def test_damage_is_refused_and_nothing_is_declared_free(tmp_path: Path, me: Owner, damage: str) -> None:
     path = tmp_path / "ledger.sqlite"
     ledger = Ledger(path)
     ledger.claim("t1", [A], me)
-    if damage == "truncated":
+    if damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "truncated":
         path.write_bytes(path.read_bytes()[:5000])
     elif damage == "garbage":
         path.write_bytes(b"x" * 8192)
@@ -102,3 +105,43 @@ def test_damage_is_refused_and_nothing_is_declared_free(tmp_path: Path, me: Owne
     for call in (lambda: ledger.claim("t2", [B], me), ledger.claims):
         with pytest.raises(Damaged, match="ledger"):
             call()
+
+
+def test_an_owner_in_another_pid_namespace_cannot_be_judged_and_so_holds(ledger: Ledger, me: Owner) -> None:
+    ledger.claim("t1", [A], replace(dead_owner(), pid_namespace=1))
+    assert isinstance(ledger.claim("t2", [A], me), Refused)
+    ledger.claim("t3", [B], replace(dead_owner(), pid_namespace=1, boot_id="another boot"))
+    assert isinstance(ledger.claim("t2", [B], me), Stale), "no process outlives its boot"
+
+
+def test_two_owners_of_one_task_are_two(ledger: Ledger, me: Owner, other: Owner) -> None:
+    ledger.claim("t1", [A], other)
+    assert isinstance(ledger.claim("t1", [A], me), Refused)
+
+
+def test_a_ledger_that_stays_locked_is_not_called_damaged(
+    tmp_path: Path, me: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).claims()
+    monkeypatch.setattr("isolator.ledger.BUSY_TIMEOUT_S", 0.05)
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        with pytest.raises(Unavailable, match="locked"):
+            Ledger(path).claim("t1", [A], me)
+    finally:
+        db.close()
+    assert Ledger(path).claims() == ()
+
+
+def test_a_claimer_that_dies_in_the_middle_leaves_nothing(tmp_path: Path, me: Owner) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).claims()
+    code = "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None)"
+    code += (
+        "; db.execute('BEGIN IMMEDIATE'); db.execute(\"INSERT INTO claims VALUES ('GPU-a','t',1,1,'b',1,0)\")"
+    )
+    subprocess.run([sys.executable, "-c", code + "; os.kill(os.getpid(), 9)", str(path)], check=False)
+    assert Ledger(path).claims() == ()
+    assert Ledger(path).claim("t1", [A], me) == Claimed()

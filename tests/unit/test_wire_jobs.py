@@ -39,10 +39,13 @@ def test_null_is_absent() -> None:
 @pytest.mark.parametrize(
     ("value", "path", "reason"),
     [
-        ({"cpus": -1}, "/cpus", "must be a positive number, at most 100000, got -1"),
+        ({"cpus": -1}, "/cpus", "must be a positive number, from 0.001 to 100000, got -1"),
         ({"cpus": True}, "/cpus", "got true"),
         ({"cpus": float("nan")}, "/cpus", "got NaN"),
-        ({"mem_mib": 1.5}, "/mem_mib", "must be a positive integer, got 1.5"),
+        ({"cpus": 0.0004}, "/cpus", "from 0.001"),
+        ({"cpus": 10**400}, "/cpus", "from 0.001 to 100000"),
+        ({"mem_mib": 1.5}, "/mem_mib", "must be a positive integer, at most 2**31, got 1.5"),
+        ({"mem_mib": 10**5000}, "/mem_mib", "got something of type int"),
         ({"gpus": -1}, "/gpus", "an integer from 0 to 1024, got -1"),
         ({"gpus": "1"}, "/gpus", 'got "1"'),
         ({"gpu_model": "T4"}, "/gpu_model", "needs gpus of at least 1"),
@@ -50,6 +53,11 @@ def test_null_is_absent() -> None:
         ({"gpus": 1, "gpu_model": [1]}, "/gpu_model", "a model or a list of models"),
         ({"env": {"A=B": "x"}}, "/env/A=B", "without '='"),
         ({"env": {"A": 1}}, "/env/A", "must be a string without NUL, got 1"),
+        ({"env": {"A": "x\0"}}, "/env/A", "without NUL"),
+        ({"env": {"a/b~": 1}}, "/env/a~1b~0", "must be a string"),
+        ({"env": {1: "x"}}, "/env/1", "must have a name"),
+        ({"env": {"A": "\ud800"}}, "/env/A", "must be a string"),
+        ({"labels": {"a\0": "x"}}, "/labels/a\0", "must have a name without NUL"),
         ({"env": []}, "/env", "must be an object of strings"),
         ({"labels": {"": "x"}}, "/labels/", "must have a name"),
         ({"user": "root"}, "/user", "--allow-root"),
@@ -61,6 +69,8 @@ def test_null_is_absent() -> None:
         ({"kill_grace_s": -1}, "/kill_grace_s", "from 0 to 3600"),
         ({"argv": ["x"]}, "/", "exactly one of command"),
         ({"command": " "}, "/command", "non-empty"),
+        ({"command": "a\0"}, "/command", "without NUL"),
+        ({"argv": ["a", "\0"], "command": None}, "/argv", "without NUL"),
         ({"command": None, "argv": []}, "/argv", "a list of strings"),
         ({"colour": 1}, "/colour", "unknown field"),
     ],
@@ -73,7 +83,10 @@ def test_all_problems_come_at_once() -> None:
     assert set(problems(cpus=0, gpus=-1, user="root", colour=1)) == {"/cpus", "/gpus", "/user", "/colour"}
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"1", b'"x"', b"\xff", b"[" * 100000])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"1", b'"x"', b"\xff", b"[" * 100000, b'{"cpus": NaN}', b'{"command": "\\ud800"}'],
+)
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadJson):
         decode(body, allow_root=False)
@@ -81,3 +94,12 @@ def test_what_is_no_object_is_refused(body: bytes) -> None:
 
 def test_root_is_for_those_who_allow_it() -> None:
     assert isinstance(decode(b'{"command": "id", "user": "root"}', allow_root=True), JobSpec)
+
+
+def test_yaml_may_hold_what_json_cannot() -> None:
+    circle: dict[str, Any] = {}
+    circle["env"] = circle
+    assert problems(gpu_model=circle) == {
+        "/gpu_model": "must be a model or a list of models, got something of type dict"
+    }
+    assert problems(**{"labels": {(1, 2): "x"}}) == {"/labels/(1, 2)": "must have a name without NUL"}

@@ -1,0 +1,148 @@
+"""A loopback peer that speaks the agent's side of the v1 executor API, for scripted cases."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
+from typing import Any
+
+
+class ScriptedAgent:
+    """Collects SUBSCRIBEs and UPDATEs; sends the events that a test puts in.
+
+    `refuse`: HTTP statuses to answer the next requests with, in order. `acknowledge`: whether updates are
+    acknowledged by themselves.
+    """
+
+    def __init__(self) -> None:
+        """Listens at once."""
+        self.subscribes: list[dict[str, Any]] = []
+        self.updates: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.refuse: list[int] = []
+        self.acknowledge = True
+        self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._changed = threading.Condition()
+        agent = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                agent._answer(self)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def environment(self, sandbox: str, **more: str) -> dict[str, str]:
+        """What an agent puts into an executor's environment."""
+        return {
+            "MESOS_AGENT_ENDPOINT": self.endpoint,
+            "MESOS_SLAVE_PID": f"slave(1)@{self.endpoint}",
+            "MESOS_FRAMEWORK_ID": "framework",
+            "MESOS_EXECUTOR_ID": "executor",
+            "MESOS_CHECKPOINT": "1",
+            "MESOS_RECOVERY_TIMEOUT": "15mins",
+            "MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD": "2secs",
+            "MESOS_SANDBOX": sandbox,
+            "MESOS_DIRECTORY": sandbox,
+            **more,
+        }
+
+    def send(self, event: dict[str, Any]) -> None:
+        """An event for whoever is subscribed, or will be."""
+        self._events.put(event)
+
+    def break_stream(self) -> None:
+        """End the subscription, as an agent that dies."""
+        self._events.put(None)
+
+    def states(self, task_id: str) -> list[str]:
+        """States that were reported of a task, in order, repeats left out."""
+        seen: dict[str, str] = {}
+        for status in self.updates:
+            if status["task_id"]["value"] == task_id:
+                seen.setdefault(status["uuid"], status["state"])
+        return list(seen.values())
+
+    def wait_for(self, condition: Any, timeout_s: float = 20) -> None:
+        """Until `condition()`; checked at each request."""
+        with self._changed:
+            assert self._changed.wait_for(condition, timeout_s), f"updates: {self.updates}"
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._events.put(None)
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        body = json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+        with self._changed:
+            self.headers.append({**dict(handler.headers.items()), ":path": handler.path})
+            refused = self.refuse.pop(0) if self.refuse else None
+            if refused is None:
+                self._note(body)
+            self._changed.notify_all()
+        if refused is not None:
+            _plain(handler, refused)
+        elif body["type"] == "SUBSCRIBE":
+            self._stream(handler)
+        else:
+            _plain(handler, 202)
+
+    def _note(self, body: dict[str, Any]) -> None:
+        if body["type"] == "SUBSCRIBE":
+            self.subscribes.append(body["subscribe"])
+            statuses = [update["status"] for update in body["subscribe"]["unacknowledged_updates"]]
+        else:
+            statuses = [body["update"]["status"]]
+        for status in statuses:
+            self.updates.append(status)
+            if self.acknowledge:
+                done = {"uuid": status["uuid"], "task_id": status["task_id"]}
+                self.send({"type": "ACKNOWLEDGED", "acknowledged": done})
+
+    def _stream(self, handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        first = {"type": "SUBSCRIBED", "subscribed": {"framework_info": {"name": "t"}}}
+        event: dict[str, Any] | None = first
+        try:
+            while event is not None:
+                text = json.dumps(event).encode()
+                record = b"%d\n%s" % (len(text), text)
+                handler.wfile.write(b"%x\r\n%s\r\n" % (len(record), record))
+                handler.wfile.flush()
+                event = self._events.get()
+            handler.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            return  # the executor has gone
+        finally:
+            handler.close_connection = True
+
+
+def _plain(handler: BaseHTTPRequestHandler, status: int) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", "0")
+    handler.end_headers()
+
+
+@contextmanager
+def scripted_agent() -> Iterator[ScriptedAgent]:
+    """One that is closed at the end."""
+    agent = ScriptedAgent()
+    try:
+        yield agent
+    finally:
+        agent.close()

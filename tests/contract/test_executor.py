@@ -1,0 +1,509 @@
+"""The executor and the monitor as processes, against a scripted agent: real sockets, real signals, real users."""
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isolator.commands import executor_command
+from isolator.executor import NotStarted, start
+from isolator.ledger import Claimed, Ledger, Owner
+from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.wire.assignment import decode_outcome, encode
+from tests.conftest import wait_until
+
+TASK = "job-1.0"
+GPUS = (GpuId("GPU-a"), GpuId("GPU-b"))
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")
+
+
+@dataclass
+class Host:
+    """One executor on a host of its own, with its agent."""
+
+    agent: ScriptedAgent
+    sandbox: Path
+    process: "subprocess.Popen[bytes]"
+    ledger: Ledger
+    task: str = TASK
+
+    def launch(self, command: str | None = "true", **assignment: Any) -> None:
+        self.send_task(encode(Assignment(job_id="job-1", attempt=2, command=command, **assignment)))
+
+    def send_task(self, data: bytes) -> None:
+        task = {"task_id": {"value": self.task}, "data": base64.b64encode(data).decode()}
+        self.agent.send({"type": "LAUNCH", "launch": {"task": task}})
+
+    def kill(self, task: str = "", *, grace_s: float | None = None) -> None:
+        event: dict[str, Any] = {"task_id": {"value": task or self.task}}
+        if grace_s is not None:
+            event["kill_policy"] = {"grace_period": {"nanoseconds": int(grace_s * 1e9)}}
+        self.agent.send({"type": "KILL", "kill": event})
+
+    def states(self) -> list[str]:
+        return self.agent.states(self.task)
+
+    def update(self, state: str) -> tuple[str, bytes]:
+        """Message and data of the first update of that state; waited for."""
+        self.agent.wait_for(lambda: state in self.states())
+        status = next(status for status in self.agent.updates if status["state"] == state)
+        return status.get("message", ""), base64.b64decode(status.get("data", ""))
+
+    def end(self, state: str) -> tuple[str, Outcome]:
+        """Message and outcome of the last update; the executor has ended, and holds nothing."""
+        message, data = self.update(state)
+        assert self.process.wait(10) == 0
+        assert self.ledger.claims() == ()
+        return message, decode_outcome(data)
+
+    def stdout(self) -> str:
+        return (self.sandbox / "stdout").read_text()
+
+
+@contextmanager
+def host(directory: Path, agent: ScriptedAgent, *, task: str = TASK, **env: str) -> Iterator[Host]:
+    """As Mesos starts it: in the sandbox, with its streams there, from a shell command."""
+    sandbox, node = directory / f"sandbox-{time.monotonic_ns()}", directory / "node"
+    sandbox.mkdir()
+    given = {
+        "PATH": os.environ["PATH"], "MESOS_EXECUTOR_ID": task, "MESOS_GPU_NODE_DIR": str(node),
+        "MESOS_GPU_ALLOW_ROOT": "1", **env,
+    }  # fmt: skip
+    with open(sandbox / "stdout", "ab") as out, open(sandbox / "stderr", "ab") as err:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", executor_command()],
+            env=agent.environment(str(sandbox), **given),
+            cwd=sandbox,
+            stdout=out,
+            stderr=err,
+        )
+    try:
+        yield Host(agent, sandbox, process, Ledger(node / "ledger.sqlite"), task)
+    finally:
+        if process.poll() is None:
+            process.terminate()  # not SIGKILL: what runs below a test that failed goes, too
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def agent() -> Iterator[ScriptedAgent]:
+    with scripted_agent() as agent:
+        yield agent
+
+
+@pytest.fixture
+def one(open_directory: Path, agent: ScriptedAgent) -> Iterator[Host]:
+    directory = open_directory / str(time.monotonic_ns())
+    directory.mkdir()
+    with host(directory, agent) as one:
+        yield one
+
+
+def ready(one: Host, text: str = "ready") -> None:
+    wait_until("the command is at work", lambda: text in one.stdout())
+
+
+def sleeps(mark: str) -> list[int]:
+    """Processes `sleep MARK` that are not zombies."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def unique() -> str:
+    """A duration that no other `sleep` of this machine has."""
+    return f"600.{time.monotonic_ns() % 10**9}"
+
+
+# --- how a command ends
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "message", "outcome"),
+    [
+        ("true", "TASK_FINISHED", "Command exited with status 0", Outcome(exit_status=0)),
+        ("exit 3", "TASK_FAILED", "Command exited with status 3", Outcome(exit_status=3)),
+        ("kill -9 $$", "TASK_FAILED", "Command terminated with signal 9 (Killed)", Outcome(signal=9)),
+    ],
+)
+def test_how_a_command_ends(one: Host, command: str, state: str, message: str, outcome: Outcome) -> None:
+    one.launch(command, gpus=GPUS)
+    assert one.end(state) == (message, outcome)
+    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", state]
+
+
+def test_argv_needs_no_shell(one: Host) -> None:
+    one.launch(command=None, argv=("echo", "$HOME", "a  b"))
+    one.end("TASK_FINISHED")
+    assert one.stdout() == "$HOME a  b\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "says", "status"),
+    [
+        (("/no/such/program",), "cannot start '/no/such/program': No such file or directory", 127),
+        (("/etc/passwd",), "cannot start '/etc/passwd': Permission denied", 126),
+        ((), "the task has neither a command nor an argv", None),
+    ],
+)
+def test_what_cannot_start_is_the_jobs_fault(
+    one: Host, argv: tuple[str, ...], says: str, status: int | None
+) -> None:
+    one.launch(command=None, argv=argv, gpus=GPUS)
+    assert one.end("TASK_FAILED") == (says, Outcome(exit_status=status))
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"not JSON", b'{"version":1,"kind":"Assignment","job":1}'])
+def test_a_task_that_is_not_ours_fails_at_once(one: Host, data: bytes) -> None:
+    one.send_task(data)
+    message, _ = one.end("TASK_FAILED")
+    assert message.startswith("not a task for this executor")
+
+
+def test_nothing_of_an_assignment_can_make_the_executor_silent(one: Host) -> None:
+    """The fields have names, but not types: what breaks on the way is a failure that is reported."""
+    one.send_task(b'{"version":1,"kind":"Assignment","job_id":"j","attempt":1,"command":7,"env":5}')
+    message, outcome = one.end("TASK_FAILED")
+    assert "executor failed" in message
+    assert outcome.infrastructure
+
+
+def test_what_the_command_leaves_behind_is_ended(one: Host) -> None:
+    mark = unique()
+    one.launch(f"setsid sleep {mark} & (setsid sleep {mark} &) ; nohup sleep {mark} & sleep 0.1", gpus=GPUS)
+    one.end("TASK_FINISHED")
+    assert sleeps(mark) == []
+
+
+# --- what it sees
+
+
+def environment(one: Host, **assignment: object) -> dict[str, str]:
+    one.launch("env -0", gpus=GPUS, **assignment)
+    one.end("TASK_FINISHED")
+    return dict(entry.split("=", 1) for entry in one.stdout().split("\0") if entry)
+
+
+def test_the_environment(open_directory: Path, agent: ScriptedAgent) -> None:
+    secrets = {"MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t", "LIBPROCESS_PORT": "0"}
+    asked = {
+        "A": "1", "MESOS_TASK_ID": "forged", "MESOS_EXECUTOR_ID": "forged", "CUDA_VISIBLE_DEVICES": "0,1,2",
+        "NVIDIA_VISIBLE_DEVICES": "all", "USER": "me",
+    }  # fmt: skip
+    with host(open_directory, agent, **secrets) as one:
+        env = environment(one, env=asked)
+    assert env["A"] == "1"
+    assert env["USER"] == "me"
+    assert env["NVIDIA_VISIBLE_DEVICES"] == env["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+    assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert (env["MESOS_TASK_ID"], env["MESOS_EXECUTOR_ID"]) == (TASK, TASK)
+    assert (env["MESOS_GPU_JOB_ID"], env["MESOS_GPU_ATTEMPT"]) == ("job-1", "2")
+    assert env["PWD"] == env["MESOS_SANDBOX"] == str(one.sandbox)
+    hidden = {*secrets, "MESOS_GPU_NODE_DIR", "MESOS_GPU_ALLOW_ROOT"}
+    assert hidden.isdisjoint(env)
+
+
+def test_without_gpus_none_is_visible(one: Host) -> None:
+    one.launch('echo "$NVIDIA_VISIBLE_DEVICES|${CUDA_VISIBLE_DEVICES-unset}|$CUDA_DEVICE_ORDER"')
+    one.end("TASK_FINISHED")
+    assert one.stdout() == "void||PCI_BUS_ID\n"
+
+
+def test_the_streams_are_the_commands_alone(one: Host) -> None:
+    one.launch("echo out; echo err >&2")
+    one.end("TASK_FINISHED")
+    assert one.stdout() == "out\n"
+    assert (one.sandbox / "stderr").read_text() == "err\n"
+    assert "TASK_FINISHED" in (one.sandbox / "executor.log").read_text()
+
+
+# --- users
+
+
+@as_root
+def test_another_user(one: Host) -> None:
+    one.launch("id -un; id -Gn; echo $HOME $USER $LOGNAME; echo mine > file; ps -o sid= -p $$", user="nobody")
+    one.end("TASK_FINISHED")
+    name, groups, named, session = one.stdout().splitlines()
+    assert (name, groups, named) == ("nobody", "nogroup", "/nonexistent nobody nobody")
+    assert int(session) not in (os.getsid(0), one.process.pid)
+    assert (one.sandbox / "file").owner() == "nobody"
+
+
+def test_an_unknown_user_is_the_jobs_fault(one: Host) -> None:
+    one.launch("true", user="no-such-user", gpus=GPUS)
+    assert one.end("TASK_FAILED") == ("the user 'no-such-user' does not exist on this host", Outcome())
+
+
+@as_root
+@pytest.mark.parametrize("user", ["root", None])
+def test_root_is_refused_unless_the_host_allows_it(
+    open_directory: Path, agent: ScriptedAgent, user: str | None
+) -> None:
+    with host(open_directory, agent, MESOS_GPU_ALLOW_ROOT="0") as one:
+        one.launch("true", user=user, env={"MESOS_GPU_ALLOW_ROOT": "1"})
+        message, outcome = one.end("TASK_FAILED")
+    assert "MESOS_GPU_ALLOW_ROOT=1" in message
+    assert not outcome.infrastructure
+
+
+def test_a_sandbox_that_is_gone_is_the_hosts_fault() -> None:
+    with pytest.raises(NotStarted, match="cannot be entered") as error:
+        start(
+            Assignment("job", 1, command="true"),
+            TASK,
+            {"MESOS_SANDBOX": "/gone", "MESOS_GPU_ALLOW_ROOT": "1"},
+        )
+    assert error.value.outcome.infrastructure
+
+
+# --- the end, from outside
+
+
+def test_kill_is_sigterm_then_the_grace_then_sigkill_of_the_whole_tree(one: Host) -> None:
+    mark = unique()
+    deaf = f"trap 'echo terminated' TERM; setsid sh -c 'trap \"\" TERM; sleep {mark}' & echo ready"
+    one.launch(f"{deaf}; while :; do sleep 0.02; done", gpus=GPUS)
+    ready(one)
+    wait_until("its session runs", lambda: sleeps(mark))
+    began = time.monotonic()
+    one.kill(grace_s=0.4)
+    message, outcome = one.end("TASK_KILLED")
+    assert 0.4 <= time.monotonic() - began < 5
+    assert "terminated" in one.stdout()
+    assert (message, outcome) == ("killed on request", Outcome(signal=9))
+    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_KILLING", "TASK_KILLED"]
+    assert sleeps(mark) == []
+
+
+def test_a_command_that_heeds_sigterm_is_not_waited_for(one: Host) -> None:
+    one.launch("echo ready; exec sleep 600", gpus=GPUS, kill_grace_s=60.0)
+    ready(one)
+    began = time.monotonic()
+    one.kill()
+    one.kill()
+    assert one.end("TASK_KILLED")[1] == Outcome(signal=15)
+    assert time.monotonic() - began < 5
+
+
+def test_a_late_child_keeps_its_grace_and_the_command_its_exit_status(one: Host) -> None:
+    """The command goes at once; its child, in another session, saves its work first."""
+    late = (
+        "setsid sh -c 'trap \"sleep 0.3; echo saved; exit 0\" TERM; echo ready; while :; do sleep 0.02; done'"
+    )
+    one.launch(f"trap 'exit 7' TERM; {late} & while :; do sleep 0.02; done", kill_grace_s=20.0)
+    ready(one)
+    one.kill()
+    assert one.end("TASK_KILLED")[1] == Outcome(exit_status=7)
+    assert "saved" in one.stdout()
+
+
+def test_a_kill_at_the_worst_moment_is_a_kill(one: Host) -> None:
+    one.kill("unknown")
+    one.kill()  # not launched yet: unknown, too
+    one.launch("sleep 600", gpus=GPUS)
+    one.kill(grace_s=0.2)
+    one.end("TASK_KILLED")
+
+
+def test_a_timeout_is_a_failure(one: Host) -> None:
+    mark = unique()
+    one.launch(f"sleep {mark}", gpus=GPUS, timeout_s=0.3, kill_grace_s=0.2)
+    assert one.end("TASK_FAILED") == ("Ran longer than its timeout_s of 0.3", Outcome(signal=15))
+    assert sleeps(mark) == []
+
+
+@pytest.mark.parametrize("how", ["SHUTDOWN", "SIGTERM"])
+def test_shutdown_ends_the_task_and_says_so(one: Host, how: str) -> None:
+    one.launch("echo ready; sleep 600", gpus=GPUS)
+    ready(one)
+    if how == "SHUTDOWN":
+        one.agent.send({"type": "SHUTDOWN"})
+    else:
+        one.process.send_signal(signal.SIGTERM)
+    assert one.end("TASK_KILLED")[0] == "the agent shut the executor down"
+
+
+def test_shutdown_before_a_launch_just_ends_it(one: Host) -> None:
+    one.agent.send({"type": "SHUTDOWN"})
+    assert one.process.wait(10) == 0
+
+
+# --- claims
+
+
+def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(one: Host) -> None:
+    one.agent.acknowledge = False
+    one.launch("echo ready; sleep 600", gpus=GPUS)
+    ready(one)
+    assert [(claim.gpu, claim.task) for claim in one.ledger.claims()] == [(gpu, TASK) for gpu in GPUS]
+    one.kill()
+    one.update("TASK_KILLED")
+    assert one.ledger.claims() == ()
+    assert one.process.poll() is None, "it waits for the acknowledgement"
+
+
+def test_a_refused_claim_names_the_holder(one: Host) -> None:
+    me = Owner.of(os.getpid())
+    assert one.ledger.claim("other.0", [GPUS[1]], me) == Claimed()
+    one.launch("echo never", gpus=GPUS)
+    message, data = one.update("TASK_FAILED")
+    assert message == "claimed already: GPU-b by other.0"
+    assert decode_outcome(data) == Outcome(infrastructure=True, refused_gpus=(GPUS[1],))
+    assert one.process.wait(10) == 0
+    assert [claim.task for claim in one.ledger.claims()] == ["other.0"]
+    assert one.stdout() == ""
+    assert one.states() == ["TASK_FAILED"]
+
+
+def test_a_dead_executors_task_is_ended_before_its_gpu_is_given_on(
+    open_directory: Path, agent: ScriptedAgent
+) -> None:
+    mark = unique()
+    with host(open_directory, agent) as first:
+        first.launch(f"setsid sleep {mark} & wait", gpus=GPUS)
+        wait_until("it runs", lambda: sleeps(mark))
+        first.process.kill()
+        first.process.wait(10)
+        assert sleeps(mark), "what it left runs on"
+        assert len(first.ledger.claims()) == 2
+    with scripted_agent() as next_agent, host(open_directory, next_agent, task="job-2.0") as second:
+        second.launch("echo ready; sleep 600", gpus=GPUS)
+        ready(second)
+        assert sleeps(mark) == []
+        second.kill()
+        second.end("TASK_KILLED")
+
+
+def test_a_damaged_ledger_refuses_the_launch(open_directory: Path, agent: ScriptedAgent) -> None:
+    directory = open_directory / f"damaged-{time.monotonic_ns()}"
+    (directory / "node").mkdir(parents=True)
+    (directory / "node" / "ledger.sqlite").write_bytes(b"no database at all" * 100)
+    with host(directory, agent) as one:
+        one.launch("echo never", gpus=GPUS)
+        message, data = one.update("TASK_FAILED")
+        assert one.process.wait(10) == 0
+    assert "ledger" in message
+    assert "To fix:" in message
+    assert decode_outcome(data).infrastructure
+    assert one.stdout() == ""
+
+
+# --- the agent goes and comes
+
+
+def test_an_agent_restart_loses_nothing(one: Host) -> None:
+    """Unacknowledged task and updates go along, inside the 2 s that an agent gives its executors."""
+    one.agent.acknowledge = False
+    one.launch("echo ready; while [ ! -e go ]; do sleep 0.02; done; exit 3", gpus=GPUS)
+    one.update("TASK_RUNNING")
+    # What a restarted agent answers while it recovers; to updates and subscriptions alike.
+    one.agent.refuse.extend([404, 503, 503, 403, 503])
+    (one.sandbox / "go").touch()
+    one.agent.break_stream()
+    began = time.monotonic()
+    one.agent.acknowledge = True
+    assert one.end("TASK_FAILED")[1] == Outcome(exit_status=3)
+    assert time.monotonic() - began < 2
+    again = one.agent.subscribes[1]
+    assert [task["task_id"]["value"] for task in again["unacknowledged_tasks"]] == [TASK]
+    sent = [update["status"]["state"] for update in again["unacknowledged_updates"]]
+    assert sent[:2] == ["TASK_STARTING", "TASK_RUNNING"]
+    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_FAILED"]
+
+
+def test_what_is_acknowledged_is_not_sent_again(one: Host) -> None:
+    one.launch("echo ready; sleep 600")
+    one.update("TASK_RUNNING")
+    one.agent.break_stream()
+    one.agent.wait_for(lambda: len(one.agent.subscribes) > 1)
+    assert one.agent.subscribes[1] == {"unacknowledged_updates": [], "unacknowledged_tasks": []}
+    one.kill()
+    one.end("TASK_KILLED")
+
+
+def test_a_launch_that_comes_twice_runs_once(one: Host) -> None:
+    one.launch("echo once; sleep 600")
+    ready(one, "once")
+    one.launch("echo twice")
+    one.kill()
+    one.end("TASK_KILLED")
+    assert one.stdout() == "once\n"
+
+
+@pytest.mark.parametrize(
+    "env", [{"MESOS_CHECKPOINT": "0"}, {"MESOS_RECOVERY_TIMEOUT": "300ms"}], ids=["no checkpoint", "too long"]
+)
+def test_without_its_agent_it_ends_the_task(
+    open_directory: Path, agent: ScriptedAgent, env: Mapping[str, str]
+) -> None:
+    mark = unique()
+    with host(open_directory, agent, **env) as one:
+        one.launch(f"setsid sleep {mark} & echo ready; sleep {mark}", gpus=GPUS)
+        one.update("TASK_RUNNING")
+        ready(one)
+        agent.close()
+        assert one.process.wait(10) == 1
+        assert sleeps(mark) == []
+        assert one.ledger.claims() == ()
+
+
+def test_an_executor_that_is_not_let_in_ends(open_directory: Path, agent: ScriptedAgent) -> None:
+    agent.refuse.extend([403] * 1000)
+    with host(open_directory, agent, MESOS_RECOVERY_TIMEOUT="400ms") as one:
+        assert one.process.wait(10) == 1
+        log = (one.sandbox / "executor.log").read_text()
+    assert log.count("403") == 1, "said once, however often it was tried"
+
+
+def test_the_token_and_the_agents_name_go_with_each_call(open_directory: Path, agent: ScriptedAgent) -> None:
+    given = {"MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "secret", "MESOS_SLAVE_PID": "slave(3)@127.0.0.1:1"}
+    with host(open_directory, agent, **given) as one:
+        one.launch()
+        one.end("TASK_FINISHED")
+    assert {header["Authorization"] for header in agent.headers} == {"Bearer secret"}
+    assert {header[":path"] for header in agent.headers} == {"/slave(3)/api/v1/executor"}
+
+
+# --- lean
+
+
+def test_it_starts_lean(one: Host) -> None:
+    """CPU from the start of the process until it has subscribed, and memory then; twice the goal in time, for a
+    busy machine."""
+    one.agent.wait_for(lambda: bool(one.agent.subscribes))
+    fields = Path(f"/proc/{one.process.pid}/stat").read_text().rpartition(")")[2].split()
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    status = Path(f"/proc/{one.process.pid}/status").read_text()
+    rss_kib = int(status.partition("VmRSS:")[2].split()[0])
+    assert cpu_s < 0.24
+    assert rss_kib < 35 * 1024
+
+
+def test_its_command_needs_neither_this_environment_nor_this_directory() -> None:
+    command = executor_command()
+    assert os.path.realpath(sys.executable) in command
+    # It gets as far as looking for the agent: everything it imports is found.
+    ended = subprocess.run(["/bin/sh", "-c", command], env={}, cwd="/", capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "KeyError: 'MESOS_AGENT_ENDPOINT'" in ended.stderr

@@ -1,0 +1,54 @@
+"""The dashboard in a real browser."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.test_api import Rig
+
+CHROMIUM = shutil.which("chromium")
+QUIET = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--virtual-time-budget=3000",
+    "--enable-logging=stderr",
+]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, tmp_path: Path) -> None:
+    rig.node()
+    holder = rig.submit(name="holder", gpus=1)
+    evil = "</td><img src=x onerror=\"document.title='pwned'\">"
+    rig.submit(name="evil", command=evil, gpus=1)
+    done = subprocess.run(
+        [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    page = done.stdout
+    assert "<title>mesos_gpu</title>" in page
+    assert "<img" not in page, "a command is text, not HTML"
+    assert "1 of 1 GPUs in use" in page
+    assert re.search(r'class="gpu used"[^>]*>0</i>', page)
+    assert f"held by {holder['id']}" in page
+    states = re.findall(r'class="state (\w+)"', page)
+    assert states == ["pending", "starting"]
+    assert [re.findall(rf">{word}</button>", page) != [] for word in ("why", "logs", "kill")] == [True] * 3
+    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
