@@ -46,7 +46,6 @@ class ApiSettings:
 
     webui_url: str
     version: str
-    default_user: str | None = None
     allow_root: bool = False
 
 

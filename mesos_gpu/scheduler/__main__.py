@@ -136,7 +136,6 @@ def run(options: Options) -> int:
         ApiSettings(
             webui_url=webui_url,
             version=__version__,
-            default_user=options.default_user,
             allow_root=options.allow_root,
         ),
     )

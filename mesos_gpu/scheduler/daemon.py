@@ -124,6 +124,8 @@ class Daemon:
         future: Future[T] = Future()
 
         def answer() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # the asker has gone
             try:
                 future.set_result(fn())
             except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is

@@ -100,6 +100,8 @@ class StateView:
     def _unusable(self, node: Node) -> str:
         if node.lost_at is not None:
             return f"the master lost this agent {self._now - node.lost_at:.0f} s ago"
+        if node.reported_at is None and not node.monitor_launches:
+            return ""  # it has never offered a GPU, so there is nothing to monitor
         if node.reported_at is None:
             return "its node monitor has not reported its GPUs yet"
         age_s = self._now - node.reported_at

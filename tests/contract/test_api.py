@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -325,9 +324,11 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(rig: Rig) -> None:
     assert sorted(took_s)[7] < 0.02, "0.8 ms were measured; 44 ms without TCP_NODELAY"
 
 
-@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6")
 def test_an_address_of_ipv6_makes_a_url(rig: Rig) -> None:
-    server = serve(create_app(rig.daemon, ApiSettings("http://w", "0.1.0")), "::1", 0)
+    try:
+        server = serve(create_app(rig.daemon, ApiSettings("http://w", "0.1.0")), "::1", 0)
+    except Conflict as error:
+        pytest.skip(f"no address ::1 here: {error.what}")
     try:
         assert server.url == f"http://[::1]:{server.port}"
         assert rig.session.get(f"{server.url}/v1/health", timeout=10).ok

@@ -1,6 +1,7 @@
 """The shell: saves before calls, answers after saves, and a stop that strands nobody."""
 
 import base64
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 
@@ -87,6 +88,24 @@ def test_a_reader_that_fails_hurts_only_itself(rig: Rig) -> None:
     with pytest.raises(ZeroDivisionError):
         future.result(10)
     assert rig.daemon.read(lambda view: len(view.jobs)).result(10) == 0
+
+
+def test_an_asker_that_has_gone_hurts_nobody(rig: Rig) -> None:
+    gate = threading.Event()
+    blocker = rig.daemon.read(lambda view: gate.wait(10))
+    gone = rig.daemon.read(lambda view: 1)
+    assert gone.cancel()
+    gate.set()
+    assert blocker.result(10)
+    assert rig.daemon.read(lambda view: 2).result(10) == 2
+
+
+def test_an_agent_without_gpus_does_not_keep_hope_alive(rig: Rig) -> None:
+    rig.daemon.put(ev.OffersArrived((offer("o1", "plain"),)))
+    job = rig.daemon.submit(spec(gpus=4)).result(10)
+    why = rig.daemon.read(lambda view: view.explain(job.id)).result(10)
+    assert not why.can_ever_run
+    assert why.nodes[0].reasons == ("has only 0 GPUs",)
 
 
 def test_a_call_that_fails_stops_nothing(rig: Rig) -> None:
