@@ -18,6 +18,7 @@ from mesos_gpu.local.processes import Process
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
 
 LOOK_S: Final = 0.5
+REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a pause
 START_S: Final = 120.0  # the first start downloads Mesos
 STOP_S: Final = 60.0
 MODEL: Final = "NVIDIA A100-SXM4-80GB"
@@ -105,6 +106,7 @@ def _revive(stack: Stack) -> None:
         if not process.running:
             output.note(f"{process.log.parent.name} ended: starting it again")
             process.start()
+            time.sleep(REVIVE_S)
 
 
 def _write_up_file(url: str) -> None:

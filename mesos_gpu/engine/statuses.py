@@ -37,7 +37,7 @@ def on_status(turn: Turn, status: Status) -> None:
 
 def _on_unknown(turn: Turn, status: Status) -> None:
     new = next_state(status, None, kill_requested=True, sick_gpu=False)
-    if Action.KILL in (actions_of(TaskState.ABSENT, new) or ()):
+    if new is not None and Action.KILL in (actions_of(TaskState.ABSENT, new) or ()):
         turn.effects.append(Kill(status.task_id, status.agent_id))
 
 
@@ -52,6 +52,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     )
     task = replace(task, heard_at=turn.now)
     turn.state.set_task(task)
+    if new is None:  # a later Mesos: nothing is known of that state, and nothing is lost by waiting
+        return
     move(turn, task, new, status, outcome)
     if task.job_id is None and new is TaskState.RUNNING and status.data and status.agent_id:
         _on_report(turn, status.agent_id, status.data)

@@ -50,17 +50,16 @@ _INFRASTRUCTURE: Final = frozenset(
 )
 
 
-def next_state(status: Status, outcome: Outcome | None, *, kill_requested: bool, sick_gpu: bool) -> TaskState:
-    """The state that a status update asks for.
+def next_state(
+    status: Status, outcome: Outcome | None, *, kill_requested: bool, sick_gpu: bool
+) -> TaskState | None:
+    """The state that a status update asks for; None for a state that Mesos 1.11 does not have.
 
     Args:
         status: The update.
         outcome: What the executor says of the end, if it says anything.
         kill_requested: A user asked for the end.
         sick_gpu: One of the launch's GPUs is not healthy now.
-
-    Raises:
-        ValueError: A state that Mesos 1.11 does not have.
     """
     found = _LIVE.get(status.state)
     if found is not None:
@@ -75,7 +74,7 @@ def next_state(status: Status, outcome: Outcome | None, *, kill_requested: bool,
             sick_gpu or status.reason in _INFRASTRUCTURE or (outcome is not None and outcome.infrastructure)
         )
         return TaskState.LOST if by_others else TaskState.FAILED
-    raise ValueError(f"unknown task state {status.state!r}")
+    return None
 
 
 def is_final_error(status: Status) -> bool:

@@ -309,6 +309,14 @@ def test_an_unknown_task_is_killed_and_its_end_only_acknowledged(world: World) -
     assert only(effects, fx.Acknowledge).task_id == "stranger"
 
 
+def test_a_state_of_a_later_mesos_is_acknowledged_and_changes_nothing(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    task = running(world, gpus=1)
+    effects = world.status(task, "TASK_HIBERNATING")
+    assert [type(effect) for effect in effects] == [fx.Acknowledge]
+    assert world.job().state is JobState.RUNNING
+
+
 def test_repeated_and_reordered_updates_change_nothing(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)
