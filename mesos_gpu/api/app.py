@@ -301,22 +301,18 @@ def _matches(job: Job, states: set[str], labels: list[str], name: str) -> bool:
 
 
 def _integer(request: Request, name: str, default: int, least: int, most: int) -> int:
+    return int(_number(request, name, default, least, most, kind=int))
+
+
+def _number(
+    request: Request, name: str, default: float, least: float, most: float, *, kind: type = float
+) -> float:
     text = request.query_params.get(name)
     try:
-        value = default if text is None else int(text)
+        value: float = default if text is None else kind(text)
     except ValueError:
         value = least - 1
     if not least <= value <= most:
-        raise invalid(Problem(f"/{name}", f"must be an integer from {least} to {most}, got {text!r}"))
-    return value
-
-
-def _number(request: Request, name: str, default: float, least: float, most: float) -> float:
-    text = request.query_params.get(name)
-    try:
-        value = default if text is None else float(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        raise invalid(Problem(f"/{name}", f"must be a number from {least:g} to {most:g}, got {text!r}"))
+        form = "an integer" if kind is int else "a number"
+        raise invalid(Problem(f"/{name}", f"must be {form} from {least:.15g} to {most:.15g}, got {text!r}"))
     return value
