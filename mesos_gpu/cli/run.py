@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.app import App, api_command
+from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.types import DURATION, ENV, LABEL, MEMORY
 
 
@@ -27,9 +27,10 @@ from mesos_gpu.cli.types import DURATION, ENV, LABEL, MEMORY
 @click.option("--timeout", type=DURATION, help="Longest run time of one attempt, as 90s or 2h.")
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
+@json_option
 @click.argument("cmd", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
-def run(app: App, detach: bool, **options: Any) -> None:
+def run(app: App, detach: bool, as_json: bool, **options: Any) -> None:
     """Run a command as a job and stay with it.
 
     Its output appears here as it is written, and its exit code becomes that of this command. Ctrl-C kills
@@ -43,12 +44,15 @@ def run(app: App, detach: bool, **options: Any) -> None:
     from mesos_gpu.cli.attached import submit_and_stay
     from mesos_gpu.cli.interrupt import held_interrupt
 
+    if as_json and not detach:
+        raise click.UsageError("--json needs --detach: without it, stdout is the job's own")
     request = request_of(**options)
     client = app.client()
     if not detach:
         click.get_current_context().exit(submit_and_stay(client, request))
     with held_interrupt():
-        output.line(client.submit(request)["id"])
+        job = client.submit(request)
+        output.document(job) if as_json else output.line(job["id"])
 
 
 def request_of(

@@ -538,3 +538,12 @@ def test_closed_streams_are_no_fault(rest: FakeRest) -> None:
     rest.add()
     command = f"{sys.executable} -m mesos_gpu ps >&- 2>&-"
     assert subprocess.run(["/bin/sh", "-c", command], timeout=30).returncode == 0
+
+
+def test_a_detached_run_as_json(rest: FakeRest) -> None:
+    got = call("run", "--detach", "--json", "--", "true")
+    assert got.exit_code == 0
+    assert json.loads(got.stdout)["state"] == "pending"
+    wrong = call("run", "--json", "--", "true")
+    assert wrong.exit_code == 2
+    assert "--json needs --detach" in wrong.stderr

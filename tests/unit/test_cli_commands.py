@@ -13,7 +13,7 @@ from mesos_gpu.cli.reference import reference
 
 ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs.
-WITHOUT_JSON = {"run", "logs", "completion", "up", "down", "demo", "scheduler"}
+WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler"}
 
 
 def _command(name: str) -> click.Command:
