@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 
@@ -108,16 +109,6 @@ def boot_id() -> str:
 def pid_namespace() -> int:
     """This process' pid namespace (pid_namespaces(7))."""
     return os.stat("/proc/self/ns/pid").st_ino
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started; None: there is none, or it is a zombie (proc_pid_stat(5))."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()  # the command's name may hold spaces and parentheses
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 class Ledger:

@@ -14,6 +14,7 @@ from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.shapes import Job, ended
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 IDLE_JOBS = 20
@@ -35,7 +36,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
         Path(top).chmod(0o755)
         output.note(f"starting {agents} agents with {gpus} GPUs each")
         with Stack(Path(top) / "stack", [NodeSpec(gpus)] * agents) as stack, Client(stack.url) as client:
-            _until(lambda: len(client.gpus()) == agents * gpus, 60, "the nodes report their GPUs")
+            poll("the nodes report their GPUs", lambda: len(client.gpus()) == agents * gpus, 60)
             output.note(f"{IDLE_JOBS} jobs one after the other")
             idle = [_one(client) for _ in range(IDLE_JOBS)]
             output.note("the executor")
@@ -114,13 +115,13 @@ def _executor(client: Client, stack: Stack) -> dict[str, float]:
     import psutil
 
     jobs = [_submit(client, "sleep 30") for _ in range(4)]
-    _until(lambda: all(client.job(j["id"])["state"] == "running" for j in jobs), 30, "four sleeps run")
+    poll("four sleeps run", lambda: all(client.job(j["id"])["state"] == "running" for j in jobs))
     found = [p for p in psutil.process_iter(["cmdline"]) if _is_executor(p.info["cmdline"] or [])]
     cpu_ms = [sum(process.cpu_times()[:2]) * 1000 for process in found]
     rss_mib = [process.memory_info().rss / 2**20 for process in found]
     for job in jobs:
         client.kill(job["id"])
-    _until(lambda: not client.jobs(states=["active"]), 30, "the sleeps end")
+    poll("the sleeps end", lambda: not client.jobs(states=["active"]))
     return {
         "executor_start_cpu_ms": round(statistics.median(cpu_ms), 1),
         "executor_rss_mib": round(statistics.median(rss_mib), 1),
@@ -129,13 +130,3 @@ def _executor(client: Client, stack: Stack) -> dict[str, float]:
 
 def _is_executor(cmdline: Sequence[str]) -> bool:
     return "-c" in cmdline and any("isolator.executor" in word for word in cmdline) and "sh" not in cmdline[0]
-
-
-def _until(condition: Any, timeout_s: float, what: str) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise MesosGpuError(
-                f"{what}: not within {timeout_s:g} s", remedy="run it again on a quieter machine"
-            )
-        time.sleep(0.02)

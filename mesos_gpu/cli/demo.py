@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.shapes import Job, ended
 from mesos_gpu.cli.watcher import Watcher
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-80GB"
@@ -129,14 +129,12 @@ class _Demo:
         self._check(f"{jobs[0]['name']}: {state}", self._states(jobs) == {state})
 
     def _until(self, what: str, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not condition():
-            if time.monotonic() > deadline:
-                raise MesosGpuError(
-                    f"demo: {what}: not within {WAIT_S:g} s\n{self._stack.scheduler.tail()}",
-                    remedy="see the log",
-                )
-            time.sleep(0.05)
+        try:
+            poll(f"demo: {what}", condition, WAIT_S)
+        except Unavailable as error:
+            raise MesosGpuError(
+                f"{error.what}\n{self._stack.scheduler.tail()}", remedy="see the log"
+            ) from error
 
     def _check(self, what: str, good: bool) -> None:
         output.line(f"  {'ok' if good else 'WRONG'}: {what}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli.types import normal_url
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 
@@ -35,18 +36,6 @@ def state_home() -> Path:
 def up_file() -> Path:
     """Where `mesos-gpu up` says that it runs: `Running` as one JSON object."""
     return state_home() / "up.json"
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None: there is none, or it is a zombie.
-
-    Source: proc_pid_stat(5); the command's name (field 2) may hold spaces and parentheses.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def running() -> Running | None:

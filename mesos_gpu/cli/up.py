@@ -11,8 +11,9 @@ from typing import Final
 
 import click
 
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import output
-from mesos_gpu.cli.locate import Running, running, start_ticks, state_home, up_file
+from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.processes import Process
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up

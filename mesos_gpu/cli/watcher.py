@@ -14,7 +14,6 @@ _UNSETTLED = ("launched", "unreachable", "abandoned")
 class Findings:
     """What was seen."""
 
-    samples: int = 0
     compared: int = 0  # samples in which both sides stood still
     shared: set[str] = field(default_factory=set)  # GPUs that two running tasks held at once
     disagreements: list[str] = field(default_factory=list)
@@ -57,7 +56,6 @@ class Watcher:
         before = self._ours()
         state = get_json("127.0.0.1", self._master, "/state")
         after = self._ours()
-        self.findings.samples += 1
         self._check_sharing(after)
         if before != after or any(task["state"] in _UNSETTLED for task in after):
             return

@@ -1,13 +1,13 @@
 """All that the scheduler knows. Only `step` changes it, on one thread."""
 
 import bisect
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer
+from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.task import Task, TaskState
 
 
@@ -47,21 +47,14 @@ class State:
     reconciled_at: float = 0.0
 
     @classmethod
-    def restored(
-        cls,
-        started_at: float,
-        framework_id: str | None,
-        jobs: Iterable[Job],
-        tasks: Iterable[Task],
-        nodes: Iterable[Node],
-    ) -> "State":
-        """The state from what was saved. `jobs` in the order of their sequence, `tasks` of their launch."""
-        state = cls(started_at=started_at, framework_id=framework_id)
-        for job in jobs:
+    def restored(cls, started_at: float, saved: Saved) -> "State":
+        """The state from what was saved."""
+        state = cls(started_at=started_at, framework_id=saved.framework_id)
+        for job in saved.jobs:
             state.set_job(job)
-        for task in tasks:
+        for task in saved.tasks:
             state.set_task(task)
-        state.nodes = {node.id: node for node in nodes}
+        state.nodes = {node.id: node for node in saved.nodes}
         return state
 
     def set_job(self, job: Job) -> None:

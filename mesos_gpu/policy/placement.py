@@ -41,21 +41,6 @@ class Chosen:
     gpus: tuple[GpuId, ...]
 
 
-def shortages(ask: Ask, candidate: Candidate, model: str | None) -> list[str]:
-    """What the candidate lacks for the ask with that model, in words; empty if it fits."""
-    lacks = []
-    if candidate.cpus < ask.cpus:
-        lacks.append(f"{ask.cpus - candidate.cpus:g} more cpus")
-    if candidate.mem_mib < ask.mem_mib:
-        lacks.append(f"{ask.mem_mib - candidate.mem_mib:g} MiB more memory")
-    fit = sum(1 for gpu in candidate.free if model is None or gpu.model == model)
-    usable = min(fit, candidate.gpus_offered)
-    if usable < ask.gpus:
-        kind = f" of model {model}" if model else ""
-        lacks.append(f"{ask.gpus - usable} more free GPU{'s' if ask.gpus - usable > 1 else ''}{kind}")
-    return lacks
-
-
 def _fits(ask: Ask, candidate: Candidate, model: str | None) -> bool:
     if candidate.cpus < ask.cpus or candidate.mem_mib < ask.mem_mib or candidate.gpus_offered < ask.gpus:
         return False

@@ -115,6 +115,7 @@ def run(options: Options) -> int:
     """
     clock = SystemClock()
     store = SqliteStore(options.state)
+    saved = store.load()
     webui_url = options.webui_url or f"http://{_reachable(options.host)}:{options.port}"
     framework = pd.FrameworkSettings(
         user=options.user,
@@ -124,12 +125,12 @@ def run(options: Options) -> int:
         hostname=socket.gethostname(),
         failover_timeout_s=options.failover_timeout_s,
         checkpoint=True,
-        framework_id=store.load().framework_id,
+        framework_id=saved.framework_id,
         principal=options.principal,
     )
     sink = Sink(clock.now)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options))
-    daemon = Daemon(store, driver, clock, engine_settings(options))
+    daemon = Daemon(store, saved, driver, clock, engine_settings(options))
     sink.daemon = daemon
     app = create_app(
         daemon,

@@ -23,6 +23,7 @@ from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.model.saves import Saved
 from mesos_gpu.ports import Clock, Driver, Store
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.view import StateView
@@ -45,22 +46,16 @@ class _Request:
 class Daemon:
     """The scheduler. Made once, started once; `stop` leaves tasks running unless told otherwise."""
 
-    def __init__(self, store: Store, driver: Driver, clock: Clock, settings: Settings) -> None:
-        """Load what was saved. Nothing runs yet."""
+    def __init__(self, store: Store, saved: Saved, driver: Driver, clock: Clock, settings: Settings) -> None:
+        """Take up what `store` had `saved`. Nothing runs yet."""
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
-        found = store.load()
-        self._state = State.restored(clock.now(), found.framework_id, found.jobs, found.tasks, found.nodes)
+        self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []  # those of the batch in hand
         self._listeners: list[Callable[[JobId, int], None]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._ended = threading.Event()
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
-
-    @property
-    def framework_id(self) -> str | None:
-        """What the store knew at the start; for the driver's first subscription."""
-        return self._state.framework_id
 
     # --- from any thread
 

@@ -13,6 +13,7 @@ from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.offer import Offer, Scalar
+from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.status import Status
 from mesos_gpu.wire import assignment, report
 
@@ -112,6 +113,16 @@ class World:
             self.now = min(self.now + 1.0, end)
             effects += self.feed(ev.Tick())
         return effects
+
+
+def saved_of(state: State) -> Saved:
+    """What a store would give back of that state."""
+    return Saved(
+        state.framework_id,
+        tuple(state.jobs.values()),
+        tuple(state.tasks.values()),
+        tuple(state.nodes.values()),
+    )
 
 
 def only(effects: list[fx.Effect], kind: type[E]) -> E:

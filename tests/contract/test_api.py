@@ -33,7 +33,7 @@ from tests.conftest import wait_until
 class Rig:
     def __init__(self, kind: type[Daemon] = Daemon) -> None:
         self.clock, self.driver = FakeClock(), FakeDriver()
-        self.daemon = kind(MemoryStore(), self.driver, self.clock, Settings("e", "m"))
+        self.daemon = kind(MemoryStore(), MemoryStore().load(), self.driver, self.clock, Settings("e", "m"))
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0"))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url

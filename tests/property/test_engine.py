@@ -13,7 +13,7 @@ from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, JobId, OfferId, TaskId
 from mesos_gpu.model.saves import SaveTask
-from mesos_gpu.testing.builders import World, every, gpu, offer, spec
+from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 
 AGENTS = {f"a{n}": tuple(gpu(f"g{n}{i}") for i in range(3)) for n in range(2)}
 TERMINAL = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST", "TASK_GONE")
@@ -157,9 +157,7 @@ class Scheduler(RuleBasedStateMachine):
     @rule()
     def scheduler_restarts(self) -> None:
         old = self.world.state
-        self.world.state = State.restored(
-            self.world.now, old.framework_id, old.jobs.values(), old.tasks.values(), old.nodes.values()
-        )
+        self.world.state = State.restored(self.world.now, saved_of(old))
         self.mesos.offered.clear()
         self.take(self.world.register())
 

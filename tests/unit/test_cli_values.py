@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import locate, output
 from mesos_gpu.cli.jobfile import BadJobFile, read_jobs
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
@@ -80,7 +81,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_running_up_is_found(home: Path) -> None:
-    _up(home, os.getpid(), locate.start_ticks(os.getpid()))
+    _up(home, os.getpid(), start_ticks(os.getpid()))
     assert locate.find_url() == "http://127.0.0.1:8081"
 
 
@@ -102,7 +103,7 @@ def test_a_damaged_file_is_said(home: Path) -> None:
 
 
 def test_what_is_named_comes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _up(home, os.getpid(), locate.start_ticks(os.getpid()))
+    _up(home, os.getpid(), start_ticks(os.getpid()))
     monkeypatch.setenv("MESOS_GPU_URL", "other:1")
     assert locate.find_url() == "http://other:1"
     assert locate.find_url("http://third") == "http://third"

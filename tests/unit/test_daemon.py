@@ -24,6 +24,7 @@ class Rig:
         self.store, self.driver, self.clock = MemoryStore(), FakeDriver(), FakeClock()
         self.daemon = Daemon(
             self.store,
+            self.store.load(),
             self.driver,
             self.clock,
             Settings("run-executor", "run-monitor", default_user="nobody"),

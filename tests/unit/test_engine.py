@@ -12,7 +12,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
 from mesos_gpu.model.job import JobState
 from mesos_gpu.model.saves import ForgetJob, SaveFramework, SaveJob, SaveTask
 from mesos_gpu.model.task import TaskState
-from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
+from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of, spec
 
 
 @pytest.fixture
@@ -352,9 +352,7 @@ def test_a_restart_resumes_from_what_was_saved(world: World) -> None:
     world.submit("j2", gpus=2)
     old = world.state
     again = World(now=world.now + 10)
-    again.state = State.restored(
-        again.now, old.framework_id, old.jobs.values(), old.tasks.values(), old.nodes.values()
-    )
+    again.state = State.restored(again.now, saved_of(old))
     effects = again.register()
     assert every(effects, fx.Launch) == []
     assert again.job("j1").state is JobState.RUNNING

@@ -1,0 +1,14 @@
+"""Processes of this host, unmistakably: a process id is used again, an id with its start time is not."""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None: there is none, or it is a zombie.
+
+    Source: proc_pid_stat(5); the command's name (field 2) may hold spaces and parentheses.
+    """
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
