@@ -156,4 +156,4 @@ def _has_sick_gpu(turn: Turn, task: Task) -> bool:
     if node is None:
         return False
     found = (node.gpu(gpu_id) for gpu_id in task.gpus)
-    return any(gpu is not None and gpu.health is Health.SICK for gpu in found)
+    return any(gpu is not None and gpu.health.broken for gpu in found)

@@ -8,7 +8,8 @@ from mesos_gpu.model.ids import GpuId
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One launch: its command, and the GPUs it is granted. Exactly one of `command` and `argv` is set."""
+    """One launch: its command, and the GPUs it is granted. At most one of `command` and `argv` is set; with
+    neither, the image's own entrypoint runs."""
 
     job_id: str
     attempt: int
@@ -19,6 +20,10 @@ class Assignment:
     gpus: tuple[GpuId, ...] = ()
     timeout_s: float | None = None
     kill_grace_s: float = 5.0
+    image: str | None = None  # a Docker image; None: the host's file system
+    container_engine: str = "mesos"  # or "docker"; of no meaning without an image
+    cpus: float = 0.0  # what Mesos gives the task, for an engine that must be told
+    mem_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)

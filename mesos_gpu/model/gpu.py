@@ -11,8 +11,17 @@ class Health(Enum):
     """Whether a GPU may be given out. Only OK may."""
 
     OK = "ok"
-    SICK = "sick"
+    SUSPECT = "suspect"  # one bad reading, or on its way back: not given out, its task is left alone
+    SICK = "sick"  # its task is treated as the job's on_gpu_failure says
+    LOST = "lost"  # fallen off the bus
+    DRAINED = "drained"  # an operator took it out
+    DIRTY = "dirty"  # a process that no task of ours accounts for is on it
     UNKNOWN = "unknown"  # the probe failed; never schedulable
+
+    @property
+    def broken(self) -> bool:
+        """Whether what runs on it must be expected to fail."""
+        return self in (Health.SICK, Health.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,16 @@ class Link:
 
     peer: GpuId
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A change of a GPU's health. `at`: seconds since the epoch."""
+
+    at: float
+    old: Health
+    new: Health
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,9 @@ class Gpu:
     links: tuple[Link, ...] = ()
     health: Health = Health.UNKNOWN
     reason: str = ""  # why it is not OK, for people
+    since: float = 0.0  # when it came into this health, seconds since the epoch; 0: not known
+    warnings: tuple[str, ...] = ()  # what is worth a look and takes nothing out: slowdowns, application XIDs
+    history: tuple[Transition, ...] = ()  # the latest changes, oldest first
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -63,6 +85,8 @@ class Inventory:
     gpus: tuple[Gpu, ...] = ()
     source: str = "none"  # "nvml", "simulated", "none": a CPU host
     driver_version: str | None = None
+    cuda_version: str | None = None  # the newest CUDA that the driver can run, "12.2"
+    isolation: str = ""  # how tasks are kept from other GPUs: "cgroup1", "cgroup2", "off"
 
     def __post_init__(self) -> None:
         _once("uuid", (gpu.id for gpu in self.gpus))

@@ -7,9 +7,25 @@ from enum import Enum
 from mesos_gpu.model.ids import JobId, TaskId
 
 
+class OnGpuFailure(Enum):
+    """What happens to a running job when one of its GPUs turns sick or is lost."""
+
+    RESTART = "restart"  # it is ended and queued again; no attempt is used up
+    NOTIFY = "notify"  # its message says so
+    IGNORE = "ignore"
+
+
+class Engine(Enum):
+    """What runs a job's image."""
+
+    MESOS = "mesos"  # the agent's Mesos containerizer, in a nested container
+    DOCKER = "docker"  # the host's Docker Engine
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One command and what it needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set."""
+    """One command and what it needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set; with an
+    image neither may be: then the image's own entrypoint runs."""
 
     name: str
     command: str | None = None
@@ -24,6 +40,9 @@ class JobSpec:
     max_attempts: int = 1  # failures of the infrastructure do not count
     timeout_s: float | None = None  # of one attempt's run time
     kill_grace_s: float = 5.0  # between SIGTERM and SIGKILL
+    image: str | None = None  # a Docker image, "name[:tag]"; None: the host's file system
+    container_engine: Engine = Engine.MESOS  # of no meaning without an image
+    on_gpu_failure: OnGpuFailure = OnGpuFailure.RESTART
 
 
 class JobState(Enum):

@@ -37,6 +37,10 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         gpus=task.gpus,
         timeout_s=spec.timeout_s,
         kill_grace_s=spec.kill_grace_s,
+        image=spec.image,
+        container_engine=spec.container_engine.value,
+        cpus=spec.cpus,
+        mem_mib=spec.mem_mib,
     )
     return task_info(
         task_id=task.id,

@@ -6,10 +6,16 @@ Only the standard library's json: the host side imports it.
 import json
 from typing import Any
 
-from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link, Transition
 from mesos_gpu.model.ids import GpuId
 
 VERSION = 1
+_KNOWN = frozenset(
+    {
+        "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
+        "warnings", "history",
+    }
+)  # fmt: skip
 
 
 def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
@@ -24,7 +30,24 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
         "links": [{"peer": link.peer, "kind": link.kind} for link in gpu.links],
         "health": gpu.health.value,
         "reason": gpu.reason,
+        "since": gpu.since,
+        "warnings": list(gpu.warnings),
+        "history": [transition_to_json(change) for change in gpu.history],
     }
+
+
+def transition_to_json(change: Transition) -> dict[str, Any]:
+    """One change of health as a JSON object."""
+    return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
+
+
+def transition_from_json(value: Any) -> Transition:
+    """The inverse.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is none.
+    """
+    return Transition(float(value["at"]), Health(value["old"]), Health(value["new"]), str(value["reason"]))
 
 
 def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
@@ -35,10 +58,9 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
     """
     if not isinstance(value, dict):
         raise ValueError(f"a GPU must be a JSON object, got {value!r}")
-    known = {"uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason"}
-    unknown = sorted(set(value) - known)
+    unknown = sorted(set(value) - _KNOWN)
     if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
 
     def field(name: str, kind: type, default: Any = None) -> Any:
         got = value.get(name, default)
@@ -66,6 +88,9 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         links=tuple(Link(GpuId(str(link["peer"])), str(link["kind"])) for link in links),
         health=state,
         reason=field("reason", str, ""),
+        since=float(value.get("since", 0.0)),
+        warnings=tuple(map(str, field("warnings", list, []))),
+        history=tuple(map(transition_from_json, field("history", list, []))),
     )
 
 
@@ -76,6 +101,8 @@ def encode(inventory: Inventory) -> bytes:
             "version": VERSION,
             "source": inventory.source,
             "driver_version": inventory.driver_version,
+            "cuda_version": inventory.cuda_version,
+            "isolation": inventory.isolation,
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
         },
         separators=(",", ":"),
@@ -95,4 +122,6 @@ def decode(data: bytes) -> Inventory:
         gpus=tuple(gpu_from_json(gpu) for gpu in value["gpus"]),
         source=value["source"],
         driver_version=value["driver_version"],
+        cuda_version=value.get("cuda_version"),
+        isolation=value.get("isolation", ""),
     )
