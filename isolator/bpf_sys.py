@@ -1,0 +1,193 @@
+"""bpf(2), as far as device programs of cgroups need it: load, attach, replace, detach, query.
+
+Numbers and layouts: include/uapi/linux/bpf.h. Every call passes a buffer of the size of a recent kernel's whole
+`union bpf_attr`: kernels 6.17 to 7.2 write results of BPF_PROG_QUERY beyond the size that they are told.
+"""
+
+import ctypes
+import errno
+import os
+import struct
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mesos_gpu.errors import MesosGpuError
+
+NAME: Final = b"mesos_gpu"  # of our programs: how they are known among others'
+ATTR_SIZE: Final = 256  # more than any kernel has; the rest must be zero, and is
+PROG_LOAD, PROG_ATTACH, PROG_DETACH = 5, 8, 9
+PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
+PROG_TYPE_CGROUP_DEVICE: Final = 15
+ATTACH_TYPE_CGROUP_DEVICE: Final = 6
+F_ALLOW_OVERRIDE, F_ALLOW_MULTI, F_REPLACE = 1, 2, 4
+MOST_PROGRAMS: Final = 64  # BPF_CGROUP_MAX_PROGS
+_QUERY_SIZE: Final = 64
+_SYSCALL: Final = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "ppc64": 361, "s390x": 351, "riscv64": 280}
+
+
+class BpfError(MesosGpuError):
+    """The kernel refused a device program: the task must not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A device program on a cgroup."""
+
+    id: int
+    name: str
+
+
+def _bpf(command: int, attr: "ctypes.Array[ctypes.c_char]", size: int) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = _SYSCALL.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"bpf(2) has no number known for {os.uname().machine}")
+    done = int(libc.syscall(number, command, attr, size))
+    if done < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return done
+
+
+def _attr(layout: str, *values: Any) -> "ctypes.Array[ctypes.c_char]":
+    return ctypes.create_string_buffer(struct.pack(layout, *values).ljust(ATTR_SIZE, b"\0"), ATTR_SIZE)
+
+
+def load(program: bytes) -> int:
+    """Have the kernel verify and keep a program; a file descriptor of it.
+
+    Raises:
+        BpfError: The verifier or a missing right; with the verifier's own words.
+    """
+    instructions = ctypes.create_string_buffer(program, len(program))
+    licence = ctypes.create_string_buffer(b"Apache-2.0")
+
+    def attempt(log: "ctypes.Array[ctypes.c_char] | None") -> int:
+        # prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags, prog_name
+        attr = _attr(
+            "=IIQQIIQII16s", PROG_TYPE_CGROUP_DEVICE, len(program) // 8, ctypes.addressof(instructions),
+            ctypes.addressof(licence), 1 if log else 0, len(log) if log else 0,
+            ctypes.addressof(log) if log else 0, 0, 0, NAME,
+        )  # fmt: skip
+        return _bpf(PROG_LOAD, attr, 64)
+
+    try:
+        return attempt(None)
+    except OSError as error:
+        log = ctypes.create_string_buffer(1 << 16)
+        try:
+            return attempt(log)
+        except OSError:
+            said = log.value.decode(errors="replace").strip()
+            raise _explained("load a device program", error, said) from error
+
+
+def attach(cgroup: int, program: int, *, replace: int | None = None) -> None:
+    """Attach beside others' programs, all of which must then allow; with `replace`, in that one's place, at once.
+
+    Args:
+        cgroup: File descriptor of the cgroup's directory.
+        program: Of the program.
+        replace: Of the program that goes.
+
+    Raises:
+        OSError: As bpf(2): EPERM if another program was attached to stay alone, EINVAL for `replace` before 5.6.
+    """
+    flags = F_ALLOW_MULTI | (F_REPLACE if replace is not None else 0)
+    attr = _attr("=IIIII", cgroup, program, ATTACH_TYPE_CGROUP_DEVICE, flags, replace or 0)
+    _bpf(PROG_ATTACH, attr, 20 if replace is not None else 16)
+
+
+def detach(cgroup: int, program: int) -> None:
+    """Remove one program from a cgroup.
+
+    Raises:
+        OSError: As bpf(2): ENOENT if it is not there.
+    """
+    _bpf(PROG_DETACH, _attr("=IIII", cgroup, program, ATTACH_TYPE_CGROUP_DEVICE, 0), 16)
+
+
+def query(cgroup: int) -> tuple[Attached, ...]:
+    """The programs attached to this cgroup itself, oldest first.
+
+    Raises:
+        OSError: As bpf(2).
+    """
+    ids = (ctypes.c_uint32 * MOST_PROGRAMS)()
+    # target_fd, attach_type, query_flags, attach_flags, prog_ids, prog_cnt
+    attr = _attr("=IIIIQI", cgroup, ATTACH_TYPE_CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), MOST_PROGRAMS)
+    _bpf(PROG_QUERY, attr, _QUERY_SIZE)
+    count = struct.unpack_from("=I", attr.raw, 24)[0]
+    found = []
+    for ident in ids[:count]:
+        try:
+            with closing(_Fd(open_program(ident))) as fd:
+                found.append(Attached(ident, _name(fd.number)))
+        except FileNotFoundError:
+            continue  # gone since
+    return tuple(found)
+
+
+def open_program(ident: int) -> int:
+    """A file descriptor of the program with that id.
+
+    Raises:
+        OSError: As bpf(2): ENOENT if there is none.
+    """
+    return _bpf(PROG_GET_FD_BY_ID, _attr("=I", ident), 12)
+
+
+def _name(program: int) -> str:
+    info = ctypes.create_string_buffer(ATTR_SIZE)
+    _bpf(OBJ_GET_INFO_BY_FD, _attr("=IIQ", program, ATTR_SIZE, ctypes.addressof(info)), 16)
+    # struct bpf_prog_info: name[16] at offset 64
+    return info.raw[64:80].split(b"\0")[0].decode(errors="replace")
+
+
+def install(cgroup: int, program: bytes) -> None:
+    """Make `program` our one program of the cgroup; others' stay. There is no moment without one of ours.
+
+    Raises:
+        BpfError: The kernel refuses; what was attached before is still there.
+    """
+    with closing(_Fd(load(program))) as new:
+        try:
+            old = [_Fd(open_program(found.id)) for found in query(cgroup) if found.name == NAME.decode()]
+            try:
+                _swap(cgroup, new.number, [fd.number for fd in old])
+            finally:
+                for fd in old:
+                    fd.close()
+        except OSError as error:
+            raise _explained("attach a device program", error, "") from error
+
+
+def _swap(cgroup: int, new: int, old: list[int]) -> None:
+    if len(old) == 1:
+        try:
+            attach(cgroup, new, replace=old[0])
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a kernel before 5.6 cannot replace
+                raise
+    attach(cgroup, new)  # all must allow: with both attached, only what both allow is allowed
+    for program in old:
+        detach(cgroup, program)
+
+
+class _Fd:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def close(self) -> None:
+        os.close(self.number)
+
+
+def _explained(what: str, error: OSError, log: str) -> BpfError:
+    remedy = {
+        errno.EPERM: "run as root with CAP_BPF and CAP_NET_ADMIN (before 5.8: CAP_SYS_ADMIN); if another program was "
+        "attached to this cgroup without BPF_F_ALLOW_MULTI, it must go",
+        errno.ENOSYS: "use a kernel with CONFIG_BPF_SYSCALL, or MESOS_GPU_ISOLATION=cgroup1",
+        errno.EINVAL: "use a kernel with CONFIG_CGROUP_BPF (4.15 or newer), or MESOS_GPU_ISOLATION=cgroup1",
+    }.get(error.errno or 0, "see dmesg")
+    return BpfError(f"cannot {what}: {error.strerror}" + (f": {log}" if log else ""), remedy=remedy)

@@ -1,0 +1,178 @@
+"""Cgroups that control devices, v1 and v2, also both at once (hybrid): where they are, and whose.
+
+Sources: the kernel's Documentation/admin-guide/cgroup-v1/devices.rst and cgroup-v2.rst; proc(5) for mountinfo.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from isolator import bpf, bpf_sys
+from isolator.rules import Rule
+from mesos_gpu.errors import MesosGpuError, Unavailable
+
+Version = Literal["cgroup1", "cgroup2"]
+OWN_ROOT: Final = "mesos_gpu"  # under the mount: cgroups of tasks that Mesos gave none
+REMOVE_S: Final = 5.0
+_ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One directory of one hierarchy. `own`: we made it, and remove it."""
+
+    version: Version
+    path: Path
+    own: bool
+
+    def create(self) -> None:
+        """Make it, if it is ours; harmless if it is there.
+
+        Raises:
+            OSError: As mkdir(2).
+        """
+        if self.own:
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def allow(self, rules: Sequence[Rule]) -> None:
+        """Let its processes use exactly what the rules allow.
+
+        Raises:
+            MesosGpuError: The kernel refuses, or holds other rules afterwards.
+        """
+        if self.version == "cgroup2":
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                bpf_sys.install(fd, bpf.encode(bpf.compile_rules(rules)))
+            finally:
+                os.close(fd)
+        else:
+            _write_list(self.path, [str(rule) for rule in rules])
+
+    def pids(self) -> list[int]:
+        """Processes in it and below it."""
+        found: list[int] = []
+        for directory, _, _ in os.walk(self.path):
+            with contextlib.suppress(FileNotFoundError, OSError):
+                found += map(int, Path(directory, "cgroup.procs").read_text().split())
+        return found
+
+    def remove(self) -> list[int]:
+        """If it is ours: SIGKILL to all in it, and remove it; harmless if it is gone.
+
+        Returns:
+            Processes that would not die in time: then it is still there.
+        """
+        deadline = time.monotonic() + REMOVE_S
+        while self.own:
+            if _rmdir_tree(self.path):
+                return []
+            left = [pid for pid in self.pids() if pid]
+            if time.monotonic() > deadline:
+                return left
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
+        return []
+
+
+def _rmdir_tree(path: Path) -> bool:
+    """Whether it is gone; one with processes in it cannot be removed (EBUSY)."""
+    try:
+        for directory, _, _ in os.walk(path, topdown=False):
+            os.rmdir(directory)
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True
+
+
+def _write_list(path: Path, wanted: Sequence[str]) -> None:
+    """Bring cgroup v1's list to `wanted`. What is allowed and stays is never denied meanwhile; nothing that is not
+    wanted is ever added."""
+    try:
+        have = _read_list(path)
+        if any(line.startswith("a ") for line in have):
+            (path / "devices.deny").write_text("a")
+            have = []
+        for line in wanted:
+            if line not in have:
+                (path / "devices.allow").write_text(line)
+        for line in _read_list(path):
+            if line not in wanted:
+                (path / "devices.deny").write_text(line)
+        have = _read_list(path)
+    except OSError as error:
+        raise MesosGpuError(
+            f"the devices cgroup {path} cannot be set: {error}",
+            remedy="run as root; a cgroup above it must allow what the task is granted",
+        ) from error
+    if sorted(have) != sorted(wanted):
+        raise MesosGpuError(
+            f"the devices cgroup {path} holds {have}, not {list(wanted)}",
+            remedy="see what else changes this host's device cgroups",
+        )
+
+
+def _read_list(path: Path) -> list[str]:
+    return (path / "devices.list").read_text().splitlines()
+
+
+def mounted(root: Path = Path("/")) -> dict[Version, Path]:
+    """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
+    found: dict[Version, Path] = {}
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.partition(" ")
+        point = Path(_unescaped(before.split()[4]))
+        if kind == "cgroup2":
+            found.setdefault("cgroup2", point)
+        elif kind == "cgroup" and "devices" in options.split()[-1].split(","):
+            found.setdefault("cgroup1", point)
+    return found
+
+
+def _unescaped(text: str) -> str:
+    for code, character in _ESCAPES.items():
+        text = text.replace(code, character)
+    return text
+
+
+def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> dict[Version, str]:
+    """The path of a process in each hierarchy that can control devices (cgroups(7), /proc/PID/cgroup).
+
+    Raises:
+        OSError: There is no such process.
+    """
+    found: dict[Version, str] = {}
+    for line in (root / f"proc/{pid}/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            found["cgroup2"] = path
+        elif "devices" in controllers.split(","):
+            found["cgroup1"] = path
+    return found
+
+
+def cgroup_of(container: str, version: Version, root: Path = Path("/")) -> Cgroup:
+    """The cgroup for a container's task: the one that Mesos gave to the container, in which this process then is;
+    else one of our own.
+
+    Raises:
+        Unavailable: That hierarchy is not mounted.
+    """
+    mount = mounted(root).get(version)
+    if mount is None:
+        raise Unavailable(
+            f"no {version} that controls devices is mounted", remedy="mount it, or change MESOS_GPU_ISOLATION"
+        )
+    path = membership(root=root).get(version, "/")
+    if path.rstrip("/").rpartition("/")[2] == container:
+        return Cgroup(version, mount / path.lstrip("/"), own=False)
+    return Cgroup(version, mount / OWN_ROOT / container, own=True)
