@@ -58,6 +58,9 @@ class Handler(Protocol):
     def acknowledged(self, task_id: str, state: str) -> None:
         """The agent has the update on disk."""
 
+    def message(self, data: bytes) -> None:
+        """MESSAGE of the scheduler; it may be lost, or come twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -216,11 +219,36 @@ class Connection:
             self._stream = None
             connection.close()
 
-    def _post(self, connection: HttpConnection, body: Mapping[str, Any]) -> Response:
+    def _post(
+        self, connection: HttpConnection, body: Mapping[str, Any], path: str = "/api/v1/executor"
+    ) -> Response:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._settings.token:
             headers["Authorization"] = "Bearer " + self._settings.token
-        return connection.post(self._settings.prefix + "/api/v1/executor", json.dumps(body).encode(), headers)
+        return connection.post(self._settings.prefix + path, json.dumps(body).encode(), headers)
+
+    def call(self, body: Mapping[str, Any], timeout_s: float | None) -> tuple[int, bytes]:
+        """One call of the agent's operator API (docs/operator-http-api.md), as for nested containers.
+
+        Args:
+            body: The call.
+            timeout_s: Of the wait for its answer; None: for ever.
+
+        Returns:
+            HTTP status and body.
+
+        Raises:
+            OSError: No answer.
+        """
+        connection = HttpConnection(self._settings.endpoint, timeout_s or 60.0)
+        try:
+            if timeout_s is None:
+                connection.connect()
+                connection.wait_for_ever()
+            response = self._post(connection, body, "/api/v1")
+            return response.status, response.read()
+        finally:
+            connection.close()
 
     def _handle(self, event: Mapping[str, Any]) -> None:
         kind = event["type"]
@@ -247,6 +275,8 @@ class Connection:
                 self._handler.acknowledged(done["task_id"]["value"], update["status"]["state"])
         elif kind == "SHUTDOWN":
             self._handler.shutdown()
+        elif kind == "MESSAGE":
+            self._handler.message(base64.b64decode(event["message"].get("data", "")))
         elif kind == "ERROR":
             self._say(event["error"]["message"])
 

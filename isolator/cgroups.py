@@ -8,7 +8,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -38,7 +38,7 @@ class Cgroup:
             OSError: As mkdir(2).
         """
         if self.own:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_directory(self.path)
 
     def allow(self, rules: Sequence[Rule]) -> None:
         """Let its processes use exactly what the rules allow.
@@ -53,15 +53,7 @@ class Cgroup:
             finally:
                 os.close(fd)
         else:
-            _write_list(self.path, [str(rule) for rule in rules])
-
-    def pids(self) -> list[int]:
-        """Processes in it and below it."""
-        found: list[int] = []
-        for directory, _, _ in os.walk(self.path):
-            with contextlib.suppress(FileNotFoundError, OSError):
-                found += map(int, Path(directory, "cgroup.procs").read_text().split())
-        return found
+            _write_list(self.path, rules)
 
     def remove(self) -> list[int]:
         """If it is ours: SIGKILL to all in it, and remove it; harmless if it is gone.
@@ -72,8 +64,9 @@ class Cgroup:
         deadline = time.monotonic() + REMOVE_S
         while self.own:
             if _rmdir_tree(self.path):
+                remove_if_empty(self.path.parent)
                 return []
-            left = [pid for pid in self.pids() if pid]
+            left = pids_below(self.path)
             if time.monotonic() > deadline:
                 return left
             for pid in left:
@@ -81,6 +74,31 @@ class Cgroup:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.005)
         return []
+
+
+def make_directory(path: Path) -> None:
+    """With its parent, which another's `remove_if_empty` may take away in between."""
+    while True:
+        try:
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            return
+        except FileNotFoundError:
+            continue
+
+
+def remove_if_empty(path: Path) -> None:
+    """Of the last task: nothing of ours stays on a host that runs none."""
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
+def pids_below(path: Path) -> list[int]:
+    """Processes in a cgroup and below it, as far as this pid namespace can see them."""
+    found: list[int] = []
+    for directory, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            found += map(int, Path(directory, "cgroup.procs").read_text().split())
+    return [pid for pid in found if pid]
 
 
 def _rmdir_tree(path: Path) -> bool:
@@ -93,31 +111,45 @@ def _rmdir_tree(path: Path) -> bool:
     return True
 
 
-def _write_list(path: Path, wanted: Sequence[str]) -> None:
-    """Bring cgroup v1's list to `wanted`. What is allowed and stays is never denied meanwhile; nothing that is not
+def _write_list(path: Path, rules: Sequence[Rule]) -> None:
+    """Bring cgroup v1's list to the rules. What is allowed and stays is never denied meanwhile; nothing that is not
     wanted is ever added."""
+    wanted = _accesses(map(str, rules))
     try:
-        have = _read_list(path)
-        if any(line.startswith("a ") for line in have):
+        have = _accesses(_read_list(path))
+        if "a *:*" in have:
             (path / "devices.deny").write_text("a")
-            have = []
-        for line in wanted:
-            if line not in have:
-                (path / "devices.allow").write_text(line)
-        for line in _read_list(path):
-            if line not in wanted:
-                (path / "devices.deny").write_text(line)
-        have = _read_list(path)
+            have = {}
+        for device, access in wanted.items():
+            _tell(path / "devices.allow", device, access - have.get(device, frozenset()))
+        for device, access in have.items():
+            # The kernel takes away only what was given in the same words: 195:0 out of 195:* stays.
+            _tell(path / "devices.deny", device, access - wanted.get(device, frozenset()))
+        have = _accesses(_read_list(path))
     except OSError as error:
         raise MesosGpuError(
             f"the devices cgroup {path} cannot be set: {error}",
             remedy="run as root; a cgroup above it must allow what the task is granted",
         ) from error
-    if sorted(have) != sorted(wanted):
+    if have != wanted:
         raise MesosGpuError(
-            f"the devices cgroup {path} holds {have}, not {list(wanted)}",
+            f"the devices cgroup {path} holds {have}, not {wanted}",
             remedy="see what else changes this host's device cgroups",
         )
+
+
+def _accesses(lines: Iterable[str]) -> dict[str, frozenset[str]]:
+    """ "c 1:3 rwm" as {"c 1:3": {r, w, m}}."""
+    found: dict[str, frozenset[str]] = {}
+    for line in lines:
+        device, _, access = line.rpartition(" ")
+        found[device] = found.get(device, frozenset()) | frozenset(access)
+    return found
+
+
+def _tell(file: Path, device: str, access: frozenset[str]) -> None:
+    if access:
+        file.write_text(f"{device} {''.join(sorted(access))}")
 
 
 def _read_list(path: Path) -> list[str]:

@@ -3,21 +3,24 @@
 It starts once for every task, so it stays lean: the standard library and plain nouns only.
 """
 
-import contextlib
 import os
-import pwd
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from isolator import processes
 from isolator.agent_api import TERMINAL, Connection, Settings
-from isolator.environment import task_environment
-from isolator.ledger import Claimed, Ledger, Owner, Refused, Stale
+from isolator.enclosure import Enclosure, undo
+from isolator.enclosure import plan as enclosure_for
+from isolator.facts import read_inventory
+from isolator.host_run import HostRun
+from isolator.launcher import Launcher
+from isolator.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Trace
+from isolator.reaper import end
+from isolator.runs import Ended, Launch, NotStarted, Run, container_of, sandbox_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.wire import assignment as wire
@@ -26,22 +29,17 @@ LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the t
 LAST_S: Final = 25.0  # beyond the grace: what `_terminate` and `_let_go` take at most, when processes hang
 
 
-class NotStarted(Exception):
-    """The command cannot run; `outcome` says whose fault that is."""
-
-    def __init__(self, why: str, outcome: Outcome | None = None) -> None:
-        """`why` is for the user."""
-        super().__init__(why)
-        self.outcome = outcome or Outcome()
-
-
 class Executor:
     """`Handler` of the agent's events; the task itself lives on a thread of its own."""
 
-    def __init__(self, settings: Settings, ledger: Ledger, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Settings, ledger: Ledger, env: Mapping[str, str], launcher: Launcher
+    ) -> None:
         """Nothing runs yet. `env`: the executor's environment."""
-        self._ledger, self._env, self._shutdown_grace_s = ledger, env, settings.shutdown_grace_s
-        self._owner = Owner.of(os.getpid())
+        self._ledger, self._env, self._launcher = ledger, env, launcher
+        self._shutdown_grace_s = settings.shutdown_grace_s
+        self._owner, self._container = Owner.of(os.getpid()), container_of(env)
+        self._holds = False  # whether the ledger has something of this task
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
         self._assignment: Assignment | None = None
@@ -91,6 +89,9 @@ class Executor:
         if task_id == self._task_id and state in TERMINAL:
             self._connection.finish()
 
+    def message(self, data: bytes) -> None:
+        """Nothing is said to executors this way."""
+
     def _want_end(self, state: str, message: str, grace_s: float) -> None:
         with self._lock:
             if not self._ending.is_set():
@@ -127,46 +128,65 @@ class Executor:
             raise NotStarted(f"not a task for this executor: {error}") from error
         self._assignment = plan
         assert self._task_id is not None
-        self._claim(plan)
+        run = self._run_for(plan)
+        enclosure = run.adapt(self._enclosure(plan))
         try:
+            self._claim(plan, (*enclosure.traces(), *run.traces()))
             self._connection.update(self._task_id, "TASK_STARTING")
+            enclosure.set_up()
             if self._ending.is_set():
                 return "TASK_KILLED", self._end[1], Outcome()
-            process = start(plan, self._task_id, self._env)
+            run.start(Launch(plan, self._task_id, self._env, enclosure))
             self._connection.update(self._task_id, "TASK_RUNNING")
-            return self._watch(process, plan)
+            return self._watch(run, plan)
         finally:
-            self._let_go()
+            self._let_go(run, enclosure)
 
-    def _claim(self, plan: Assignment) -> None:
-        if not plan.gpus:
+    def _run_for(self, plan: Assignment) -> Run:
+        if plan.image is None:
+            return HostRun(self._launcher)
+        self._launcher.dismiss()
+        if plan.container_engine == "docker":
+            from isolator.docker_run import DockerRun
+
+            return DockerRun(plan, self._env)
+        from isolator.nested_run import NestedRun
+
+        return NestedRun(plan, self._connection, self._env)
+
+    def _enclosure(self, plan: Assignment) -> Enclosure:
+        inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else None
+        return enclosure_for(self._container, plan.gpus, inventory, self._env)
+
+    def _claim(self, plan: Assignment, traces: Sequence[Trace]) -> None:
+        if not plan.gpus and not traces:
             return
         assert self._task_id is not None
         for _ in range(3):
-            found = self._ledger.claim(self._task_id, plan.gpus, self._owner)
+            found = self._ledger.claim(
+                self._task_id, plan.gpus, self._owner, container=self._container, traces=traces
+            )
             if isinstance(found, Claimed):
+                self._holds = True
                 return
+            gpus = tuple(gpu for holding in _holdings(found) for gpu in holding.gpus if gpu in plan.gpus)
+            refused = Outcome(infrastructure=True, refused_gpus=gpus)
             if isinstance(found, Refused):
-                who = ", ".join(f"{claim.gpu} by {claim.task}" for claim in found.held)
-                refused = Outcome(infrastructure=True, refused_gpus=tuple(c.gpu for c in found.held))
+                who = ", ".join(f"{gpu} by {h.task}" for h in found.held for gpu in h.gpus if gpu in gpus)
                 raise NotStarted(f"claimed already: {who}", refused)
-            self._end_dead(found)
+            for holding in found.dead:
+                log(f"ending what is left of {holding.task}, whose executor died")
+                if left := end(self._ledger, holding, timeout_s=10.0):
+                    raise NotStarted(
+                        f"processes {left} of the dead task {holding.task} would not die", refused
+                    )
         raise NotStarted(
             "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
         )
 
-    def _end_dead(self, stale: Stale) -> None:
-        for task in {claim.task for claim in stale.dead}:
-            log(f"ending what is left of {task}, whose executor died")
-            left = processes.kill_leftovers(task)
-            if left:
-                gpus = tuple(claim.gpu for claim in stale.dead)
-                why = f"processes {left} of the dead task {task} would not die"
-                raise NotStarted(why, Outcome(infrastructure=True, refused_gpus=gpus))
-        self._ledger.drop(stale.dead)
-
-    def _watch(self, process: "subprocess.Popen[bytes]", plan: Assignment) -> tuple[str, str, Outcome]:
-        waiter = threading.Thread(target=self._wait_for, args=(process,), daemon=True)
+    def _watch(self, run: Run, plan: Assignment) -> tuple[str, str, Outcome]:
+        ended: list[Ended] = []
+        waiter = threading.Thread(target=self._wait_for, args=(run, ended), daemon=True)
         waiter.start()
         if not self._ending.wait(plan.timeout_s):
             self._want_end(
@@ -175,132 +195,49 @@ class Executor:
         state, message, grace_s = self._end
         if not state:  # the command ended by itself
             waiter.join()
-            return result_of(process.returncode)
+            return result_of(ended[0])
         if state == "TASK_KILLED":
             assert self._task_id is not None
             self._connection.update(self._task_id, "TASK_KILLING", message=message)
-        self._terminate(waiter, grace_s)
-        code = process.returncode
-        signalled = -code if code is not None and code < 0 else None
-        return state, message, Outcome(exit_status=None if signalled else code, signal=signalled)
+        run.terminate(grace_s)
+        waiter.join(10)
+        how = ended[0] if ended else Ended()
+        return state, message, Outcome(exit_status=how.exit_status, signal=how.signal)
 
-    def _wait_for(self, process: "subprocess.Popen[bytes]") -> None:
-        process.wait()
+    def _wait_for(self, run: Run, ended: list[Ended]) -> None:
+        try:
+            ended.append(run.wait())
+        except (MesosGpuError, OSError) as error:
+            ended.append(Ended(why=f"its end could not be seen: {error}", infrastructure=True))
         self._want_end("", "", 0.0)
 
-    def _terminate(self, waiter: threading.Thread, grace_s: float) -> None:
-        deadline = time.monotonic() + grace_s
-        if grace_s > 0:
-            processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
-            waiter.join(grace_s)
-        while processes.descendants(os.getpid()) and time.monotonic() < deadline:
-            processes.reap()  # children of the command have their grace, too
-            time.sleep(0.02)
-        processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
-        waiter.join(10)
-
-    def _let_go(self) -> None:
+    def _let_go(self, run: Run, enclosure: Enclosure) -> None:
         """End what the command left running; the claim goes last, when nothing can use the GPU any more."""
-        left = processes.kill_descendants()
+        left = run.clear()
+        for trace in reversed(enclosure.traces() if self._holds else ()):
+            left += undo(trace)
         if left:
             log(f"processes {left} would not die: the claim stays until they do")
-            return
-        if self._assignment is not None and self._assignment.gpus:
+        elif self._holds:
             assert self._task_id is not None
-            self._ledger.release(self._task_id, self._owner)
+            self._ledger.release(self._task_id, self._owner, self._container)
 
 
-def result_of(returncode: int) -> tuple[str, str, Outcome]:
-    """State, message and outcome of a command that ended by itself; `returncode` as subprocess has it."""
-    if returncode < 0:
-        name = signal.strsignal(-returncode) or "unknown"
-        return (
-            "TASK_FAILED",
-            f"Command terminated with signal {-returncode} ({name})",
-            Outcome(signal=-returncode),
-        )
-    state = "TASK_FINISHED" if returncode == 0 else "TASK_FAILED"
-    return state, f"Command exited with status {returncode}", Outcome(exit_status=returncode)
+def _holdings(found: Refused | Stale) -> Sequence[Holding]:
+    return found.held if isinstance(found, Refused) else found.dead
 
 
-def start(plan: Assignment, task_id: str, own: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start the command in the sandbox, in a session of its own, as the job's user.
-
-    Args:
-        plan: What to run.
-        task_id: Mesos' task id.
-        own: The executor's environment.
-
-    Raises:
-        NotStarted: The user does not exist or is not allowed, or the command is not there.
-    """
-    argv = ["/bin/sh", "-c", plan.command] if plan.command is not None else list(plan.argv)
-    if not argv:
-        raise NotStarted("the task has neither a command nor an argv")
-    sandbox = sandbox_of(own)
-    identity = _identity(plan.user, allow_root=own.get("MESOS_GPU_ALLOW_ROOT") == "1")
-    user: dict[str, str] = {}
-    change: dict[str, Any] = {}
-    if identity is not None:
-        user = {"HOME": identity.pw_dir, "USER": identity.pw_name, "LOGNAME": identity.pw_name}
-        if identity.pw_uid != os.geteuid():
-            _give(sandbox, identity)
-            groups = os.getgrouplist(identity.pw_name, identity.pw_gid)
-            change = {"user": identity.pw_uid, "group": identity.pw_gid, "extra_groups": groups}
-    try:
-        return subprocess.Popen(
-            argv,
-            env=task_environment(own, task_id, plan, user),
-            cwd=sandbox,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            umask=0o022,
-            **change,
-        )
-    except (OSError, ValueError) as error:
-        raise _not_started(error, argv[0], sandbox) from error
-
-
-def _not_started(error: OSError | ValueError, program: str, sandbox: str) -> NotStarted:
-    why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    if isinstance(error, OSError) and error.filename == sandbox:
-        return NotStarted(f"the sandbox {sandbox} cannot be entered: {why}", Outcome(infrastructure=True))
-    # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
-    status = 127 if isinstance(error, FileNotFoundError) else 126
-    return NotStarted(f"cannot start {program!r}: {why}", Outcome(exit_status=status))
-
-
-def _identity(user: str | None, *, allow_root: bool) -> pwd.struct_passwd | None:
-    """The user to run as, which may be the executor's own; None: the executor's, and it has no name."""
-    if user is None and os.geteuid() == 0 and not allow_root:
-        raise NotStarted(
-            "the job names no user, and would run as root; name one, or set MESOS_GPU_ALLOW_ROOT=1"
-        )
-    try:
-        found = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
-    except KeyError:
-        if user is None:
-            return None  # a uid without an account: usual in containers
-        raise NotStarted(f"the user {user!r} does not exist on this host") from None
-    if found.pw_uid == 0 and not allow_root:
-        raise NotStarted(
-            "this host does not run jobs as root; set MESOS_GPU_ALLOW_ROOT=1 on its agent to allow it"
-        )
-    if os.geteuid() not in (0, found.pw_uid):
-        raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
-    return found
-
-
-def _give(sandbox: str, identity: pwd.struct_passwd) -> None:
-    """The sandbox and its streams to the job's user, so that it can write and reopen /dev/stdout."""
-    for path in (sandbox, f"{sandbox}/stdout", f"{sandbox}/stderr"):
-        with contextlib.suppress(FileNotFoundError):
-            os.chown(path, identity.pw_uid, identity.pw_gid, follow_symlinks=False)
-
-
-def sandbox_of(env: Mapping[str, str]) -> str:
-    """The task's directory, as the agent says it (in an image: where it is mounted)."""
-    return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
+def result_of(ended: Ended) -> tuple[str, str, Outcome]:
+    """State, message and outcome of a command that ended by itself."""
+    why = f": {ended.why}" if ended.why else ""
+    outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
+    if ended.signal is not None:
+        name = signal.strsignal(ended.signal) or "unknown"
+        return "TASK_FAILED", f"Command terminated with signal {ended.signal} ({name}){why}", outcome
+    if ended.exit_status is None:
+        return "TASK_FAILED", ended.why, outcome
+    state = "TASK_FINISHED" if ended.exit_status == 0 else "TASK_FAILED"
+    return state, f"Command exited with status {ended.exit_status}{why}", outcome
 
 
 def log(text: str) -> None:
@@ -314,7 +251,13 @@ def main() -> int:
     settings = Settings.from_environment(env)
     sys.stderr = open(os.path.join(sandbox_of(env), LOG), "a")  # noqa: SIM115 - for as long as the process lives
     processes.become_subreaper()
-    executor = Executor(settings, Ledger(), env)
+    launcher = Launcher.fork()
+    ledger = Ledger()
+    lock = ledger.lock(container_of(env))  # as long as this process lives
+    executor = Executor(settings, ledger, env, launcher)
     # On a thread: a handler may run while the main thread holds a lock that `shutdown` needs.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=executor.shutdown).start())
-    return executor.run()
+    try:
+        return executor.run()
+    finally:
+        os.close(lock)

@@ -6,19 +6,22 @@ Lean: the executor imports it.
 import json
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from isolator import cgroups
-from isolator.rules import DriverFacts
+from isolator.rules import Device, DriverFacts
+from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.wire import report
 
 MODPROBE_S: Final = 60.0
+Isolation = Literal["cgroup1", "cgroup2", "off"]
 ISOLATIONS: Final = ("auto", "cgroup1", "cgroup2", "off")
 
 
@@ -84,11 +87,6 @@ def minors_of_driver(root: Path = Path("/")) -> dict[GpuId, int]:
     return found
 
 
-def boot_id() -> str:
-    """Changes at each boot (random(4))."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
 def write_inventory(directory: Path, inventory: Inventory) -> None:
     """Note for this host's executors which GPUs there are, in one step."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -147,7 +145,35 @@ def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")
     return found
 
 
-def isolation_name(env: Mapping[str, str] | None = None) -> str:
+def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path("/")) -> tuple[Device, ...]:
+    """Nodes of the host that every task gets: MESOS_GPU_EXTRA_DEVICES, paths by commas (/dev/infiniband/uverbs0).
+
+    Raises:
+        BadConfiguration: One is no character device below /dev, or is NVIDIA's: those are granted, never given.
+    """
+    found = []
+    for path in filter(None, env.get("MESOS_GPU_EXTRA_DEVICES", "").split(",")):
+        try:
+            status = os.stat(root / path.lstrip("/"))
+        except OSError as error:
+            raise _bad_extra(path, error.strerror or str(error)) from error
+        if not path.startswith("/dev/") or ".." in path or not stat.S_ISCHR(status.st_mode):
+            raise _bad_extra(path, "it is no character device below /dev")
+        major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+        if major in driver.nvidia_majors:
+            raise _bad_extra(path, "it is NVIDIA's")
+        found.append(Device(path, major, minor))
+    return tuple(found)
+
+
+def _bad_extra(path: str, why: str) -> BadConfiguration:
+    return BadConfiguration(
+        f"MESOS_GPU_EXTRA_DEVICES names {path}: {why}",
+        remedy="name character devices below /dev, none of NVIDIA's",
+    )
+
+
+def isolation_name(env: Mapping[str, str] | None = None) -> Isolation:
     """How tasks of this host are kept from GPUs that are not theirs: cgroup1, cgroup2 or off.
 
     `env`: its MESOS_GPU_ISOLATION decides; without it: cgroup1 if the devices controller is mounted, else cgroup2.
@@ -164,9 +190,10 @@ def isolation_name(env: Mapping[str, str] | None = None) -> str:
     if wish == "off":
         return "off"
     there = cgroups.mounted()
-    for name in ("cgroup1", "cgroup2") if wish == "auto" else (wish,):
-        if name in there:
-            return name
+    versions: tuple[cgroups.Version, ...] = ("cgroup1", "cgroup2")
+    for version in versions:
+        if version in there and wish in ("auto", version):
+            return version
     raise Unavailable(
         f"MESOS_GPU_ISOLATION={wish}: {'no cgroups that control devices' if wish == 'auto' else wish} mounted here",
         remedy="mount cgroup2 on /sys/fs/cgroup; or, to run tasks that can use every GPU, set MESOS_GPU_ISOLATION=off",

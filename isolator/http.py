@@ -1,4 +1,4 @@
-"""HTTP/1.1 to the agent, as much as the executor API needs: POST; bodies by length, in chunks, or to the end.
+"""HTTP/1.1 to the agent and to a Docker Engine, as much as they need; bodies by length, in chunks, or to the end.
 
 http.client would do; but with what it imports (email, ssl) it costs 24 ms of CPU, a third of an executor's
 start, which is paid once for each task. Source: RFC 9112, sections 4 to 7.
@@ -30,9 +30,11 @@ class Response:
         while line := _line(file):
             name, _, value = line.partition(b":")
             header[name.strip().lower()] = value.strip()
-        self._chunked = b"chunked" in header.get(b"transfer-encoding", b"").lower()
+        bodiless = self.status in (204, 304)  # RFC 9112, section 6.3: whatever the header says
+        self._chunked = not bodiless and b"chunked" in header.get(b"transfer-encoding", b"").lower()
         length = header.get(b"content-length")
-        self._left: int | None = 0 if self._chunked else (None if length is None else int(length))
+        empty = bodiless or self._chunked
+        self._left: int | None = 0 if empty else None if length is None else int(length)
         self._ended = False
 
     def read(self, most: int | None = None) -> bytes:
@@ -85,29 +87,57 @@ class Response:
 
 
 class HttpConnection:
-    """One connection to HOST:PORT; it is made at the first request."""
+    """One connection to HOST:PORT, or to a Unix socket by its path; it is made at the first request."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        """`timeout_s`: of each wait for the other side."""
+        """`address`: a path if it begins with a slash. `timeout_s`: of each wait for the other side."""
         self._address, self._timeout_s = address, timeout_s
         self._socket: socket.socket | None = None
         self._file: BufferedReader | None = None
 
+    def connect(self) -> None:
+        """Unless it is.
+
+        Raises:
+            OSError: The other side is not there.
+        """
+        if self._socket is None or self._file is None:
+            self._socket = self._connected()
+            self._file = self._socket.makefile("rb")
+
     def post(self, path: str, body: bytes, header: Mapping[str, str]) -> Response:
+        """`request` by POST."""
+        return self.request("POST", path, body, header)
+
+    def request(self, method: str, path: str, body: bytes, header: Mapping[str, str]) -> Response:
         """Send a request and read the head of its answer.
 
         Raises:
             OSError: The other side is not there, broke off, or speaks something else.
         """
-        if self._socket is None or self._file is None:
-            host, _, port = self._address.rpartition(":")
-            self._socket = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._file = self._socket.makefile("rb")
-        lines = [f"POST {path} HTTP/1.1", f"Host: {self._address}", f"Content-Length: {len(body)}"]
+        self.connect()
+        assert self._socket is not None
+        assert self._file is not None
+        host = "localhost" if self._address.startswith("/") else self._address
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
         lines += [f"{name}: {value}" for name, value in header.items()]
         self._socket.sendall("\r\n".join([*lines, "", ""]).encode() + body)
         return Response(self._file)
+
+    def _connected(self) -> socket.socket:
+        if not self._address.startswith("/"):
+            host, _, port = self._address.rpartition(":")
+            made = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            made.settimeout(self._timeout_s)
+            made.connect(self._address)
+        except OSError:
+            made.close()
+            raise
+        return made
 
     def wait_for_ever(self) -> None:
         """No time limit on reads any more: an agent promises its executors no heartbeats."""

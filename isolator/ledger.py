@@ -1,10 +1,13 @@
-"""Who holds which GPU of this host: SQLite, one transaction for each claim.
+"""Who holds which GPU of this host, and what was made for it: SQLite, one transaction for each holding.
 
-A claim names the process that owns it (its executor) by pid, start time and boot, so that a dead owner's
-claim is seen as dead whatever took its pid since. The primary key makes two claims of one GPU impossible.
+A holding names the process that owns it (a task's executor) by pid, start time and boot, so that a dead owner's
+is seen as dead whatever took its pid since. A primary key makes two claims of one GPU impossible. The traces of a
+holding are written before the first of them is made: whoever finds its owner dead can undo them all.
 """
 
 import contextlib
+import fcntl
+import json
 import os
 import sqlite3
 import time
@@ -13,25 +16,41 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 
-VERSION: Final = 1
+VERSION: Final = 2
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_SCHEMA = """
-CREATE TABLE claims (
-    gpu TEXT PRIMARY KEY,
+_SCHEMA: Final = """
+CREATE TABLE holdings (
+    id INTEGER PRIMARY KEY,
     task TEXT NOT NULL,
+    container TEXT NOT NULL,
     pid INTEGER NOT NULL,
     start_ticks INTEGER NOT NULL,
     boot_id TEXT NOT NULL,
     pid_namespace INTEGER NOT NULL,
-    claimed_at REAL NOT NULL
+    since REAL NOT NULL,
+    traces TEXT NOT NULL,
+    UNIQUE (task, pid, start_ticks, boot_id, pid_namespace)
+);
+CREATE TABLE claims (
+    gpu TEXT PRIMARY KEY,
+    holding INTEGER NOT NULL REFERENCES holdings (id) ON DELETE CASCADE
 ) WITHOUT ROWID;
+"""
+_FROM_1: Final = f"""
+ALTER TABLE claims RENAME TO old_claims;
+{_SCHEMA}
+INSERT INTO holdings (task, container, pid, start_ticks, boot_id, pid_namespace, since, traces)
+    SELECT task, '', pid, start_ticks, boot_id, pid_namespace, min(claimed_at), '[]'
+    FROM old_claims GROUP BY 1, 3, 4, 5, 6;
+INSERT INTO claims SELECT gpu, id FROM old_claims JOIN holdings USING (task, pid, start_ticks, boot_id, pid_namespace);
+DROP TABLE old_claims;
 """
 
 
@@ -60,35 +79,45 @@ class Owner:
             raise ProcessLookupError(pid)
         return cls(pid, ticks, boot_id(), pid_namespace())
 
-    def alive(self) -> bool:
-        """Whether this very process still runs; one that cannot be seen from here counts as running."""
+    def alive(self) -> bool | None:
+        """Whether this very process still runs; None: that cannot be seen from this pid namespace."""
         if self.boot_id != boot_id():
             return False
-        return self.pid_namespace != pid_namespace() or start_ticks(self.pid) == self.start_ticks
+        return None if self.pid_namespace != pid_namespace() else start_ticks(self.pid) == self.start_ticks
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """One GPU, held by one task. `claimed_at`: seconds since the epoch."""
+class Trace:
+    """Something that was made for a task, or is about to be: `isolator.enclosure.undo` knows each kind."""
 
-    gpu: GpuId
+    kind: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one task has of this host. `since`: seconds since the epoch."""
+
     task: str
     owner: Owner
-    claimed_at: float
+    gpus: tuple[GpuId, ...]
+    container: str = ""  # Mesos' id of its container
+    traces: tuple[Trace, ...] = ()
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Live claims stand in the way; nothing was claimed."""
+    """Living tasks hold some of the GPUs; nothing was claimed."""
 
-    held: tuple[Claim, ...]
+    held: tuple[Holding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """Claims of dead owners stand in the way; nothing was claimed. End their tasks, `drop` them, try again."""
+    """Holdings of dead owners stand in the way; nothing was claimed. Undo them, `drop` them, try again."""
 
-    dead: tuple[Claim, ...]
+    dead: tuple[Holding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +128,6 @@ class Claimed:
 def directory() -> Path:
     """Where this host keeps the ledger: MESOS_GPU_NODE_DIR, else /var/lib/mesos-gpu."""
     return Path(os.environ.get("MESOS_GPU_NODE_DIR") or DEFAULT_DIRECTORY)
-
-
-def boot_id() -> str:
-    """Changes at each boot (random(4))."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def pid_namespace() -> int:
@@ -124,37 +148,81 @@ class Ledger:
         """The file is made at the first call."""
         self._path = path or directory() / "ledger.sqlite"
 
-    def claim(self, task: str, gpus: Sequence[GpuId], owner: Owner) -> Claimed | Refused | Stale:
+    @property
+    def directory(self) -> Path:
+        """The node directory that it is in."""
+        return self._path.parent
+
+    def claim(
+        self,
+        task: str,
+        gpus: Sequence[GpuId],
+        owner: Owner,
+        *,
+        container: str = "",
+        traces: Sequence[Trace] = (),
+    ) -> Claimed | Refused | Stale:
         """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error."""
         with self._transaction() as db:
-            held = [claim for claim in _all(db) if claim.gpu in gpus and claim.owner != owner]
-            live = tuple(claim for claim in held if claim.owner.alive())
+            others = [h for h in _all(db) if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
+            live = tuple(holding for holding in others if self.alive(holding))
             if live:
                 return Refused(live)
-            if held:
-                return Stale(tuple(held))
-            now = time.time()
-            db.executemany(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(gpu, task, *astuple(owner), now) for gpu in gpus],
-            )
+            if others:
+                return Stale(tuple(others))
+            marks = json.dumps([astuple(trace) for trace in traces])
+            row = (task, *astuple(owner), container, time.time(), marks)
+            held = db.execute(
+                """INSERT INTO holdings (task, pid, start_ticks, boot_id, pid_namespace, container, since, traces)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET traces = excluded.traces RETURNING id""",
+                row,
+            ).fetchone()[0]
+            db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?)", [(gpu, held) for gpu in gpus])
         return Claimed()
 
-    def release(self, task: str, owner: Owner) -> None:
+    def alive(self, holding: Holding) -> bool:
+        """Whether the owner still runs; by its lock, if it lives in another pid namespace. In doubt, it does."""
+        alive = holding.owner.alive()
+        if alive is not None or not holding.container:
+            return alive is not False
+        try:
+            with open(self._lock(holding.container)) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # held; or it cannot be opened
+            return True
+        return False
+
+    def lock(self, container: str) -> int:
+        """Take the lock of a container for as long as the file descriptor that is returned is open in any process.
+
+        Raises:
+            OSError: It cannot be had.
+        """
+        path = self._lock(container)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return fd
+
+    def _lock(self, container: str) -> Path:
+        return self._path.parent / "owners" / container
+
+    def release(self, task: str, owner: Owner, container: str = "") -> None:
         """Give up what the task holds, unless another owner has it by now."""
         with self._transaction() as db:
             db.execute(
-                "DELETE FROM claims WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)",
+                "DELETE FROM holdings WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)",
                 (task, *astuple(owner)),
             )
+        if container:
+            self._lock(container).unlink(missing_ok=True)
 
-    def drop(self, claims: Sequence[Claim]) -> None:
-        """Remove claims of dead owners, exactly these."""
-        for claim in claims:
-            self.release(claim.task, claim.owner)
+    def drop(self, holding: Holding) -> None:
+        """Remove a dead owner's holding, exactly this one."""
+        self.release(holding.task, holding.owner, holding.container)
 
-    def claims(self) -> tuple[Claim, ...]:
-        """All claims, of the living and of the dead."""
+    def holdings(self) -> tuple[Holding, ...]:
+        """All, of the living and of the dead, oldest first."""
         with self._transaction() as db:
             return tuple(_all(db))
 
@@ -168,6 +236,7 @@ class Ledger:
                 db.execute(
                     "PRAGMA synchronous=NORMAL"
                 )  # with WAL: a power cut loses claims, but damages nothing
+                db.execute("PRAGMA foreign_keys=ON")
                 db.execute("BEGIN IMMEDIATE")
                 self._check(db)
                 yield db
@@ -182,8 +251,7 @@ class Ledger:
         try:
             with contextlib.closing(_connect(f"{part.absolute().as_uri()}?mode=rwc")) as db:
                 db.execute("PRAGMA journal_mode=WAL")
-                db.execute(_SCHEMA)
-                db.execute(f"PRAGMA user_version={VERSION}")
+                db.executescript(f"{_SCHEMA} PRAGMA user_version={VERSION};")
             with contextlib.suppress(FileExistsError):
                 os.link(part, self._path)
         finally:
@@ -199,6 +267,10 @@ class Ledger:
         found = db.execute("PRAGMA quick_check(1)").fetchone()[0] if version else "it is empty"
         if found != "ok":
             raise self._damaged(found)
+        if version == 1:
+            for statement in filter(str.strip, _FROM_1.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version={VERSION}")
 
     def _explained(self, error: sqlite3.DatabaseError) -> MesosGpuError:
         if error.sqlite_errorcode & 0xFF in _DAMAGE:
@@ -219,8 +291,18 @@ def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 
-def _all(db: sqlite3.Connection) -> list[Claim]:
+def _all(db: sqlite3.Connection) -> list[Holding]:
+    claims: dict[int, list[GpuId]] = {}
+    for gpu, held in db.execute("SELECT gpu, holding FROM claims ORDER BY gpu"):
+        claims.setdefault(held, []).append(GpuId(gpu))
     rows = db.execute(
-        "SELECT gpu, task, claimed_at, pid, start_ticks, boot_id, pid_namespace FROM claims ORDER BY gpu"
+        """SELECT id, task, container, since, traces, pid, start_ticks, boot_id, pid_namespace FROM holdings
+           ORDER BY id"""
     )
-    return [Claim(GpuId(gpu), task, Owner(*owner), at) for gpu, task, at, *owner in rows]
+    return [
+        Holding(
+            task, Owner(*owner), tuple(claims.get(held, ())), container,
+            tuple(Trace(*trace) for trace in json.loads(traces)), since,
+        )
+        for held, task, container, since, traces, *owner in rows
+    ]  # fmt: skip

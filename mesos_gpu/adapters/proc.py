@@ -1,5 +1,12 @@
 """Processes of this host, unmistakably: a process id is used again, an id with its start time is not."""
 
+from pathlib import Path
+
+
+def boot_id() -> str:
+    """Changes at each boot (random(4))."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
 
 def start_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None: there is none, or it is a zombie.

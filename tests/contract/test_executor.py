@@ -1,102 +1,25 @@
 """The executor and the monitor as processes, against a scripted agent: real sockets, real signals, real users."""
 
-import base64
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from isolator.commands import executor_command
-from isolator.executor import NotStarted, start
-from isolator.ledger import Claimed, Ledger, Owner
-from mesos_gpu.model.assignment import Assignment, Outcome
-from mesos_gpu.model.ids import GpuId
+from isolator.ledger import Claimed, Owner
+from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
-from mesos_gpu.wire.assignment import decode_outcome, encode
+from mesos_gpu.wire.assignment import decode_outcome
 from tests.conftest import wait_until
+from tests.hosts import GPUS, TASK, Host, host
 
-TASK = "job-1.0"
-GPUS = (GpuId("GPU-a"), GpuId("GPU-b"))
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")
-
-
-@dataclass
-class Host:
-    """One executor on a host of its own, with its agent."""
-
-    agent: ScriptedAgent
-    sandbox: Path
-    process: "subprocess.Popen[bytes]"
-    ledger: Ledger
-    task: str = TASK
-
-    def launch(self, command: str | None = "true", **assignment: Any) -> None:
-        self.send_task(encode(Assignment(job_id="job-1", attempt=2, command=command, **assignment)))
-
-    def send_task(self, data: bytes) -> None:
-        task = {"task_id": {"value": self.task}, "data": base64.b64encode(data).decode()}
-        self.agent.send({"type": "LAUNCH", "launch": {"task": task}})
-
-    def kill(self, task: str = "", *, grace_s: float | None = None) -> None:
-        event: dict[str, Any] = {"task_id": {"value": task or self.task}}
-        if grace_s is not None:
-            event["kill_policy"] = {"grace_period": {"nanoseconds": int(grace_s * 1e9)}}
-        self.agent.send({"type": "KILL", "kill": event})
-
-    def states(self) -> list[str]:
-        return self.agent.states(self.task)
-
-    def update(self, state: str) -> tuple[str, bytes]:
-        """Message and data of the first update of that state; waited for."""
-        self.agent.wait_for(lambda: state in self.states())
-        status = next(status for status in self.agent.updates if status["state"] == state)
-        return status.get("message", ""), base64.b64decode(status.get("data", ""))
-
-    def end(self, state: str) -> tuple[str, Outcome]:
-        """Message and outcome of the last update; the executor has ended, and holds nothing."""
-        message, data = self.update(state)
-        assert self.process.wait(10) == 0
-        assert self.ledger.claims() == ()
-        return message, decode_outcome(data)
-
-    def stdout(self) -> str:
-        return (self.sandbox / "stdout").read_text()
-
-
-@contextmanager
-def host(directory: Path, agent: ScriptedAgent, *, task: str = TASK, **env: str) -> Iterator[Host]:
-    """As Mesos starts it: in the sandbox, with its streams there, from a shell command."""
-    sandbox, node = directory / f"sandbox-{time.monotonic_ns()}", directory / "node"
-    sandbox.mkdir()
-    given = {
-        "PATH": os.environ["PATH"], "MESOS_EXECUTOR_ID": task, "MESOS_GPU_NODE_DIR": str(node),
-        "MESOS_GPU_ALLOW_ROOT": "1", **env,
-    }  # fmt: skip
-    with open(sandbox / "stdout", "ab") as out, open(sandbox / "stderr", "ab") as err:
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", executor_command()],
-            env=agent.environment(str(sandbox), **given),
-            cwd=sandbox,
-            stdout=out,
-            stderr=err,
-        )
-    try:
-        yield Host(agent, sandbox, process, Ledger(node / "ledger.sqlite"), task)
-    finally:
-        if process.poll() is None:
-            process.terminate()  # not SIGKILL: what runs below a test that failed goes, too
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        process.kill()
-        process.wait()
 
 
 @pytest.fixture
@@ -270,14 +193,13 @@ def test_root_is_refused_unless_the_host_allows_it(
     assert not outcome.infrastructure
 
 
-def test_a_sandbox_that_is_gone_is_the_hosts_fault() -> None:
-    with pytest.raises(NotStarted, match="cannot be entered") as error:
-        start(
-            Assignment("job", 1, command="true"),
-            TASK,
-            {"MESOS_SANDBOX": "/gone", "MESOS_GPU_ALLOW_ROOT": "1"},
-        )
-    assert error.value.outcome.infrastructure
+def test_a_sandbox_that_is_gone_is_the_hosts_fault(one: Host) -> None:
+    one.agent.wait_for(lambda: bool(one.agent.subscribes))
+    shutil.rmtree(one.sandbox)
+    one.launch("true", gpus=GPUS)
+    message, outcome = one.end("TASK_FAILED")
+    assert message == f"the sandbox {one.sandbox} cannot be entered: No such file or directory"
+    assert outcome.infrastructure
 
 
 # --- the end, from outside
@@ -359,10 +281,10 @@ def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(one
     one.agent.acknowledge = False
     one.launch("echo ready; sleep 600", gpus=GPUS)
     ready(one)
-    assert [(claim.gpu, claim.task) for claim in one.ledger.claims()] == [(gpu, TASK) for gpu in GPUS]
+    assert [(held.gpus, held.task) for held in one.ledger.holdings()] == [(GPUS, TASK)]
     one.kill()
     one.update("TASK_KILLED")
-    assert one.ledger.claims() == ()
+    assert one.ledger.holdings() == ()
     assert one.process.poll() is None, "it waits for the acknowledgement"
 
 
@@ -374,7 +296,7 @@ def test_a_refused_claim_names_the_holder(one: Host) -> None:
     assert message == "claimed already: GPU-b by other.0"
     assert decode_outcome(data) == Outcome(infrastructure=True, refused_gpus=(GPUS[1],))
     assert one.process.wait(10) == 0
-    assert [claim.task for claim in one.ledger.claims()] == ["other.0"]
+    assert [held.task for held in one.ledger.holdings()] == ["other.0"]
     assert one.stdout() == ""
     assert one.states() == ["TASK_FAILED"]
 
@@ -389,7 +311,7 @@ def test_a_dead_executors_task_is_ended_before_its_gpu_is_given_on(
         first.process.kill()
         first.process.wait(10)
         assert sleeps(mark), "what it left runs on"
-        assert len(first.ledger.claims()) == 2
+        assert [held.gpus for held in first.ledger.holdings()] == [GPUS]
     with scripted_agent() as next_agent, host(open_directory, next_agent, task="job-2.0") as second:
         second.launch("echo ready; sleep 600", gpus=GPUS)
         ready(second)
@@ -468,7 +390,7 @@ def test_without_its_agent_it_ends_the_task(
         agent.close()
         assert one.process.wait(10) == 1
         assert sleeps(mark) == []
-        assert one.ledger.claims() == ()
+        assert one.ledger.holdings() == ()
 
 
 def test_an_executor_that_is_not_let_in_ends(open_directory: Path, agent: ScriptedAgent) -> None:

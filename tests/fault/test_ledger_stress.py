@@ -43,4 +43,4 @@ def test_no_gpu_is_ever_held_twice(tmp_path: Path) -> None:
         process.join(100)
     assert [process.exitcode for process in fighters] == [0] * PROCESSES
     assert sum(wins[:]) > PROCESSES * ROUNDS / 10, "it was a fight, not a famine"
-    assert Ledger(path).claims() == ()
+    assert Ledger(path).holdings() == ()

@@ -1,0 +1,185 @@
+"""What keeps one task to its devices: nodes of its own, and a cgroup that denies all others. With undo.
+
+The traces of an enclosure go into the ledger before `set_up` makes the first of them.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator import facts
+from isolator.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
+from isolator.ledger import Trace
+from isolator.rules import Device, nvidia_devices, rules_of
+from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
+from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.ids import GpuId
+
+#: On devtmpfs, where nodes work: /run is mounted nodev. It is empty after a boot, as it should be.
+NODES: Final = Path("/dev/mesos_gpu")
+#: The node of a minor that no GPU has (nv.h: GPUs end below 247), to see that the rules deny.
+DENIED: Final = ".denied"
+_DENIED_MINOR: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """All that is to be made for one task.
+
+    Attributes:
+        container: Mesos' id of the executor's container.
+        isolated: False: an operator has set isolation off, and nothing is made.
+        cgroup: None: what runs the task denies devices by itself (the Docker Engine).
+        devices: NVIDIA nodes that are granted.
+        extra: Nodes of the host that every task gets.
+    """
+
+    container: str
+    isolated: bool
+    cgroup: Cgroup | None
+    devices: tuple[Device, ...]
+    extra: tuple[Device, ...]
+    gpu_major: int
+    nodes_root: Path = NODES
+
+    @property
+    def nodes(self) -> Path:
+        """Directory of the task's nodes; in it they are named as below /dev."""
+        return self.nodes_root / self.container
+
+    @property
+    def refused(self) -> Path:
+        """A node that the rules must deny."""
+        return self.nodes / DENIED
+
+    def node(self, device: Device) -> Path:
+        """Where the node of a device is on the host."""
+        return self.nodes / device.path.removeprefix("/dev/")
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What `set_up` leaves behind, in its order."""
+        found = [Trace("nodes", str(self.nodes))] if self.isolated else []
+        if self.cgroup is not None and self.cgroup.own:
+            found.append(Trace(self.cgroup.version, str(self.cgroup.path)))
+        return tuple(found)
+
+    def set_up(self) -> None:
+        """Make the nodes, then the cgroup with its rules. Nodes first: the rules let nobody make any.
+
+        Raises:
+            MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
+        """
+        if not self.isolated:
+            return
+        for device in (*self.devices, *self.extra):
+            _make_node(self.node(device), device.major, device.minor)
+        _make_node(self.refused, self.gpu_major, _DENIED_MINOR)
+        if self.cgroup is not None:
+            self.cgroup.create()
+            self.cgroup.allow(rules_of(self.devices, self.extra))
+
+    def verify(self) -> None:
+        """See with the kernel's eyes, from inside the cgroup, that it is so: access(2) asks the device rules, and
+        wakes no driver (fs/namei.c, `inode_permission`).
+
+        Raises:
+            MesosGpuError: A granted device is denied, or another is not.
+        """
+        if not self.isolated:
+            return
+        for device in self.devices:
+            if not os.access(self.node(device), os.R_OK | os.W_OK):
+                raise MesosGpuError(
+                    f"{device.path} ({device.major}:{device.minor}) is granted, and denied by a cgroup above",
+                    remedy="see what else restricts devices: the agent's own cgroup, or another device program",
+                )
+        if os.access(self.refused, os.R_OK | os.W_OK):
+            raise MesosGpuError(
+                f"the device rules of {self.cgroup} deny nothing",
+                remedy="see whether another program replaces them; the task was not started",
+            )
+
+
+def _make_node(path: Path, major: int, minor: int) -> None:
+    make_directory(path.parent)
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    path.chmod(0o666)  # whatever the umask: the cgroup decides
+
+
+def undo(trace: Trace) -> list[int]:
+    """Remove what a trace names; harmless if it was never made, or is gone.
+
+    Returns:
+        Processes that would not die and keep it.
+
+    Raises:
+        MesosGpuError, OSError: It cannot be removed.
+    """
+    match trace.kind:
+        case "nodes":
+            if os.path.lexists(trace.what):
+                shutil.rmtree(trace.what)
+            remove_if_empty(Path(trace.what).parent)
+        case "cgroup1" | "cgroup2":
+            return Cgroup(
+                "cgroup1" if trace.kind == "cgroup1" else "cgroup2", Path(trace.what), own=True
+            ).remove()
+        case "docker":
+            from isolator.docker_engine import DockerEngine
+
+            socket_path, _, name = trace.what.partition(" ")
+            DockerEngine(socket_path).remove(name)
+        case _:
+            raise BadConfiguration(
+                f"the ledger has a trace of an unknown kind, {trace.kind}",
+                remedy="run the mesos_gpu that wrote it",
+            )
+    return []
+
+
+def plan(
+    container: str,
+    gpus: Sequence[GpuId],
+    inventory: Inventory | None,
+    env: Mapping[str, str],
+    root: Path = Path("/"),
+) -> Enclosure:
+    """What to make for a task of this container that is granted these GPUs.
+
+    Args:
+        container: Mesos' id of the executor's container.
+        gpus: UUIDs.
+        inventory: What the node's monitor says; needed if there are any.
+        env: The executor's environment.
+        root: Whose /proc and /dev are read.
+
+    Raises:
+        MesosGpuError: A GPU or the driver is not there, or no isolation can be had: the task must not start.
+    """
+    isolation = facts.isolation_name(env)
+    minors: Mapping[GpuId, int] = {}
+    if gpus:
+        if inventory is None:
+            raise Unavailable("what GPUs this host has is not known", remedy="see that its node monitor runs")
+        minors = facts.minors(tuple(gpus), inventory, root)
+    driver = facts.read_driver(root, env)
+    if gpus and inventory is not None and inventory.source == "nvml" and "nvidia-uvm" not in driver.majors:
+        facts.load_driver(root)
+        driver = facts.read_driver(root, env)
+        if "nvidia-uvm" not in driver.majors:
+            raise Unavailable(
+                "the kernel module nvidia-uvm is not loaded",
+                remedy="install nvidia-modprobe, or: modprobe nvidia-uvm",
+            )
+    return Enclosure(
+        container=container,
+        isolated=isolation != "off",
+        cgroup=None if isolation == "off" else cgroup_of(container, isolation, root),
+        devices=nvidia_devices(driver, minors.values()),
+        extra=facts.extra_devices(env, driver, root),
+        gpu_major=driver.gpu_major,
+    )

@@ -1,0 +1,106 @@
+"""A command on the host's file system: a process tree below the executor."""
+
+import os
+import pwd
+import signal
+import time
+from dataclasses import replace
+from typing import Final
+
+from isolator import processes
+from isolator.enclosure import Enclosure
+from isolator.environment import task_environment
+from isolator.launcher import Launcher, LaunchFailed, Order
+from isolator.ledger import Trace
+from isolator.runs import Ended, Launch, NotStarted, give, identity
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.assignment import Outcome
+
+_POLL_S: Final = 0.02
+
+
+class HostRun:
+    """`Run` by the launcher that was forked for it."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        """Nothing runs yet."""
+        self._launcher = launcher
+
+    def traces(self) -> tuple[Trace, ...]:
+        """None but the enclosure's: mounts and processes go with the container."""
+        return ()
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """As it is."""
+        return enclosure
+
+    def start(self, launch: Launch) -> None:
+        """As `Run.start`; returns when the command's program is executed."""
+        plan = launch.plan
+        argv = ("/bin/sh", "-c", plan.command) if plan.command is not None else plan.argv
+        if not argv:
+            raise NotStarted("the task has neither a command nor an argv")
+        user = identity(plan.user, launch.own)
+        named = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
+        order = Order(
+            argv=argv,
+            env=task_environment(launch.own, launch.task, plan, named),
+            cwd=launch.sandbox,
+            user=_change(user, launch.sandbox),
+        )
+        try:
+            self._launcher.start(_confined(order, launch.enclosure))
+        except LaunchFailed as error:
+            raise _explained(error, argv[0], launch.sandbox) from error
+
+    def wait(self) -> Ended:
+        """As `Run.wait`."""
+        code = self._launcher.wait()
+        return Ended(exit_status=code) if code >= 0 else Ended(signal=-code)
+
+    def terminate(self, grace_s: float) -> None:
+        """As `Run.terminate`; children of the command have the grace, too."""
+        deadline = time.monotonic() + grace_s
+        if grace_s > 0:
+            processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
+        while processes.descendants(os.getpid()) and time.monotonic() < deadline:
+            processes.reap(keep=self._launcher.pid)  # `wait` has that one
+            time.sleep(_POLL_S)
+        processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
+
+    def clear(self) -> list[int]:
+        """As `Run.clear`."""
+        return processes.kill_descendants()
+
+
+def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tuple[int, ...]] | None:
+    if user is None or user.pw_uid == os.geteuid():
+        return None
+    give(sandbox, user)
+    return user.pw_uid, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid))
+
+
+def _confined(order: Order, enclosure: Enclosure) -> Order:
+    own = enclosure.cgroup
+    if not enclosure.isolated or own is None:
+        return order
+    return replace(
+        order,
+        cgroups=(str(own.path),) if own.own else (),
+        nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),
+        refused=str(enclosure.refused),
+    )
+
+
+def _explained(error: LaunchFailed, program: str, sandbox: str) -> NotStarted | MesosGpuError:
+    if error.step == "exec":
+        # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
+        status = 127 if isinstance(error, FileNotFoundError) or error.errno == 2 else 126
+        return NotStarted(f"cannot start {program!r}: {error.strerror}", Outcome(exit_status=status))
+    if error.step == "cwd":
+        why = f"the sandbox {sandbox} cannot be entered: {error.strerror}"
+        return NotStarted(why, Outcome(infrastructure=True))
+    return MesosGpuError(
+        f"the task cannot be isolated ({error.step}): {error.strerror}",
+        remedy="run mesos-gpu doctor on this host",
+    )

@@ -1,0 +1,111 @@
+"""What dead owners left, ended and undone; and processes on GPUs that no task accounts for."""
+
+import contextlib
+import logging
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from isolator import cgroups, processes
+from isolator.enclosure import undo
+from isolator.ledger import Holding, Ledger
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.ids import GpuId
+
+LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
+logger = logging.getLogger(__name__)
+
+
+def reap(ledger: Ledger) -> None:
+    """End and undo what dead owners left, and drop their holdings; what cannot be ended keeps its holding.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    for holding in ledger.holdings():
+        if ledger.alive(holding):
+            continue
+        try:
+            left = end(ledger, holding)
+        except (MesosGpuError, OSError) as error:
+            logger.error("what the dead task %s left cannot be undone: %s", holding.task, error)
+            continue
+        if left:
+            logger.warning("processes %s of the dead task %s would not die", left, holding.task)
+        else:
+            logger.warning(
+                "dropped %s of %s: its executor died", ", ".join(holding.gpus) or "no GPU", holding.task
+            )
+
+
+def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
+    """End a dead owner's task, undo its traces, last first, and drop its holding.
+
+    Returns:
+        Processes that would not die; then the holding stays.
+
+    Raises:
+        MesosGpuError, OSError: A trace cannot be undone; the holding stays.
+    """
+    left = processes.kill_leftovers(holding.task, timeout_s)
+    for trace in reversed(holding.traces):
+        left += undo(trace)
+    if not left:
+        ledger.drop(holding)
+    return left
+
+
+def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId, str]:
+    """GPUs with a process that no living holding of that GPU accounts for, and who that is, for people.
+
+    Args:
+        ledger: Of this host.
+        pids: Processes on each GPU, as NVML says.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    if not any(pids.values()):
+        return {}
+    holders = {gpu: holding for holding in ledger.holdings() if ledger.alive(holding) for gpu in holding.gpus}
+    found = {}
+    for gpu, present in pids.items():
+        accounted = _processes_of(holders[gpu]) if gpu in holders else frozenset()
+        strange = [pid for pid in present if pid not in accounted and Path(f"/proc/{pid}").exists()]
+        if strange:
+            found[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
+    return found
+
+
+def _processes_of(holding: Holding) -> frozenset[int]:
+    """The owner, all below it, and all in the cgroups of its container."""
+    owner = holding.owner.pid
+    return frozenset({owner, *processes.descendants(owner), *_in_cgroups(holding)})
+
+
+def _in_cgroups(holding: Holding) -> list[int]:
+    found: list[int] = []
+    for trace in holding.traces:
+        if trace.kind in ("cgroup1", "cgroup2"):
+            found += cgroups.pids_below(Path(trace.what))
+    if holding.container:
+        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+            with contextlib.suppress(OSError):
+                if any(holding.container in path.split("/") for path in cgroups.membership(pid).values()):
+                    found.append(pid)
+    return found
+
+
+def _who(pid: int) -> str:
+    """ "pid 4711 (python3) of alice"."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return f"pid {pid}, which has just ended"
+    try:
+        return f"pid {pid} ({name}) of {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"pid {pid} ({name}) of uid {uid}"

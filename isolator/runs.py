@@ -1,0 +1,131 @@
+"""Ways to run a task's command: what they share. The executor decides when; a `Run` knows how."""
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from isolator.enclosure import Enclosure
+from isolator.ledger import Trace
+from mesos_gpu.model.assignment import Assignment, Outcome
+
+
+class NotStarted(Exception):
+    """The command cannot run; `outcome` says whose fault that is."""
+
+    def __init__(self, why: str, outcome: Outcome | None = None) -> None:
+        """`why` is for the user."""
+        super().__init__(why)
+        self.outcome = outcome or Outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: by itself with a status, or by a signal. `why`: more for the user, as "out of memory"."""
+
+    exit_status: int | None = None
+    signal: int | None = None
+    why: str = ""
+    infrastructure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All that a run needs to know.
+
+    Attributes:
+        plan: What to run.
+        task: Mesos' task id.
+        own: The executor's environment.
+        enclosure: What the task may use; set up before `start`.
+    """
+
+    plan: Assignment
+    task: str
+    own: Mapping[str, str]
+    enclosure: Enclosure
+
+    @property
+    def sandbox(self) -> str:
+        """The task's directory on this host."""
+        return sandbox_of(self.own)
+
+
+class Run(Protocol):
+    """One command, started at most once."""
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What it may leave behind if the executor is killed."""
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """The enclosure as this way of running needs it.
+
+        Raises:
+            NotStarted: It cannot run in any.
+        """
+
+    def start(self, launch: Launch) -> None:
+        """Start the command.
+
+        Raises:
+            NotStarted, MesosGpuError, OSError: It does not run.
+        """
+
+    def wait(self) -> Ended:
+        """Until the command has ended; on a thread of its own."""
+
+    def terminate(self, grace_s: float) -> None:
+        """SIGTERM to all of it, SIGKILL to what is left after the grace; returns when that is sent."""
+
+    def clear(self) -> list[int]:
+        """End and remove everything of it, also if it was never started.
+
+        Returns:
+            Processes that would not die.
+        """
+
+
+def sandbox_of(env: Mapping[str, str]) -> str:
+    """The task's directory, as the agent says it."""
+    return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
+
+
+def container_of(env: Mapping[str, str]) -> str:
+    """Mesos' id of the executor's container: the last part of its sandbox (slave/paths.hpp)."""
+    return os.path.basename(env.get("MESOS_DIRECTORY") or sandbox_of(env))
+
+
+def identity(user: str | None, own: Mapping[str, str]) -> pwd.struct_passwd | None:
+    """The user to run as, which may be the executor's own; None: the executor's, and it has no name.
+
+    Raises:
+        NotStarted: There is no such user here, or the job may not run as it.
+    """
+    allow_root = own.get("MESOS_GPU_ALLOW_ROOT") == "1"
+    if user is None and os.geteuid() == 0 and not allow_root:
+        raise NotStarted(
+            "the job names no user, and would run as root; name one, or set MESOS_GPU_ALLOW_ROOT=1"
+        )
+    try:
+        found = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
+    except KeyError:
+        if user is None:
+            return None  # a uid without an account: usual in containers
+        raise NotStarted(f"the user {user!r} does not exist on this host") from None
+    if found.pw_uid == 0 and not allow_root:
+        raise NotStarted(
+            "this host does not run jobs as root; set MESOS_GPU_ALLOW_ROOT=1 on its agent to allow it"
+        )
+    if os.geteuid() not in (0, found.pw_uid):
+        raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
+    return found
+
+
+def give(sandbox: str, user: pwd.struct_passwd) -> None:
+    """The sandbox and its streams to the job's user, so that it can write and reopen /dev/stdout."""
+    for path in (sandbox, f"{sandbox}/stdout", f"{sandbox}/stderr"):
+        try:
+            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,114 @@
+"""What a task sees of /dev: a mount namespace of its own, in which /dev holds the devices that it may use.
+
+It is set up by the process that becomes the task, and vanishes with its last process: nothing is to be undone.
+Sources: mount_namespaces(7), mount(2), mount_setattr(2).
+"""
+
+import ctypes
+import errno
+import os
+import stat
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from isolator.rules import STANDARD
+
+CLONE_NEWNS: Final = 0x00020000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = -100, 0x8000, 1
+_SYS_MOUNT_SETATTR: Final = 442  # on every architecture
+_CGROUPS: Final = "/sys/fs/cgroup"
+_KEPT: Final = (
+    "shm",
+    "mqueue",
+    "hugepages",
+)  # of the host's /dev: shared memory is between processes of a host
+_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(_libc, name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    _call(
+        "mount", source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )
+
+
+def enter() -> None:
+    """A mount namespace of this process' own; mounts of the host still come in, and none goes out.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    _call("unshare", CLONE_NEWNS)
+    _mount("none", "/", "none", MS_REC | MS_SLAVE)
+
+
+def make_dev(nodes: Sequence[tuple[str, str]]) -> None:
+    """Put a fresh /dev over the host's: standard devices, terminals, shared memory, and these nodes.
+
+    Args:
+        nodes: Of each the path to see below /dev, and the path on the host of the node that it is.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    kept = {
+        name: os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)
+        for name in _KEPT
+        if os.path.isdir(f"/dev/{name}")
+    }
+    log = os.readlink("/dev/log") if os.path.islink("/dev/log") else None
+    sources = [(seen, os.open(path, os.O_PATH | os.O_CLOEXEC)) for seen, path in nodes]
+    _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
+    for device in STANDARD:
+        os.mknod(device.path, stat.S_IFCHR | 0o666, os.makedev(device.major, device.minor))
+        os.chmod(device.path, 0o666)
+    for name, target in (_LINKS | ({"log": log} if log else {})).items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/pts", 0o755)
+    _mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    for name, fd in kept.items():
+        os.mkdir(f"/dev/{name}", 0o755)
+        _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", MS_BIND | MS_REC)
+    for seen, fd in sources:
+        Path(seen).parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(seen, os.O_CREAT | os.O_WRONLY, 0o644))
+        _mount(f"/proc/self/fd/{fd}", seen, "none", MS_BIND)
+    for fd in (*kept.values(), *(fd for _, fd in sources)):
+        os.close(fd)
+
+
+def freeze_cgroups() -> None:
+    """Make /sys/fs/cgroup read-only: not even a root task moves itself out of its cgroup.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    done = _libc.syscall(
+        _SYS_MOUNT_SETATTR, AT_FDCWD, _CGROUPS.encode(), AT_RECURSIVE, attributes, len(attributes)
+    )
+    if done == 0:
+        return
+    if ctypes.get_errno() != errno.ENOSYS:
+        raise OSError(ctypes.get_errno(), f"mount_setattr: {os.strerror(ctypes.get_errno())}")
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():  # before Linux 5.12
+        point = line.split()[4]
+        if point == _CGROUPS or point.startswith(_CGROUPS + "/"):
+            flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+            _mount("none", point, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)

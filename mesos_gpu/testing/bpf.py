@@ -1,0 +1,67 @@
+"""An interpreter of the eBPF that device programs use, to see what a program decides without a kernel.
+
+It knows the instructions by their opcode bits (Documentation/bpf/standardization/instruction-set.rst), not by the
+names that the compiler has for them, and stops at what it does not know.
+"""
+
+import struct
+
+CLASS, SOURCE = 0x07, 0x08
+LDX, ALU, JMP = 0x01, 0x04, 0x05
+MOST_STEPS = 10_000
+
+
+def run(program: bytes, context: bytes) -> int:
+    """r0 at exit. `program`: encoded instructions; `context`: what r1 points to.
+
+    Raises:
+        ValueError: An instruction that is not known, a register that was never written, a jump or load outside.
+    """
+    registers: dict[int, int] = {}
+    place = 0
+    for _ in range(MOST_STEPS):
+        if not 0 <= place < len(program) // 8:
+            raise ValueError(f"runs out of the program at {place}")
+        code, pair, off, imm = struct.unpack_from("<BBhi", program, place * 8)
+        dst, src = pair & 15, pair >> 4
+        place += 1
+        if code == 0x95:
+            return registers[0]
+        if code & CLASS == LDX:
+            registers[dst] = _load(code, src, off, context)
+        elif code & CLASS == ALU:
+            registers[dst] = _alu(
+                code, registers.get(dst), registers[src] if code & SOURCE else imm & 0xFFFFFFFF
+            )
+        elif code & CLASS == JMP and not code & SOURCE:
+            place += off if _taken(code, registers[dst], imm & (1 << 64) - 1) else 0
+        else:
+            raise ValueError(f"unknown opcode {code:#x}")
+    raise ValueError("it does not end")
+
+
+def _load(code: int, src: int, off: int, context: bytes) -> int:
+    if code != 0x61 or src != 1:
+        raise ValueError(f"a load of another kind, {code:#x} by r{src}")
+    if not 0 <= off <= len(context) - 4:
+        raise ValueError(f"a load outside, at {off}")
+    return int(struct.unpack_from("<I", context, off)[0])
+
+
+def _alu(code: int, old: int | None, value: int) -> int:
+    operation = code & 0xF0
+    if operation == 0xB0:
+        return value
+    if old is None:
+        raise ValueError("a register is used before it is written")
+    if operation == 0x50:
+        return old & value & 0xFFFFFFFF
+    if operation == 0x70:
+        return (old & 0xFFFFFFFF) >> (value & 31)
+    raise ValueError(f"unknown arithmetic {code:#x}")
+
+
+def _taken(code: int, value: int, imm: int) -> bool:
+    if code & 0xF0 != 0x50:
+        raise ValueError(f"unknown jump {code:#x}")
+    return value != imm

@@ -1,0 +1,102 @@
+"""One executor as a process on a host of its own, with a scripted agent: for tests of what it does."""
+
+import base64
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isolator.commands import executor_command
+from isolator.facts import write_inventory
+from isolator.ledger import Ledger
+from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from mesos_gpu.wire.assignment import decode_outcome, encode
+
+TASK = "job-1.0"
+GPUS = (GpuId("GPU-a"), GpuId("GPU-b"))
+INVENTORY = Inventory(
+    tuple(
+        Gpu(id=gpu, model="sim", memory_mib=1, minor=minor, pci_bus_id="", health=Health.OK)
+        for minor, gpu in enumerate(GPUS)
+    ),
+    source="simulated",
+)
+
+
+@dataclass
+class Host:
+    """One executor on a host of its own, with its agent."""
+
+    agent: ScriptedAgent
+    sandbox: Path
+    process: "subprocess.Popen[bytes]"
+    ledger: Ledger
+    task: str = TASK
+
+    def launch(self, command: str | None = "true", **assignment: Any) -> None:
+        self.send_task(encode(Assignment(job_id="job-1", attempt=2, command=command, **assignment)))
+
+    def send_task(self, data: bytes) -> None:
+        task = {"task_id": {"value": self.task}, "data": base64.b64encode(data).decode()}
+        self.agent.send({"type": "LAUNCH", "launch": {"task": task}})
+
+    def kill(self, task: str = "", *, grace_s: float | None = None) -> None:
+        event: dict[str, Any] = {"task_id": {"value": task or self.task}}
+        if grace_s is not None:
+            event["kill_policy"] = {"grace_period": {"nanoseconds": int(grace_s * 1e9)}}
+        self.agent.send({"type": "KILL", "kill": event})
+
+    def states(self) -> list[str]:
+        return self.agent.states(self.task)
+
+    def update(self, state: str) -> tuple[str, bytes]:
+        """Message and data of the first update of that state; waited for."""
+        self.agent.wait_for(lambda: state in self.states())
+        status = next(status for status in self.agent.updates if status["state"] == state)
+        return status.get("message", ""), base64.b64decode(status.get("data", ""))
+
+    def end(self, state: str) -> tuple[str, Outcome]:
+        """Message and outcome of the last update; the executor has ended, and holds nothing."""
+        message, data = self.update(state)
+        assert self.process.wait(10) == 0
+        assert self.ledger.holdings() == ()
+        return message, decode_outcome(data)
+
+    def stdout(self) -> str:
+        return (self.sandbox / "stdout").read_text()
+
+
+@contextmanager
+def host(directory: Path, agent: ScriptedAgent, *, task: str = TASK, **env: str) -> Iterator[Host]:
+    """As Mesos starts it: in the sandbox, with its streams there, from a shell command."""
+    sandbox, node = directory / f"sandbox-{time.monotonic_ns()}", directory / "node"
+    sandbox.mkdir()
+    write_inventory(node, INVENTORY)
+    given = {
+        "PATH": os.environ["PATH"], "MESOS_EXECUTOR_ID": task, "MESOS_GPU_NODE_DIR": str(node),
+        "MESOS_GPU_ALLOW_ROOT": "1", "MESOS_GPU_ISOLATION": "auto" if os.geteuid() == 0 else "off", **env,
+    }  # fmt: skip
+    with open(sandbox / "stdout", "ab") as out, open(sandbox / "stderr", "ab") as err:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", executor_command()],
+            env=agent.environment(str(sandbox), **given),
+            cwd=sandbox,
+            stdout=out,
+            stderr=err,
+        )
+    try:
+        yield Host(agent, sandbox, process, Ledger(node / "ledger.sqlite"), task)
+    finally:
+        if process.poll() is None:
+            process.terminate()  # not SIGKILL: what runs below a test that failed goes, too
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+        process.wait()
