@@ -53,7 +53,7 @@ def _attr(layout: str, *values: Any) -> "ctypes.Array[ctypes.c_char]":
     return ctypes.create_string_buffer(struct.pack(layout, *values).ljust(ATTR_SIZE, b"\0"), ATTR_SIZE)
 
 
-def load(program: bytes) -> int:
+def load(program: bytes, *, name: bytes = NAME) -> int:
     """Have the kernel verify and keep a program; a file descriptor of it.
 
     Raises:
@@ -67,7 +67,7 @@ def load(program: bytes) -> int:
         attr = _attr(
             "=IIQQIIQII16s", PROG_TYPE_CGROUP_DEVICE, len(program) // 8, ctypes.addressof(instructions),
             ctypes.addressof(licence), 1 if log else 0, len(log) if log else 0,
-            ctypes.addressof(log) if log else 0, 0, 0, NAME,
+            ctypes.addressof(log) if log else 0, 0, 0, name,
         )  # fmt: skip
         return _bpf(PROG_LOAD, attr, 64)
 

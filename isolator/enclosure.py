@@ -106,7 +106,13 @@ class Enclosure:
 
 def _make_node(path: Path, major: int, minor: int) -> None:
     make_directory(path.parent)
-    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    except PermissionError as error:
+        raise MesosGpuError(
+            f"the node {path} ({major}:{minor}) cannot be made: {error.strerror}",
+            remedy="run agents as root, in a cgroup that allows it (c 195:* rwm)",
+        ) from error
     path.chmod(0o666)  # whatever the umask: the cgroup decides
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from isolator.agent_api import TERMINAL
 from isolator.commands import executor_command
 from isolator.facts import write_inventory
 from isolator.ledger import Ledger
@@ -58,7 +59,8 @@ class Host:
 
     def update(self, state: str) -> tuple[str, bytes]:
         """Message and data of the first update of that state; waited for."""
-        self.agent.wait_for(lambda: state in self.states())
+        self.agent.wait_for(lambda: {state, *TERMINAL} & set(self.states()))
+        assert state in self.states(), f"{self.agent.updates}\n{self.stdout()}{self.stderr()}"
         status = next(status for status in self.agent.updates if status["state"] == state)
         return status.get("message", ""), base64.b64decode(status.get("data", ""))
 
@@ -69,14 +71,25 @@ class Host:
         assert self.ledger.holdings() == ()
         return message, decode_outcome(data)
 
+    def stderr(self) -> str:
+        return (self.sandbox / "stderr").read_text()
+
     def stdout(self) -> str:
         return (self.sandbox / "stdout").read_text()
 
 
 @contextmanager
-def host(directory: Path, agent: ScriptedAgent, *, task: str = TASK, **env: str) -> Iterator[Host]:
-    """As Mesos starts it: in the sandbox, with its streams there, from a shell command."""
-    sandbox, node = directory / f"sandbox-{time.monotonic_ns()}", directory / "node"
+def host(
+    directory: Path,
+    agent: ScriptedAgent,
+    *,
+    task: str = TASK,
+    prefix: str = "",
+    container: str = "",
+    **env: str,
+) -> Iterator[Host]:
+    """As Mesos starts it: in the sandbox, with its streams there, from a shell command, which `prefix` begins."""
+    sandbox, node = directory / (container or f"sandbox-{time.monotonic_ns()}"), directory / "node"
     sandbox.mkdir()
     write_inventory(node, INVENTORY)
     given = {
@@ -85,7 +98,7 @@ def host(directory: Path, agent: ScriptedAgent, *, task: str = TASK, **env: str)
     }  # fmt: skip
     with open(sandbox / "stdout", "ab") as out, open(sandbox / "stderr", "ab") as err:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", executor_command()],
+            ["/bin/sh", "-c", prefix + executor_command()],
             env=agent.environment(str(sandbox), **given),
             cwd=sandbox,
             stdout=out,

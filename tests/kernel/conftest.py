@@ -1,0 +1,23 @@
+"""What the kernel tests need, and how they say what is missing."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from isolator import cgroups
+
+
+def needs(version: str) -> None:
+    """Skip unless this is root, may make nodes, and has that kind of cgroup."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it makes device nodes and cgroups")
+    if version not in cgroups.mounted():
+        pytest.skip(f"needs {version} with control over devices mounted here")
+    probe = Path(f"/dev/probe-{os.getpid()}")
+    try:
+        os.mknod(probe, stat.S_IFCHR | 0o600, os.makedev(195, 253))
+        probe.unlink()
+    except PermissionError:
+        pytest.skip("needs to make device nodes: CAP_MKNOD, and a cgroup that allows it")
