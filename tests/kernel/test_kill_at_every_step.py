@@ -96,12 +96,10 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
                     assert after == {"state": "TASK_FINISHED", "held": []}, (steps[-1], after)
                     assert traces_of(container) == [], steps[-1]
                 assert processes.of_task(task) == []
-    kinds = {step.split()[2] for step in steps}
-    assert len(steps) > 20, steps
-    assert {"mknod", "mkdir", "execute", "sendall"} <= kinds, (
-        "it was killed before nodes, cgroups, claims, the start"
-    )
-    print(json.dumps({"version": version, "steps": len(steps)}))
+    assert len(steps) * stride > 150, steps
+    if stride == 1:
+        kinds = {step.split()[2] for step in steps}
+        assert {"mknod", "mkdir", "execute", "sendall"} <= kinds, "nodes, cgroups, claims, the start"
 
 
 def following(node: Path, version: str) -> dict[str, object]:
