@@ -150,7 +150,7 @@ def undo(trace: Trace) -> list[int]:
 def plan(
     container: str,
     gpus: Sequence[GpuId],
-    inventory: Inventory | None,
+    inventory: Inventory,
     env: Mapping[str, str],
     root: Path = Path("/"),
 ) -> Enclosure:
@@ -159,7 +159,7 @@ def plan(
     Args:
         container: Mesos' id of the executor's container.
         gpus: UUIDs.
-        inventory: What the node's monitor says; needed if there are any.
+        inventory: What the node's monitor says.
         env: The executor's environment.
         root: Whose /proc and /dev are read.
 
@@ -169,11 +169,9 @@ def plan(
     isolation = facts.isolation_name(env)
     minors: Mapping[GpuId, int] = {}
     if gpus:
-        if inventory is None:
-            raise Unavailable("what GPUs this host has is not known", remedy="see that its node monitor runs")
         minors = facts.minors(tuple(gpus), inventory, root)
     driver = facts.read_driver(root, env)
-    if gpus and inventory is not None and inventory.source == "nvml" and "nvidia-uvm" not in driver.majors:
+    if gpus and inventory.source == "nvml" and "nvidia-uvm" not in driver.majors:
         facts.load_driver(root)
         driver = facts.read_driver(root, env)
         if "nvidia-uvm" not in driver.majors:

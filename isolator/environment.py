@@ -6,6 +6,7 @@ from mesos_gpu.model.assignment import Assignment
 
 #: Of the executor's own: a task must not speak for it, nor find the host's ledger.
 _SECRET = ("MESOS_EXECUTOR_AUTHENTICATION_TOKEN", "MESOS_GPU_NODE_DIR", "MESOS_GPU_ALLOW_ROOT")
+_OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_SLAVE_ID", "MESOS_ALLOCATION_ROLE")
 _SECRET_PREFIXES = ("LIBPROCESS_",)
 
 
@@ -21,11 +22,26 @@ def task_environment(
         user: HOME, USER and LOGNAME of the user that the command runs as.
     """
     kept = {k: v for k, v in own.items() if k not in _SECRET and not k.startswith(_SECRET_PREFIXES)}
+    return {**kept, **user, **_of_job(task_id, assignment)}
+
+
+def image_environment(
+    own: Mapping[str, str], task_id: str, assignment: Assignment, paths: Mapping[str, str]
+) -> dict[str, str]:
+    """What the command gets on top of its image's own: of the host only what Mesos says of the task.
+
+    Args:
+        own, task_id, assignment: As of `task_environment`.
+        paths: PATH and LD_LIBRARY_PATH, where the driver volume adds to them.
+    """
+    kept = {k: own[k] for k in _OF_MESOS if k in own}
+    return {**kept, **paths, **_of_job(task_id, assignment)}
+
+
+def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:
     asked = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_")}
     gpus = ",".join(assignment.gpus)
     return {
-        **kept,
-        **user,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **asked,
         "MESOS_TASK_ID": task_id,

@@ -23,6 +23,7 @@ from isolator.reaper import end
 from isolator.runs import Ended, Launch, NotStarted, Run, container_of, sandbox_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.wire import assignment as wire
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
@@ -39,6 +40,8 @@ class Executor:
         self._ledger, self._env, self._launcher = ledger, env, launcher
         self._shutdown_grace_s = settings.shutdown_grace_s
         self._owner, self._container = Owner.of(os.getpid()), container_of(env)
+        self._run: Run | None = None
+        self._started = False  # whether its command runs, or has run
         self._holds = False  # whether the ledger has something of this task
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
@@ -97,6 +100,8 @@ class Executor:
             if not self._ending.is_set():
                 self._end = (state, message, grace_s)
                 self._ending.set()
+        if self._run is not None and not self._started:
+            threading.Thread(target=self._run.abort, daemon=True).start()
 
     # --- the task's thread
 
@@ -107,6 +112,8 @@ class Executor:
             state, message, outcome = self._run_task(task)
         except NotStarted as error:
             message, outcome = str(error), error.outcome
+            if self._ending.is_set() and self._end[0] == "TASK_KILLED":
+                state = "TASK_KILLED"
         except (MesosGpuError, OSError) as error:
             # The host's fault, not the job's: it may run elsewhere.
             message, outcome = f"the host cannot run it: {error}", Outcome(infrastructure=True)
@@ -128,8 +135,9 @@ class Executor:
             raise NotStarted(f"not a task for this executor: {error}") from error
         self._assignment = plan
         assert self._task_id is not None
-        run = self._run_for(plan)
-        enclosure = run.adapt(self._enclosure(plan))
+        inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
+        run = self._run = self._run_for(plan, inventory)
+        enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env))
         try:
             self._claim(plan, (*enclosure.traces(), *run.traces()))
             self._connection.update(self._task_id, "TASK_STARTING")
@@ -137,26 +145,23 @@ class Executor:
             if self._ending.is_set():
                 return "TASK_KILLED", self._end[1], Outcome()
             run.start(Launch(plan, self._task_id, self._env, enclosure))
+            self._started = True
             self._connection.update(self._task_id, "TASK_RUNNING")
             return self._watch(run, plan)
         finally:
             self._let_go(run, enclosure)
 
-    def _run_for(self, plan: Assignment) -> Run:
+    def _run_for(self, plan: Assignment, inventory: Inventory) -> Run:
         if plan.image is None:
             return HostRun(self._launcher)
         self._launcher.dismiss()
         if plan.container_engine == "docker":
             from isolator.docker_run import DockerRun
 
-            return DockerRun(plan, self._env)
+            return DockerRun(plan, inventory, self._env)
         from isolator.nested_run import NestedRun
 
-        return NestedRun(plan, self._connection, self._env)
-
-    def _enclosure(self, plan: Assignment) -> Enclosure:
-        inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else None
-        return enclosure_for(self._container, plan.gpus, inventory, self._env)
+        return NestedRun(plan, self._connection, inventory, self._env)
 
     def _claim(self, plan: Assignment, traces: Sequence[Trace]) -> None:
         if not plan.gpus and not traces:

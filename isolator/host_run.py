@@ -68,6 +68,9 @@ class HostRun:
             time.sleep(_POLL_S)
         processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
 
+    def abort(self) -> None:
+        """Its start takes milliseconds."""
+
     def clear(self) -> list[int]:
         """As `Run.clear`."""
         return processes.kill_descendants()

@@ -78,6 +78,9 @@ class Run(Protocol):
     def terminate(self, grace_s: float) -> None:
         """SIGTERM to all of it, SIGKILL to what is left after the grace; returns when that is sent."""
 
+    def abort(self) -> None:
+        """The end is wanted while `start` is at work: let it come to an end soon. From any thread."""
+
     def clear(self) -> list[int]:
         """End and remove everything of it, also if it was never started.
 

@@ -1,0 +1,147 @@
+"""An image in a container of the host's Docker Engine; the executor stays in its Mesos container."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from isolator.docker_engine import DEFAULT_SOCKET, ContainerWish, DockerEngine, verify
+from isolator.docker_output import Output
+from isolator.enclosure import Enclosure
+from isolator.facts import read_driver
+from isolator.image_run import KILL, SANDBOX, TERM, command_of, prepare, refused_without_isolation
+from isolator.ledger import Trace
+from isolator.runs import Ended, Launch, NotStarted, container_of
+from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.image import ImageConfig
+
+OUTPUT_S: Final = 5.0  # after the container's end, for its last output
+
+
+class DockerRun:
+    """`Run` of an image by a Docker Engine."""
+
+    def __init__(self, plan: Assignment, inventory: Inventory, own: Mapping[str, str]) -> None:
+        """Nothing runs yet. `own`: the executor's environment."""
+        self._plan, self._inventory = plan, inventory
+        self._socket = own.get("MESOS_GPU_DOCKER_SOCKET") or DEFAULT_SOCKET
+        self._engine = DockerEngine(self._socket)
+        self._name = f"mesos-gpu-{container_of(own)}"
+        self._parent = memory_cgroup(container_of(own))
+        self._output: Output | None = None
+        self._copier: threading.Thread | None = None
+        self._ended, self._aborted = threading.Event(), threading.Event()
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """Nodes, but no rules: those of the container's own cgroup are the engine's work, and are verified."""
+        refused_without_isolation(enclosure.isolated)
+        return replace(enclosure, cgroup=None)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """The container: the engine keeps it when the executor dies."""
+        return (Trace("docker", f"{self._socket} {self._name}"),)
+
+    def start(self, launch: Launch) -> None:
+        """As `Run.start`; an image that is not there is pulled."""
+        plan, enclosure = self._plan, launch.enclosure
+        assert plan.image is not None
+        config = self._config(plan.image)
+        command_of(plan, config)
+        prepared = prepare(launch, config, self._inventory)
+        user = prepared.user
+        wish = ContainerWish(
+            image=plan.image,
+            user=f"{user.pw_uid}:{user.pw_gid}",
+            command=plan.command,
+            argv=plan.argv,
+            env=prepared.env,
+            groups=groups_of(user.pw_name, user.pw_gid),
+            devices=tuple((str(enclosure.node(d)), d.path) for d in (*enclosure.devices, *enclosure.extra)),
+            binds=(
+                (launch.sandbox, SANDBOX, False),
+                *((outside, inside, True) for outside, inside in prepared.binds),
+            ),
+            cpus=plan.cpus,
+            mem_mib=plan.mem_mib,
+            cgroup_parent=self._parent,
+            labels={"mesos_gpu.task": launch.task},
+        )
+        if self._aborted.is_set():
+            raise NotStarted("killed before it was started")
+        self._engine.create(self._name, wish)
+        self._output = self._engine.attach(self._name)
+        self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
+        self._copier.start()
+        pid = self._engine.start(self._name)
+        if pid:
+            granted = {(device.major, device.minor) for device in enclosure.devices}
+            verify(pid, granted, read_driver().nvidia_majors)
+
+    def _config(self, image: str) -> ImageConfig:
+        config = self._engine.image(image)
+        if config is None:
+            try:
+                self._engine.pull(image)
+            except NotFound as error:
+                raise NotStarted(str(error)) from error
+            config = self._engine.image(image)
+        if config is None:
+            raise NotStarted(f"the Docker Engine has no image {image}", Outcome(infrastructure=True))
+        return config
+
+    def _copy(self, output: Output) -> None:
+        try:
+            output.copy(1, 2)
+        except (MesosGpuError, OSError) as error:
+            print(f"its output is lost from here on: {error}", file=sys.stderr, flush=True)
+
+    def wait(self) -> Ended:
+        """As `Run.wait`."""
+        try:
+            ended = self._engine.wait(self._name)
+        finally:
+            self._ended.set()
+        if self._copier is not None:
+            self._copier.join(OUTPUT_S)
+        why = "out of memory" if ended.oom_killed else ended.error
+        return Ended(exit_status=ended.exit_status, why=why, infrastructure=bool(ended.error))
+
+    def terminate(self, grace_s: float) -> None:
+        """As `Run.terminate`."""
+        if grace_s > 0:
+            self._engine.signal(self._name, TERM)
+            self._ended.wait(grace_s)
+        if not self._ended.is_set():
+            self._engine.signal(self._name, KILL)
+
+    def abort(self) -> None:
+        """As `Run.abort`."""
+        self._aborted.set()
+
+    def clear(self) -> list[int]:
+        """As `Run.clear`."""
+        self._engine.remove(self._name)
+        if self._output is not None:
+            self._output.close()
+        return []
+
+
+def groups_of(name: str, gid: int) -> tuple[int, ...]:
+    """Supplementary groups, as the host has them."""
+    return tuple(group for group in os.getgrouplist(name, gid) if group != gid)
+
+
+def memory_cgroup(container: str, root: Path = Path("/")) -> str | None:
+    """The cgroup that Mesos accounts the executor's container in; None: it has none of its own."""
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if "memory" in controllers.split(",") and path.rpartition("/")[2] == container:
+                return path
+    return None

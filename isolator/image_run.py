@@ -1,0 +1,97 @@
+"""What all ways to run an image share: what it needs of the host, its environment, its mounts."""
+
+import os
+import pwd
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.environment import image_environment
+from isolator.runs import Ended, Launch, NotStarted, give, identity
+from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.image import ImageConfig
+from mesos_gpu.policy.image import VOLUME_PATH, container_environment, unmet, wants_volume
+
+DEFAULT_VOLUMES: Final = "/var/lib/mesos/volumes"
+SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An image's container, engine apart. `binds`: path on the host, path inside; all read-only."""
+
+    env: Mapping[str, str]
+    user: pwd.struct_passwd
+    binds: tuple[tuple[str, str], ...] = ()
+
+
+def prepare(launch: Launch, config: ImageConfig, inventory: Inventory) -> Prepared:
+    """See that this host can run the image, and what it is to get.
+
+    Raises:
+        NotStarted: The image needs a newer driver, or a volume that is not there; or the job's user cannot be.
+    """
+    plan = launch.plan
+    user = identity(plan.user, launch.own)
+    if user is None:
+        raise NotStarted("an image needs a user with an account on this host; name one")
+    asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
+    if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
+        raise NotStarted(f"{plan.image} cannot run here: {why}")
+    binds: tuple[tuple[str, str], ...] = ()
+    paths: Mapping[str, str] = {}
+    if wants_volume(config):
+        binds = ((str(volume(launch.own, inventory)), VOLUME_PATH),)
+        paths = container_environment(config, inventory.driver_version, inventory.cuda_version)
+    give(launch.sandbox, user)
+    env = image_environment(launch.own, launch.task, plan, paths)
+    return Prepared({**env, "MESOS_SANDBOX": SANDBOX}, user, binds)
+
+
+def volume(own: Mapping[str, str], inventory: Inventory) -> Path:
+    """The driver volume of this host's driver.
+
+    Raises:
+        NotStarted: There is none; another host may have it.
+    """
+    root = own.get("MESOS_GPU_VOLUMES") or DEFAULT_VOLUMES
+    path = Path(root, f"nvidia_{inventory.driver_version}")
+    if inventory.driver_version is None or not path.is_dir():
+        why = f"the image asks for the driver's libraries, and this host has no driver volume {path}"
+        raise NotStarted(why, Outcome(infrastructure=True))
+    return path
+
+
+def command_of(plan: Assignment, config: ImageConfig) -> None:
+    """See that there is something to run.
+
+    Raises:
+        NotStarted: Neither the job nor the image says what.
+    """
+    if plan.command is None and not plan.argv and not config.entrypoint and not config.cmd:
+        raise NotStarted(f"neither the job nor the image {plan.image} says what to run")
+
+
+def refused_without_isolation(isolated: bool) -> None:
+    """An image is never run with every card.
+
+    Raises:
+        NotStarted: Isolation is off.
+    """
+    if not isolated:
+        raise NotStarted(
+            "images need isolation, and this host's is off (MESOS_GPU_ISOLATION)",
+            Outcome(infrastructure=True),
+        )
+
+
+def ended_of(status: int, why: str = "") -> Ended:
+    """From a wait status (wait(2))."""
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(exit_status=code, why=why) if code >= 0 else Ended(signal=-code, why=why)
+
+
+TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)

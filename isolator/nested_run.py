@@ -1,0 +1,206 @@
+"""An image in a container nested in the executor's, by the agent's Mesos containerizer.
+
+The nested container shares the executor's cgroups (LinuxInfo.share_cgroups is true by default), so the rules that are
+set on those hold inside. Source: Mesos' docs/nested-container-and-task-group.md and docs/operator-http-api.md.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from isolator import cgroups
+from isolator.agent_api import Connection
+from isolator.enclosure import Enclosure
+from isolator.image_run import KILL, TERM, Prepared, command_of, ended_of, prepare, refused_without_isolation
+from isolator.images import flags_of, read_config, registry_of
+from isolator.ledger import Trace
+from isolator.runs import Ended, Launch, NotStarted, container_of
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.gpu import Inventory
+
+CALL_S: Final = 30.0
+RETRY_S: Final = 0.2
+GONE_S: Final = 20.0  # an agent that has just started does not know its containers yet, or has no routes
+_FAILED_INFRASTRUCTURE: Final = ("REASON_CONTAINER_LAUNCH_FAILED", "REASON_CONTAINER_UPDATE_FAILED")
+
+
+class NestedRun:
+    """`Run` of an image by the agent."""
+
+    def __init__(
+        self, plan: Assignment, connection: Connection, inventory: Inventory, own: Mapping[str, str]
+    ) -> None:
+        """Nothing runs yet. `own`: the executor's environment."""
+        self._plan, self._connection, self._inventory, self._own = plan, connection, inventory, own
+        self._container = {"value": "task", "parent": {"value": container_of(own)}}
+        self._enclosure: Enclosure | None = None
+        self._asked = False  # whether the agent may have the container
+        self._ended = threading.Event()
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """As it is, if the executor has a cgroup of its own: the agent starts the nested container in that."""
+        refused_without_isolation(enclosure.isolated)
+        if enclosure.cgroup is None or enclosure.cgroup.own:
+            raise NotStarted(
+                "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated; "
+                "its --isolation needs cgroups/devices, or the job --container-engine docker",
+                Outcome(infrastructure=True),
+            )
+        return enclosure
+
+    def traces(self) -> tuple[Trace, ...]:
+        """None: the agent destroys what is nested in a container whose executor died."""
+        return ()
+
+    def start(self, launch: Launch) -> None:
+        """As `Run.start`; the agent fetches the image first."""
+        assert self._plan.image is not None
+        self._enclosure = launch.enclosure
+        launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
+        flags = flags_of(
+            self._own["MESOS_AGENT_ENDPOINT"], token=self._own.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN")
+        )
+        try:
+            config = read_config(self._plan.image, registry=registry_of(flags, self._own))
+        except NotFound as error:
+            raise NotStarted(str(error)) from error
+        command_of(self._plan, config)
+        prepared = prepare(launch, config, self._inventory)
+        self._asked = True
+        status, answer = self._connection.call(self._order(prepared), None)
+        if status != 200:
+            # The agent's own words: the image is not there, the command cannot be, the disk is full.
+            text = answer.decode(errors="replace").strip()
+            raise NotStarted(
+                f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=True)
+            )
+        self._show_streams(launch.sandbox)
+
+    def _order(self, prepared: Prepared) -> dict[str, Any]:
+        plan, enclosure = self._plan, self._enclosure
+        assert enclosure is not None
+        command: dict[str, Any] = {
+            "user": prepared.user.pw_name,
+            "environment": {
+                "variables": [{"name": k, "type": "VALUE", "value": v} for k, v in prepared.env.items()]
+            },
+        }
+        if plan.command is not None:
+            command |= {"shell": True, "value": plan.command}
+        elif plan.argv:
+            command |= {"shell": False, "value": plan.argv[0], "arguments": list(plan.argv)}
+        else:
+            command |= {"shell": False}
+        nodes = [(str(enclosure.node(d)), d.path, "RW") for d in (*enclosure.devices, *enclosure.extra)]
+        volumes = [*nodes, *((outside, inside, "RO") for outside, inside in prepared.binds)]
+        return {
+            "type": "LAUNCH_CONTAINER",
+            "launch_container": {
+                "container_id": self._container,
+                "command": command,
+                "container": {
+                    "type": "MESOS",
+                    "mesos": {"image": {"type": "DOCKER", "docker": {"name": plan.image}}},
+                    "volumes": [
+                        {
+                            "mode": mode,
+                            "container_path": inside,
+                            "source": {"type": "HOST_PATH", "host_path": {"path": outside}},
+                        }
+                        for outside, inside, mode in volumes
+                    ],
+                },
+            },
+        }
+
+    def _show_streams(self, sandbox: str) -> None:
+        """Its streams are files of a sandbox of its own: give them the names where people look."""
+        for name in ("stdout", "stderr"):
+            nested = os.path.join(sandbox, "containers", str(self._container["value"]), name)
+            with contextlib.suppress(FileNotFoundError):
+                os.link(nested, f"{sandbox}/.{name}")
+                os.rename(f"{sandbox}/.{name}", f"{sandbox}/{name}")
+
+    def wait(self) -> Ended:
+        """As `Run.wait`; goes on over restarts of the agent."""
+        lost_at: float | None = None
+        try:
+            while True:
+                try:
+                    ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
+                    status, answer = self._connection.call(ask, None)
+                except OSError:
+                    status, answer = 0, b""
+                if status == 200:
+                    return _ended(json.loads(answer)["wait_container"])
+                lost_at = lost_at or time.monotonic()
+                if status == 404 and time.monotonic() - lost_at > GONE_S:
+                    return Ended(why="the agent does not know its container any more", infrastructure=True)
+                if status != 404:
+                    lost_at = None
+                time.sleep(RETRY_S)
+        finally:
+            self._ended.set()
+
+    def terminate(self, grace_s: float) -> None:
+        """As `Run.terminate`. The agent signals the first process only; the others are found in the cgroup."""
+        if grace_s > 0:
+            self._kill(TERM)
+            for pid in self._others():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            self._ended.wait(grace_s)
+        if not self._ended.is_set():
+            self._kill(KILL)
+
+    def _others(self) -> list[int]:
+        enclosure = self._enclosure
+        if enclosure is None or enclosure.cgroup is None:
+            return []
+        mine = os.getpid()
+        return [
+            pid for pid in cgroups.pids_below(enclosure.cgroup.path) if pid != mine and _has_other_root(pid)
+        ]
+
+    def _kill(self, number: int) -> None:
+        ask = {"container_id": self._container, "signal": number}
+        with contextlib.suppress(OSError):
+            self._connection.call({"type": "KILL_CONTAINER", "kill_container": ask}, CALL_S)
+
+    def abort(self) -> None:
+        """As `Run.abort`."""
+        if self._asked:
+            self._kill(KILL)
+
+    def clear(self) -> list[int]:
+        """As `Run.clear`."""
+        if self._asked and not self._ended.is_set():
+            self._kill(KILL)
+            with contextlib.suppress(OSError):
+                ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
+                self._connection.call(ask, CALL_S)
+        return []
+
+
+def _has_other_root(pid: int) -> bool:
+    """Whether a process is in another root file system than this one: not a helper of Mesos, nor of ours."""
+    try:
+        return os.readlink(f"/proc/{pid}/root") != "/" or os.stat(f"/proc/{pid}/root") != os.stat("/")
+    except OSError:
+        return False
+
+
+def _ended(said: Mapping[str, Any]) -> Ended:
+    reason, message = said.get("reason", ""), said.get("message", "")
+    if "exit_status" not in said:
+        why = message or reason or "its container ended without a status"
+        return Ended(why=why, infrastructure=reason in _FAILED_INFRASTRUCTURE)
+    return ended_of(
+        int(said["exit_status"]), message if reason.startswith("REASON_CONTAINER_LIMITATION") else ""
+    )
