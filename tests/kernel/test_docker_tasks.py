@@ -1,0 +1,175 @@
+"""Tasks with an image, run by the executor through a real Docker Engine: the same guarantees as without."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.docker_engine import DockerEngine
+from isolator.facts import write_inventory
+from isolator.reaper import reap
+from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.testing import dockerd
+from mesos_gpu.testing.dockerd import Dockerd
+from mesos_gpu.testing.images import busybox_layer, save
+from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from tests.conftest import wait_until
+from tests.hosts import GPUS, INVENTORY, Host, host
+from tests.kernel.conftest import needs
+
+pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())]
+APPLETS = ["sh", "cat", "echo", "env", "id", "ls", "mknod", "mount", "sleep", "touch", "grep", "sort", "test"]
+CUDA = json.loads((Path(__file__).parent.parent / "data/cuda-image/config.json").read_text())
+ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
+NEW = replace(INVENTORY, driver_version="550.54.14", cuda_version="12.4")
+OLD = replace(INVENTORY, driver_version="530.30.02", cuda_version="12.1")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
+    with Dockerd() as started:
+        directory, base = tmp_path_factory.mktemp("images"), busybox_layer(dockerd.busybox(), APPLETS)
+        path = f"PATH=/bin:{dict(e.split('=', 1) for e in CUDA['Env'])['PATH']}"
+        env = [path, *(entry for entry in CUDA["Env"] if not entry.startswith("PATH="))]
+        started.load(save(directory, "nvidia/cuda:12.4.1-base", [base], {**CUDA, "Env": env}))
+        started.load(save(directory, "plain:1", [base], {"Env": ["PATH=/bin"]}))
+        yield started
+    assert started.processes() == []
+    assert started.mounts() == []
+
+
+@pytest.fixture
+def agent() -> Iterator[ScriptedAgent]:
+    with scripted_agent() as agent:
+        yield agent
+
+
+@pytest.fixture
+def one(open_directory: Path, agent: ScriptedAgent, engine: Dockerd) -> Iterator[Host]:
+    needs("cgroup1")
+    directory = open_directory / f"docker-{time.monotonic_ns()}"
+    volume = directory / "volumes" / "nvidia_550.54.14"
+    volume.mkdir(parents=True)
+    (volume / "version").write_text("550.54.14\n")
+    given = {
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_VOLUMES": str(directory / "volumes"),
+        "MESOS_GPU_ISOLATION": "cgroup1",
+    }
+    with host(directory, agent, **given) as one:
+        write_inventory(directory / "node", NEW)
+        yield one
+    assert [
+        name
+        for name in DockerEngine(str(engine.socket)).containers("mesos_gpu.task")
+        if one.sandbox.name in name
+    ] == []
+
+
+def run(one: Host, command: str, image: str = "nvidia/cuda:12.4.1-base", **more: object) -> None:
+    one.launch(
+        command, image=image, container_engine="docker", **{"user": "nobody", "gpus": GPUS[:1], **more}
+    )
+
+
+def test_its_card_and_the_drivers_volume_and_nothing_else(one: Host) -> None:
+    run(
+        one,
+        "for f in /dev/nvidia*; do cat $f 2>&1; done; cat /usr/local/nvidia/version; touch /usr/local/nvidia/x;"
+        "echo $NVIDIA_VISIBLE_DEVICES; echo $LD_LIBRARY_PATH; id -u; pwd > /mnt/mesos/sandbox/kept; true",
+    )
+    assert one.end("TASK_FINISHED") == ("Command exited with status 0", Outcome(exit_status=0))
+    said = one.stdout().splitlines()
+    assert said[:2] == [f"cat: can't open '/dev/{name}': {ALLOWED}" for name in ("nvidia0", "nvidiactl")]
+    assert said[2:4] == ["550.54.14", GPUS[0]]
+    assert said[4].endswith("/usr/local/nvidia/lib:/usr/local/nvidia/lib64")
+    assert said[5] == "65534"
+    assert "Read-only file system" in one.stderr()
+    assert (one.sandbox / "kept").owner() == "nobody"
+
+
+def test_a_task_without_gpus_gets_no_card_whatever_the_image_and_the_job_say(one: Host) -> None:
+    run(one, "ls /dev; echo $NVIDIA_VISIBLE_DEVICES", gpus=(), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    one.end("TASK_FINISHED")
+    assert "nvidia" not in one.stdout()
+    assert one.stdout().endswith("void\n")
+
+
+def test_escapes_are_refused(one: Host) -> None:
+    for minor in (0, 1):
+        os.mknod(one.sandbox / f"n{minor}", 0o20666, os.makedev(195, minor))
+        (one.sandbox / f"n{minor}").chmod(0o666)
+    run(
+        one,
+        "cd /mnt/mesos/sandbox; cat n0; cat n1; mknod /tmp/n c 195 1; mkdir -p /tmp/d; mount -t devtmpfs none /tmp/d;"
+        "echo $$ > /sys/fs/cgroup/devices/cgroup.procs; true",
+        user="root",
+        image="plain:1",
+    )
+    one.end("TASK_FINISHED")
+    said = one.stderr()
+    assert f"can't open 'n0': {ALLOWED}" in said or f"can't open 'n0': {DENIED}" in said  # binds may be nodev
+    assert f"can't open 'n1': {DENIED}" in said
+    assert f"mknod: /tmp/n: {DENIED}" in said
+    assert "mount: " in said
+    assert "cgroup.procs" in said
+
+
+def test_a_newer_cuda_than_the_driver_has_is_refused_with_both_versions(one: Host) -> None:
+    write_inventory(one.sandbox.parent / "node", OLD)
+    run(one, "echo never")
+    message, outcome = one.end("TASK_FAILED")
+    assert "12.4" in message
+    assert "530.30.02" in message
+    assert "12.1" in message
+    assert not outcome.infrastructure
+    assert one.stdout() == ""
+
+
+def test_a_missing_driver_volume_is_the_hosts_fault(one: Host) -> None:
+    write_inventory(
+        one.sandbox.parent / "node", replace(NEW, driver_version="560.35.03", cuda_version="12.6")
+    )
+    run(one, "echo never")
+    message, outcome = one.end("TASK_FAILED")
+    assert "nvidia_560.35.03" in message
+    assert outcome.infrastructure
+
+
+def test_an_image_without_needs_gets_no_volume(one: Host) -> None:
+    run(one, "ls /usr/local; echo $LD_LIBRARY_PATH; exit 7", image="plain:1")
+    assert one.end("TASK_FAILED")[1] == Outcome(exit_status=7)
+    assert one.stdout().split() == []
+
+
+def test_a_kill_is_sigterm_then_the_grace(one: Host) -> None:
+    run(one, "trap 'echo saved; exit 4' TERM; echo ready; while :; do sleep 0.05; done", kill_grace_s=20.0)
+    wait_until("it is ready", lambda: "ready" in one.stdout())
+    one.kill()
+    assert one.end("TASK_KILLED")[1] == Outcome(exit_status=4)
+    assert "saved" in one.stdout()
+
+
+def test_an_image_that_nobody_has(one: Host) -> None:
+    run(one, "true", image="no-such-registry.invalid/image:1")
+    message, _ = one.end("TASK_FAILED")
+    assert "no-such-registry.invalid/image:1" in message
+
+
+def test_the_container_of_a_killed_executor_is_removed_by_the_monitor(one: Host, engine: Dockerd) -> None:
+    run(one, "echo ready; sleep 600")
+    wait_until("it is ready", lambda: "ready" in one.stdout())
+    docker = DockerEngine(str(engine.socket))
+    name = f"mesos-gpu-{one.sandbox.name}"
+    assert name in docker.containers("mesos_gpu.task")
+    one.process.kill()
+    one.process.wait(10)
+    assert name in docker.containers("mesos_gpu.task"), "the engine keeps it"
+    reap(one.ledger)
+    assert name not in docker.containers("mesos_gpu.task")
+    assert one.ledger.holdings() == ()
+    assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
