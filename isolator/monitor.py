@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from isolator import processes
 from isolator.agent_api import TERMINAL, Connection, Settings
+from isolator.facts import isolation_name, write_inventory
 from isolator.ledger import Ledger
+from isolator.reaper import reap
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.ports import GpuProbe
@@ -75,6 +76,9 @@ class Monitor:
         if state in TERMINAL:
             self._connection.finish()
 
+    def message(self, data: bytes) -> None:
+        """Nothing is said to it yet."""
+
     def _end(self, message: str) -> None:
         with self._lock:
             if self._task_id is not None and not self._stop.is_set():
@@ -125,14 +129,13 @@ class Monitor:
                 for gpu in self._known.gpus
             )
             self._known = replace(self._known, gpus=gpus)
+        self._known = replace(self._known, isolation=isolation_name())
+        write_inventory(self._ledger.directory, self._known)
 
     def _reap(self) -> None:
         """Drop the claims of executors that died, once nothing of their tasks runs any more."""
         try:
-            for claim in self._ledger.claims():
-                if not claim.owner.alive() and not processes.kill_leftovers(claim.task, LEFTOVERS_S):
-                    logger.warning("dropping the claim of %s on %s: its executor died", claim.task, claim.gpu)
-                    self._ledger.drop([claim])
+            reap(self._ledger)
         except (MesosGpuError, OSError) as error:
             logger.error("the ledger could not be looked after: %s", error)
 

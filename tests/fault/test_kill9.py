@@ -124,7 +124,7 @@ def everything_is_free(stack: Stack, client: Client) -> None:
 
 
 def is_empty(ledger: Ledger) -> bool:
-    return not ledger.claims()
+    return not ledger.holdings()
 
 
 def monitors(client: Client) -> int:

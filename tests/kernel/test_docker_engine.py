@@ -33,8 +33,9 @@ pytestmark = [
 ]
 
 ALLOWED, DENIED = "No such device or address", "Operation not permitted"
-NOBODY = "65534:65534"
 V1 = Path("/sys/fs/cgroup/devices")
+needs_v1 = pytest.mark.skipif(not V1.is_dir(), reason=f"no cgroup v1 hierarchy of devices at {V1}")
+NOBODY = "65534:65534"
 APPLETS = ["sh", "cat", "echo", "env", "grep", "head", "id", "ls", "mknod", "mount", "sleep", "tail", "touch"]
 _numbers = itertools.count()
 
@@ -208,6 +209,7 @@ def test_more_memory_than_granted_is_said(tasks: Tasks) -> None:
     assert (ended.exit_status, ended.oom_killed) == (137, True)
 
 
+@needs_v1
 def test_limits_are_the_kernels(tasks: Tasks, daemon: Dockerd) -> None:
     name = tasks.name()
     try:
@@ -226,6 +228,30 @@ def test_limits_are_the_kernels(tasks: Tasks, daemon: Dockerd) -> None:
             assert os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
     finally:
         tasks.engine.remove(name)
+
+
+def test_a_pull_from_a_registry(
+    engine: DockerEngine, daemon: Dockerd, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with registry(tmp_path) as address:
+        name = f"{address}/team/app"
+        daemon.ask("POST", f"/images/busy/tag?repo={name}")
+        daemon.ask("POST", f"/images/{name}/push?tag=latest", auth="e30=")
+        daemon.ask("DELETE", f"/images/{name}")
+        assert engine.image(name) is None
+        engine.pull(name)
+        assert engine.image(name) == engine.image("busy")
+        for absent in (f"{address}/team/none", f"{name}:2"):
+            with pytest.raises(NotFound, match=absent):
+                engine.pull(absent)
+        for image in ("busy", name):
+            daemon.ask("DELETE", f"/images/{image}")  # the layer too: it is fetched anew
+        layer = max(tmp_path.rglob("blobs/sha256/*/*/data"), key=lambda path: path.stat().st_size)
+        layer.write_bytes(bytes(layer.stat().st_size))
+        with pytest.raises(MesosGpuError, match="could not be fetched"):
+            engine.pull(name)
+    with pytest.raises(MesosGpuError, match="refused"):
+        engine.pull(name)
 
 
 # --- what it may not
@@ -253,14 +279,15 @@ def test_without_a_grant_there_are_no_cards(tasks: Tasks) -> None:
 
 @pytest.mark.parametrize("user", [NOBODY, "0:0"])
 def test_escapes_are_refused(tasks: Tasks, nodes: Mapping[int, str], user: str) -> None:
+    readonly = "Read-only file system" if V1.is_dir() else "nonexistent directory"
     refusals = {
         "mknod /dev/shm/a c 195 0": DENIED,
         "mknod /dev/shm/b c 1 3": DENIED,
         "mount -t devtmpfs none /mnt": "permission denied (are you root?)",
         "mount -o bind /dev /mnt": "permission denied (are you root?)",
         "mount -o remount,rw /sys/fs/cgroup": "permission denied (are you root?)",
-        "echo a >/sys/fs/cgroup/devices/devices.allow": "Read-only file system",
-        "echo 1 >/sys/fs/cgroup/devices/cgroup.procs": "Read-only file system",
+        "echo a >/sys/fs/cgroup/devices/devices.allow": readonly,
+        "echo 1 >/sys/fs/cgroup/devices/cgroup.procs": readonly,
         "cat /dev/mem": "No such file or directory",
     }
     asked = wish("; ".join([*refusals, "ls /dev/shm"]), user=user, devices=((nodes[0], "/dev/nvidia0"),))
@@ -343,7 +370,7 @@ def parent(tmp_path: Path) -> Iterator[str]:
     assert list(Path("/sys/fs/cgroup").glob(f"*{name}")) == []
 
 
-@pytest.mark.skipif(not V1.is_dir(), reason="no cgroup v1 hierarchy of devices at /sys/fs/cgroup/devices")
+@needs_v1
 def test_below_a_parent_cgroup(tasks: Tasks, parent: str, nodes: Mapping[int, str]) -> None:
     devices = V1 / parent.lstrip("/")
     (devices / "devices.deny").write_text("a")
