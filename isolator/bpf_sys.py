@@ -32,10 +32,11 @@ class BpfError(MesosGpuError):
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A device program on a cgroup."""
+    """A device program on a cgroup. `tag`: the kernel's digest of its instructions."""
 
     id: int
     name: str
+    tag: bytes
 
 
 def _bpf(command: int, attr: "ctypes.Array[ctypes.c_char]", size: int) -> int:
@@ -122,7 +123,7 @@ def query(cgroup: int) -> tuple[Attached, ...]:
     for ident in ids[:count]:
         try:
             with closing(_Fd(open_program(ident))) as fd:
-                found.append(Attached(ident, _name(fd.number)))
+                found.append(_about(ident, fd.number))
         except FileNotFoundError:
             continue  # gone since
     return tuple(found)
@@ -137,11 +138,22 @@ def open_program(ident: int) -> int:
     return _bpf(PROG_GET_FD_BY_ID, _attr("=I", ident), 12)
 
 
-def _name(program: int) -> str:
+def _about(ident: int, program: int) -> Attached:
     info = ctypes.create_string_buffer(ATTR_SIZE)
     _bpf(OBJ_GET_INFO_BY_FD, _attr("=IIQ", program, ATTR_SIZE, ctypes.addressof(info)), 16)
-    # struct bpf_prog_info: name[16] at offset 64
-    return info.raw[64:80].split(b"\0")[0].decode(errors="replace")
+    # struct bpf_prog_info: tag[8] at offset 8, name[16] at 64
+    return Attached(ident, info.raw[64:80].split(b"\0")[0].decode(errors="replace"), info.raw[8:16])
+
+
+def installed(cgroup: int, program: bytes) -> bool:
+    """Whether exactly this program is our one program of the cgroup.
+
+    Raises:
+        BpfError, OSError: The kernel refuses.
+    """
+    with closing(_Fd(load(program))) as wanted:
+        ours = [found for found in query(cgroup) if found.name == NAME.decode()]
+        return [found.tag for found in ours] == [_about(0, wanted.number).tag]
 
 
 def install(cgroup: int, program: bytes) -> None:

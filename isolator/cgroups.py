@@ -55,6 +55,20 @@ class Cgroup:
         else:
             _write_list(self.path, rules)
 
+    def allows_exactly(self, rules: Sequence[Rule]) -> bool:
+        """Whether that is what its processes may use, as far as this cgroup decides.
+
+        Raises:
+            MesosGpuError, OSError: It cannot be read.
+        """
+        if self.version == "cgroup1":
+            return _accesses(_read_list(self.path)) == _accesses(map(str, rules))
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return bpf_sys.installed(fd, bpf.encode(bpf.compile_rules(rules)))
+        finally:
+            os.close(fd)
+
     def remove(self) -> list[int]:
         """If it is ours: SIGKILL to all in it, and remove it; harmless if it is gone.
 
@@ -192,19 +206,28 @@ def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> d
     return found
 
 
-def cgroup_of(container: str, version: Version, root: Path = Path("/")) -> Cgroup:
-    """The cgroup for a container's task: the one that Mesos gave to the container, in which this process then is;
+def cgroup_of(
+    container: str, version: Version, root: Path = Path("/"), *, pid: int | Literal["self"] = "self"
+) -> Cgroup:
+    """The cgroup for a container's task: the one that Mesos gave to the container, in which its executor then is;
     else one of our own.
+
+    Args:
+        container: Mesos' id of it.
+        version: Which hierarchy.
+        root: Whose /proc is read.
+        pid: The executor.
 
     Raises:
         Unavailable: That hierarchy is not mounted.
+        OSError: There is no such process.
     """
     mount = mounted(root).get(version)
     if mount is None:
         raise Unavailable(
             f"no {version} that controls devices is mounted", remedy="mount it, or change MESOS_GPU_ISOLATION"
         )
-    path = membership(root=root).get(version, "/")
+    path = membership(pid, root).get(version, "/")
     if path.rstrip("/").rpartition("/")[2] == container:
         return Cgroup(version, mount / path.lstrip("/"), own=False)
     return Cgroup(version, mount / OWN_ROOT / container, own=True)

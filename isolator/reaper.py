@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from isolator import cgroups, processes
-from isolator.enclosure import undo
+from isolator import cgroups, facts, processes
+from isolator.enclosure import DENIED, undo
 from isolator.ledger import Holding, Ledger
+from isolator.rules import nvidia_devices, rules_of
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
@@ -55,6 +57,55 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     if not left:
         ledger.drop(holding)
     return left
+
+
+def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[str]:
+    """See that each living task's cgroup allows what the ledger says it holds, and set it right where it does not.
+
+    Args:
+        ledger: Of this host.
+        inventory: Of this host.
+        env: The monitor's environment, which is that of this host's executors.
+
+    Returns:
+        What was not right, in words.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    version = facts.isolation_name(env)
+    if version == "off":
+        return []
+    driver = facts.read_driver(env=env)
+    minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
+    found = []
+    for holding in ledger.holdings():
+        if (
+            not holding.container
+            or not ledger.alive(holding)
+            or any(t.kind == "docker" for t in holding.traces)
+        ):
+            continue
+        if not minors.keys() >= set(holding.gpus):
+            continue  # a card is lost: its task is ended for that
+        devices = nvidia_devices(driver, [minors[gpu] for gpu in holding.gpus])
+        rules = rules_of(devices, facts.extra_devices(env, driver))
+        try:
+            cgroup = cgroups.cgroup_of(holding.container, version, pid=holding.owner.pid)
+            if not cgroup.path.exists() or not _is_set_up(holding, cgroup) or cgroup.allows_exactly(rules):
+                continue
+            cgroup.allow(rules)
+            found.append(f"{cgroup.path} of {holding.task} allowed other devices than it holds: set right")
+        except (MesosGpuError, OSError) as error:
+            found.append(f"what {holding.task} may use cannot be checked: {error}")
+    return found
+
+
+def _is_set_up(holding: Holding, cgroup: cgroups.Cgroup) -> bool:
+    """Its nodes are there, to the last; and a cgroup of our own gets its rules before its first process."""
+    nodes = [Path(trace.what) for trace in holding.traces if trace.kind == "nodes"]
+    made = all((path / DENIED).exists() for path in nodes)
+    return made and (not cgroup.own or bool(cgroups.pids_below(cgroup.path)))
 
 
 def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId, str]:

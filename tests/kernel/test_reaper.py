@@ -1,0 +1,103 @@
+"""The node's caretaker, with real tasks: strangers on a card are named, tampered rules are set right."""
+
+import os
+import pwd
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from isolator import bpf_sys, cgroups
+from isolator.ledger import Owner
+from isolator.reaper import audit, reap, strangers
+from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from tests.conftest import wait_until
+from tests.hosts import GPUS, INVENTORY, Host, host
+from tests.kernel.conftest import needs
+
+pytestmark = pytest.mark.kernel
+
+
+@pytest.fixture(params=["cgroup1", "cgroup2"])
+def isolation(request: pytest.FixtureRequest) -> str:
+    needs(request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def agent() -> Iterator[ScriptedAgent]:
+    with scripted_agent() as agent:
+        yield agent
+
+
+@pytest.fixture
+def one(open_directory: Path, agent: ScriptedAgent, isolation: str) -> Iterator[Host]:
+    directory = open_directory / str(time.monotonic_ns())
+    directory.mkdir()
+    with host(directory, agent, MESOS_GPU_ISOLATION=isolation) as one:
+        one.launch("echo ready; echo $$; exec sleep 600", user="nobody", gpus=GPUS[:1])
+        wait_until("it runs", lambda: len(one.stdout().split()) == 2)
+        yield one
+        one.kill()
+        one.end("TASK_KILLED")
+
+
+def cgroup_of(one: Host, isolation: str) -> Path:
+    version: cgroups.Version = "cgroup1" if isolation == "cgroup1" else "cgroup2"
+    return cgroups.mounted()[version] / cgroups.OWN_ROOT / one.sandbox.name
+
+
+def test_what_is_right_is_left_alone(one: Host, isolation: str) -> None:
+    assert audit(one.ledger, INVENTORY, {"MESOS_GPU_ISOLATION": isolation}) == []
+
+
+def test_tampered_rules_are_set_right_and_said(one: Host, isolation: str) -> None:
+    path = cgroup_of(one, isolation)
+    if isolation == "cgroup1":
+        (path / "devices.allow").write_text("c 195:1 rw")
+    else:
+        fd = os.open(path, os.O_RDONLY)
+        (ours,) = bpf_sys.query(fd)
+        program = bpf_sys.open_program(ours.id)
+        bpf_sys.detach(fd, program)
+        os.close(program)
+        os.close(fd)
+    (said,) = audit(one.ledger, INVENTORY, {"MESOS_GPU_ISOLATION": isolation})
+    assert str(path) in said
+    assert "job-1.0" in said
+    assert audit(one.ledger, INVENTORY, {"MESOS_GPU_ISOLATION": isolation}) == []
+
+
+def test_a_stranger_is_named_until_it_is_gone(one: Host) -> None:
+    task, nobody = int(one.stdout().split()[1]), pwd.getpwnam("nobody").pw_uid
+    with subprocess.Popen(["sleep", "600"], user=nobody) as stranger:
+        wait_until("it is nobody's", lambda: os.stat(f"/proc/{stranger.pid}").st_uid == nobody)
+        on_cards = {GPUS[0]: [task, one.process.pid], GPUS[1]: [stranger.pid]}
+        assert strangers(one.ledger, on_cards) == {
+            GPUS[1]: f"pid {stranger.pid} (sleep) of nobody, which no task accounts for"
+        }
+        beside = strangers(one.ledger, {GPUS[0]: [task, stranger.pid]})
+        assert set(beside) == {GPUS[0]}, "a stranger on a card that is held is one, too"
+        assert set(strangers(one.ledger, {GPUS[1]: [task]})) == {GPUS[1]}, (
+            "so is a task on a card that it does not hold"
+        )
+        stranger.kill()
+    assert strangers(one.ledger, on_cards) == {}
+    assert strangers(one.ledger, {GPUS[0]: [], GPUS[1]: []}) == {}
+
+
+def test_reaping_leaves_the_living_alone(one: Host) -> None:
+    reap(one.ledger)
+    assert [held.task for held in one.ledger.holdings()] == ["job-1.0"]
+    assert one.states()[-1] == "TASK_RUNNING"
+
+
+def test_after_a_reboot_every_claim_is_void_whatever_the_pids_are(one: Host) -> None:
+    """A pid of before may be another's now, and minors may be others': boot id, start time and inventory say so."""
+    me = Owner.of(os.getpid())
+    before = Owner(me.pid, me.start_ticks, "another-boot", me.pid_namespace)
+    one.ledger.claim("old.0", [GPUS[1]], before, container="old-container")
+    reap(one.ledger)
+    assert [held.task for held in one.ledger.holdings()] == ["job-1.0"]
