@@ -11,6 +11,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.bench_isolation import isolation
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.shapes import Job, ended
 from mesos_gpu.errors import MesosGpuError
@@ -60,6 +61,9 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
         for key, number in (value.items() if isinstance(value, dict) else [("", value)])
     ]
     output.table(("FIGURE", "VALUE"), rows, empty="")
+
+
+bench.add_command(isolation)
 
 
 def _submit(client: Client, command: str = "true") -> Job:
