@@ -4,10 +4,12 @@ Nodes of major 195 without a driver tell allowed from denied: opening one gives 
 request through to the (absent) driver, EPERM if it does not.
 """
 
+import contextlib
 import io
 import itertools
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -22,9 +24,10 @@ import pytest
 
 from isolator.docker_engine import ContainerWish, DockerEngine, Ended, verify
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.local.cluster import free_port
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer, save
+from mesos_gpu.testing.images import busybox_layer, layer, save
 from tests.conftest import wait_until
 
 pytestmark = [
@@ -230,24 +233,45 @@ def test_limits_are_the_kernels(tasks: Tasks, daemon: Dockerd) -> None:
         tasks.engine.remove(name)
 
 
-def test_a_pull_from_a_registry(
-    engine: DockerEngine, daemon: Dockerd, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+@contextlib.contextmanager
+def registry(directory: Path) -> Iterator[str]:
+    """HOST:PORT of a real one."""
+    address = f"127.0.0.1:{free_port()}"
+    (directory / "registry.yml").write_text(
+        json.dumps({
+            "version": 0.1,
+            "storage": {"filesystem": {"rootdirectory": str(directory / "blobs")}},
+            "http": {"addr": address},
+        })
+    )  # fmt: skip
+    with (directory / "log").open("wb") as log, subprocess.Popen(
+        ["docker-registry", "serve", directory / "registry.yml"], stdout=log, stderr=log
+    ) as process:  # fmt: skip
+        try:
+            wait_until("the registry", lambda: b"listening on" in (directory / "log").read_bytes())
+            yield address
+        finally:
+            process.terminate()
+
+
+@pytest.mark.skipif(shutil.which("docker-registry") is None, reason="docker-registry is not installed")
+def test_a_pull_from_a_registry(engine: DockerEngine, daemon: Dockerd, tmp_path: Path) -> None:
     with registry(tmp_path) as address:
         name = f"{address}/team/app"
-        daemon.ask("POST", f"/images/busy/tag?repo={name}")
-        daemon.ask("POST", f"/images/{name}/push?tag=latest", auth="e30=")
+        daemon.load(save(tmp_path, name, [layer({"data": os.urandom(100_000)})], {"Cmd": ["x"]}))
+        daemon.ask("POST", f"/images/{name}/push?tag=latest", X_Registry_Auth="e30=")
         daemon.ask("DELETE", f"/images/{name}")
         assert engine.image(name) is None
         engine.pull(name)
-        assert engine.image(name) == engine.image("busy")
+        image = engine.image(name)
+        assert image is not None
+        assert image.cmd == ("x",)
         for absent in (f"{address}/team/none", f"{name}:2"):
             with pytest.raises(NotFound, match=absent):
                 engine.pull(absent)
-        for image in ("busy", name):
-            daemon.ask("DELETE", f"/images/{image}")  # the layer too: it is fetched anew
-        layer = max(tmp_path.rglob("blobs/sha256/*/*/data"), key=lambda path: path.stat().st_size)
-        layer.write_bytes(bytes(layer.stat().st_size))
+        daemon.ask("DELETE", f"/images/{name}")
+        blob = max(tmp_path.rglob("blobs/sha256/*/*/data"), key=lambda path: path.stat().st_size)
+        blob.write_bytes(bytes(blob.stat().st_size))
         with pytest.raises(MesosGpuError, match="could not be fetched"):
             engine.pull(name)
     with pytest.raises(MesosGpuError, match="refused"):
