@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from isolator.cgroups import Cgroup
 from isolator.docker_engine import DEFAULT_SOCKET, ContainerWish, DockerEngine, verify
 from isolator.docker_output import Output
 from isolator.enclosure import Enclosure
 from isolator.facts import read_driver
 from isolator.image_run import KILL, SANDBOX, TERM, command_of, prepare, refused_without_isolation
 from isolator.ledger import Trace
+from isolator.rules import rules_of
 from isolator.runs import Ended, Launch, NotStarted, container_of
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.assignment import Assignment, Outcome
@@ -34,6 +36,7 @@ class DockerRun:
         self._engine = DockerEngine(self._socket)
         self._name = f"mesos-gpu-{container_of(own)}"
         self._parent = memory_cgroup(container_of(own))
+        self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
         self._output: Output | None = None
         self._copier: threading.Thread | None = None
         self._ended, self._aborted = threading.Event(), threading.Event()
@@ -41,6 +44,8 @@ class DockerRun:
     def adapt(self, enclosure: Enclosure) -> Enclosure:
         """Nodes, but no rules: those of the container's own cgroup are the engine's work, and are verified."""
         refused_without_isolation(enclosure.isolated)
+        if enclosure.cgroup is not None and not enclosure.cgroup.own:
+            self._given = enclosure.cgroup
         return replace(enclosure, cgroup=None)
 
     def traces(self) -> tuple[Trace, ...]:
@@ -74,6 +79,7 @@ class DockerRun:
         )
         if self._aborted.is_set():
             raise NotStarted("killed before it was started")
+        self._let_through(enclosure)
         self._engine.create(self._name, wish)
         self._output = self._engine.attach(self._name)
         self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
@@ -82,6 +88,12 @@ class DockerRun:
         if pid:
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(pid, granted, read_driver().nvidia_majors)
+
+    def _let_through(self, enclosure: Enclosure) -> None:
+        """A cgroup of v1 can have no device that the one above lacks: Mesos' list stays, the granted are added."""
+        if self._given is not None and self._given.version == "cgroup1" and self._parent is not None:
+            for rule in rules_of(enclosure.devices, enclosure.extra):
+                (self._given.path / "devices.allow").write_text(str(rule))
 
     def _config(self, image: str) -> ImageConfig:
         config = self._engine.image(image)
