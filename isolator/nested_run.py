@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from isolator import cgroups
@@ -27,6 +27,8 @@ from mesos_gpu.model.gpu import Inventory
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
 GONE_S: Final = 20.0  # an agent that has just started does not know its containers yet, or has no routes
+#: What an image's root keeps, by the names of mesos.proto; others keep nothing.
+ROOT_KEEPS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 _FAILED_INFRASTRUCTURE: Final = ("REASON_CONTAINER_LAUNCH_FAILED", "REASON_CONTAINER_UPDATE_FAILED")
 
 
@@ -72,6 +74,7 @@ class NestedRun:
             raise NotStarted(str(error)) from error
         command_of(self._plan, config)
         prepared = prepare(launch, config, self._inventory)
+        _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)
         self._asked = True
         status, answer = self._connection.call(self._order(prepared), None)
         if status != 200:
@@ -98,6 +101,7 @@ class NestedRun:
         else:
             command |= {"shell": False}
         nodes = [(str(enclosure.node(d)), d.path, "RW") for d in (*enclosure.devices, *enclosure.extra)]
+        kept = list(ROOT_KEEPS) if prepared.user.pw_uid == 0 else []
         volumes = [*nodes, *((outside, inside, "RO") for outside, inside in prepared.binds)]
         return {
             "type": "LAUNCH_CONTAINER",
@@ -107,6 +111,10 @@ class NestedRun:
                 "container": {
                     "type": "MESOS",
                     "mesos": {"image": {"type": "DOCKER", "docker": {"name": plan.image}}},
+                    "linux_info": {
+                        "bounding_capabilities": {"capabilities": kept},
+                        "effective_capabilities": {"capabilities": kept},
+                    },
                     "volumes": [
                         {
                             "mode": mode,
@@ -186,6 +194,24 @@ class NestedRun:
                 ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
                 self._connection.call(ask, CALL_S)
         return []
+
+
+def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
+    """What only the agent can take from a nested container.
+
+    Raises:
+        NotStarted: It would not: a setuid program of the image, or its root, could then give itself any device.
+    """
+    lacking = [
+        name for name in ("linux/nnp", *(("linux/capabilities",) if root else ())) if name not in isolators
+    ]
+    if lacking:
+        who = "as root " if root else ""
+        raise NotStarted(
+            f"an image is not run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
+            "itself every device; or use --container-engine docker",
+            Outcome(infrastructure=not root),
+        )
 
 
 def _has_other_root(pid: int) -> bool:
