@@ -38,7 +38,7 @@ FORBIDDEN: Final = ("/dev", "/proc", "/sys", "/run/docker.sock", "/run/container
 #: Root of a container keeps what installing and stepping down to a user take. Without MKNOD it makes no node,
 #: without NET_RAW and NET_BIND_SERVICE it forges nothing on the host's network.
 _ROOTS_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
-_CGROUPS_LABEL: Final = "mesos_gpu.cgroups"  # those that came with the container, to be removed after it
+CGROUPS_LABEL: Final = "mesos_gpu.cgroups"  # those that came with the container, to be removed after it
 _NONSENSE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 _NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
 _NUMBERS: Final = re.compile(r"\d+:\d+")
@@ -396,7 +396,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
         "Env": [f"{name}={value}" for name, value in wish.env.items()],
         **({"Entrypoint": entrypoint, "Cmd": []} if entrypoint else {}),
         **({"WorkingDir": wish.directory} if wish.directory else {}),
-        "Labels": {**wish.labels, _CGROUPS_LABEL: json.dumps(cgroups_made)},
+        "Labels": {**wish.labels, CGROUPS_LABEL: json.dumps(cgroups_made)},
         "Healthcheck": {"Test": ["NONE"]},  # an image's own would start processes that nobody asked for
         "AttachStdout": True,
         "AttachStderr": True,
@@ -545,7 +545,7 @@ def _state(told: Any) -> _State:
 
 
 def _cgroups_made(told: Any) -> list[str]:
-    made: list[str] = json.loads((told["Config"]["Labels"] or {}).get(_CGROUPS_LABEL) or "[]")
+    made: list[str] = json.loads((told["Config"]["Labels"] or {}).get(CGROUPS_LABEL) or "[]")
     return made
 
 

@@ -1,5 +1,6 @@
 """The executor and the monitor as processes, against a scripted agent: real sockets, real signals, real users."""
 
+import json
 import os
 import shutil
 import signal
@@ -7,17 +8,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from isolator.commands import executor_command
+from isolator.facts import write_inventory
 from isolator.ledger import Claimed, Owner
 from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.gpu import Health
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.assignment import decode_outcome
 from tests.conftest import wait_until
-from tests.hosts import GPUS, TASK, Host, host
+from tests.hosts import GPUS, INVENTORY, TASK, Host, host
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")
 
@@ -332,6 +336,36 @@ def test_a_damaged_ledger_refuses_the_launch(open_directory: Path, agent: Script
     assert "To fix:" in message
     assert decode_outcome(data).infrastructure
     assert one.stdout() == ""
+
+
+def test_after_a_reboot_nothing_is_granted_before_the_monitor_has_looked(one: Host) -> None:
+    """Minors may be other cards' by now; and a claim of before the boot is void, whoever has its pid."""
+    path = one.ledger.directory / "inventory.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "the one before"}))
+    me = Owner.of(os.getpid())
+    one.ledger.claim("before.0", GPUS, replace(me, boot_id="the one before"))
+    one.launch("echo never", gpus=GPUS)
+    message, data = one.update("TASK_FAILED")
+    assert "since this host booted" in message
+    assert decode_outcome(data).infrastructure
+    assert one.stdout() == ""
+
+
+def test_a_claim_of_before_the_boot_does_not_hold_a_card(one: Host) -> None:
+    me = Owner.of(os.getpid())
+    one.ledger.claim("before.0", GPUS, replace(me, boot_id="the one before"))
+    one.launch("true", gpus=GPUS)
+    assert one.end("TASK_FINISHED")[1] == Outcome(exit_status=0)
+
+
+def test_a_card_that_is_sick_by_now_is_refused_on_the_host(one: Host) -> None:
+    """The monitor knows before the scheduler does."""
+    sick = replace(INVENTORY.gpus[1], health=Health.SICK, reason="XID 79")
+    write_inventory(one.ledger.directory, replace(INVENTORY, gpus=(INVENTORY.gpus[0], sick)))
+    one.launch("echo never", gpus=GPUS)
+    message, outcome = one.end("TASK_FAILED")
+    assert "GPU-b is sick: XID 79" in message
+    assert outcome.infrastructure
 
 
 # --- the agent goes and comes

@@ -1,0 +1,131 @@
+"""Docker image archives made without Docker, for agents whose --docker_registry is a directory.
+
+The layout is that of `docker save` version 1.0 (Docker Image Specification v1.0.0), which Mesos' local puller
+reads, with the manifest.json beside it that newer versions of `docker load` want.
+"""
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_CREATED: Final = "1970-01-01T00:00:00Z"
+
+
+class Link(str):
+    """The target of a symbolic link."""
+
+    __slots__ = ()
+
+
+def layer(files: Mapping[str, "bytes | Link | None"]) -> bytes:
+    """A layer: paths to their content. All is root's; files are 0755, so that they can be run."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name.lstrip("/"))
+            member.mode = 0o755
+            data = b""
+            if content is None:
+                member.type = tarfile.DIRTYPE
+            elif isinstance(content, Link):
+                member.type, member.linkname = tarfile.SYMTYPE, str(content)
+            else:
+                data = content
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return out.getvalue()
+
+
+def busybox_layer(busybox: Path, applets: Sequence[str]) -> bytes:
+    """A root file system with one static program and its names: sh, cat …"""
+    directories = ("bin", "dev", "etc", "mnt", "proc", "root", "sys", "tmp", "usr", "usr/local")
+    return layer(
+        {
+            **dict.fromkeys(directories),
+            "bin/busybox": busybox.read_bytes(),
+            "etc/passwd": b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n",
+            "etc/group": b"root:x:0:\nnogroup:x:65534:\n",
+            **{f"bin/{applet}": Link("busybox") for applet in applets},
+        }
+    )
+
+
+def save(
+    directory: Path, name: str, layers: Sequence[bytes], config: Mapping[str, object] | None = None
+) -> Path:
+    """Write `<directory>/<name>.tar`.
+
+    Args:
+        directory: What --docker_registry names.
+        name: As a job names the image, "registry:5000/team/app:1"; slashes become directories.
+        layers: From the bottom to the top, each a tar file.
+        config: Env, Entrypoint, Cmd, WorkingDir, User, Labels, as in Docker's image configuration.
+    """
+    path = directory / f"{name}.tar"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    repository, tag = _split(name)
+    part = path.with_suffix(".part")
+    with tarfile.open(part, "w") as tar:
+        top, files = _write_layers(tar, layers, config or {})
+        _add(tar, "repositories", _json({repository: {tag: top}}))
+        whole = {
+            "architecture": "amd64",
+            "os": "linux",
+            "created": _CREATED,
+            "config": config or {},
+            "rootfs": {
+                "type": "layers",
+                "diff_ids": [f"sha256:{hashlib.sha256(data).hexdigest()}" for data in layers],
+            },
+        }
+        _add(tar, f"{top}.json", _json(whole))
+        manifest = {"Config": f"{top}.json", "RepoTags": [f"{repository}:{tag}"], "Layers": files}
+        _add(tar, "manifest.json", _json([manifest]))
+    part.rename(path)
+    return path
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Repository and tag; a colon before the last slash belongs to a port."""
+    head, slash, last = name.rpartition("/")
+    last, _, tag = last.partition(":")
+    return head + slash + last, tag or "latest"
+
+
+def _write_layers(
+    tar: tarfile.TarFile, layers: Sequence[bytes], config: Mapping[str, object]
+) -> tuple[str, list[str]]:
+    """The top layer's id, and the layers' files."""
+    parent, files = "", []
+    for data in layers:
+        # With the configuration in it: Mesos' store keeps a layer's json by the layer's id, and would give the
+        # configuration of an earlier image with the same files.
+        ident = hashlib.sha256(_json([parent, config]) + data).hexdigest()
+        about = {
+            "id": ident,
+            "os": "linux",
+            "architecture": "amd64",
+            "created": _CREATED,
+            "config": config,
+            **({"parent": parent} if parent else {}),
+        }
+        _add(tar, f"{ident}/VERSION", b"1.0")
+        _add(tar, f"{ident}/json", _json(about))
+        _add(tar, f"{ident}/layer.tar", data)
+        files.append(f"{ident}/layer.tar")
+        parent = ident
+    return parent, files
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    tar.addfile(member, io.BytesIO(data))
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
