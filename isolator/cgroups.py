@@ -74,19 +74,27 @@ class Cgroup:
 
         Returns:
             Processes that would not die in time: then it is still there.
+
+        Raises:
+            Unavailable: Those that are in it cannot be seen from this pid namespace.
         """
         deadline = time.monotonic() + REMOVE_S
-        while self.own:
-            if _rmdir_tree(self.path):
-                remove_if_empty(self.path.parent)
-                return []
+        while self.own and not _rmdir_tree(self.path):
             left = pids_below(self.path)
             if time.monotonic() > deadline:
-                return left
+                if left:
+                    return left
+                raise Unavailable(
+                    f"{self.path} is in use by another pid namespace", remedy="end what is in it"
+                )
+            with contextlib.suppress(OSError):  # v2 since Linux 5.14: whoever forks meanwhile, too
+                (self.path / "cgroup.kill").write_text("1")
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.005)
+        if self.own:
+            remove_if_empty(self.path.parent)
         return []
 
 
