@@ -75,6 +75,8 @@ class Enclosure:
         """
         if not self.isolated:
             return
+        make_directory(self.nodes)
+        self.nodes.chmod(0o700)  # whatever modes the driver's own nodes have, ours are no way around them
         for device in (*self.devices, *self.extra):
             _make_node(self.node(device), device.major, device.minor)
         _make_node(self.refused, self.gpu_major, _DENIED_MINOR)

@@ -226,6 +226,16 @@ def test_nothing_is_left_behind(one: Host, isolation: str) -> None:
         assert not (mount / cgroups.OWN_ROOT / one.sandbox.name).exists()
 
 
+def test_its_nodes_are_no_way_to_a_card_for_other_users_of_the_host(one: Host) -> None:
+    one.launch("echo ready; exec sleep 600", user="nobody", gpus=GPUS)
+    one.update("TASK_RUNNING")
+    directory = Path("/dev/mesos_gpu", one.sandbox.name)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert (directory / "nvidia0").is_char_device()
+    one.kill()
+    one.end("TASK_KILLED")
+
+
 def test_a_cgroup_that_mesos_gave_is_used_and_left_to_mesos(
     open_directory: Path, agent: ScriptedAgent, isolation: str
 ) -> None:
