@@ -26,7 +26,6 @@ from mesos_gpu.model.gpu import Inventory
 
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
-GONE_S: Final = 20.0  # an agent that has just started does not know its containers yet, or has no routes
 #: What an image's root keeps, by the names of mesos.proto; others keep nothing.
 ROOT_KEEPS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 _FAILED_INFRASTRUCTURE: Final = ("REASON_CONTAINER_LAUNCH_FAILED", "REASON_CONTAINER_UPDATE_FAILED")
@@ -137,21 +136,17 @@ class NestedRun:
 
     def wait(self) -> Ended:
         """As `Run.wait`; goes on over restarts of the agent."""
-        lost_at: float | None = None
+        ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
         try:
             while True:
                 try:
-                    ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
                     status, answer = self._connection.call(ask, None)
-                except OSError:
+                except OSError:  # the agent is away
                     status, answer = 0, b""
                 if status == 200:
                     return _ended(json.loads(answer)["wait_container"])
-                lost_at = lost_at or time.monotonic()
-                if status == 404 and time.monotonic() - lost_at > GONE_S:
+                if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
                     return Ended(why="the agent does not know its container any more", infrastructure=True)
-                if status != 404:
-                    lost_at = None
                 time.sleep(RETRY_S)
         finally:
             self._ended.set()
