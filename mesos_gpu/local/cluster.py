@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import time
@@ -18,6 +19,9 @@ from mesos_gpu.local import fetch, helpers, leftovers
 from mesos_gpu.local.processes import Agent, Master
 
 Isolation = Literal["auto", "linux", "posix"]
+#: What gives containers cgroups of their own that control devices: Mesos' isolator cgroups/devices (v1), or the
+#: launch helper (v2, as Mesos does after 1.11); "" for nothing.
+Devices = Literal["mesos", "cgroup2", ""]
 _LAUNCHERS: Final[dict[str, dict[str, str]]] = {
     "posix": {"launcher": "posix", "isolation": "posix/cpu,posix/mem,filesystem/posix"},
     # cgroups/devices and cgroups/pids would add 10 % to a launch (0.105 s to RUNNING against 0.096 s) and
@@ -67,6 +71,7 @@ class Cluster:
 
     directory: holds cluster.json, libexec/, master/ and agent-N/, each with log and work/. Tasks of other
     users than this one need every directory above it to be passable.
+    images: `docker save` archives for containers with images, as `<images>/<name>:<tag>.tar`.
     """
 
     def __init__(
@@ -78,15 +83,19 @@ class Cluster:
         master_port: int | None = None,
         master_flags: Mapping[str, str] | None = None,
         isolation: Isolation = "auto",
+        images: Path | None = None,
+        devices: Devices = "",
     ) -> None:
         """Nothing runs yet, and nothing is written. master_port: None for a free one.
 
         Raises:
             BadConfiguration: A flag that the cluster itself must set.
-            Unavailable: isolation="linux" and not root, or no cgroup v1; or no free port.
+            Unavailable: isolation="linux", images or devices, and not root, or no cgroup v1 (or v2, for
+                devices="cgroup2"); isolation="posix" with images or devices; or no free port.
         """
         self.directory = Path(os.path.realpath(directory))
-        self.ip, self.isolation = ip, choose_isolation(isolation)
+        self.images, self.devices = None if images is None else Path(os.path.realpath(images)), devices
+        self.ip, self.isolation = ip, choose_isolation(isolation, images=images, devices=devices)
         flags = {"cluster": self.directory.name, "hostname": ip, **_MASTER_FLAGS, **(master_flags or {})}
         directory, port = self.directory / "master", master_port or free_port(ip)
         self.master = Master(directory, ip, port, _flags(flags, directory, ip, port))
@@ -103,6 +112,7 @@ class Cluster:
         environment = {"PATH": os.environ.get("PATH", os.defpath), **spec.executor_environment}
         flags = {
             **_LAUNCHERS[self.isolation],
+            **self._container_flags(directory),
             "hostname": self.ip,
             "systemd_enable_support": "false",
             "switch_user": "true" if os.geteuid() == 0 else "false",
@@ -122,6 +132,21 @@ class Cluster:
         }
         return Agent(self.master, directory, self.ip, port, _flags(flags, directory, self.ip, port, **ours))
 
+    def _container_flags(self, directory: Path) -> dict[str, str]:
+        """What an agent needs besides for images and devices."""
+        launcher = _LAUNCHERS[self.isolation]["isolation"]
+        flags = {}
+        if self.images:
+            launcher = launcher.replace("filesystem/posix", "filesystem/linux,docker/runtime,linux/nnp")
+            flags = {
+                "image_providers": "docker",
+                "docker_registry": str(self.images),
+                "docker_store_dir": str(directory / "store"),
+            }
+        if self.devices == "mesos":
+            launcher += ",cgroups/devices"
+        return {"isolation": launcher, **flags}
+
     def add_agent(self, spec: AgentSpec) -> Agent:
         """One more agent; in a cluster that is started, it is started and waited for.
 
@@ -134,6 +159,12 @@ class Cluster:
             self._note(agent)
             agent.start().wait()
         return agent
+
+    def _cgroup2(self) -> str:
+        """Where the launch helper puts each container: as of `containerizer.main`."""
+        if self.devices != "cgroup2":
+            return ""
+        return str(leftovers.hierarchies("cgroup2")[0] / leftovers.cgroup_prefix(self.directory))
 
     def _note(self, *agents: Agent) -> None:
         """Note what agents are about to make."""
@@ -153,7 +184,7 @@ class Cluster:
         leftovers.claim(self.directory, entries=["libexec", "master"])
         self._started = True
         try:
-            helpers.write(self.directory / "libexec", library)
+            helpers.write(self.directory / "libexec", library, self._cgroup2())
             self._note(*self.agents)
             self.master.start().wait()
             for agent in self.agents:
@@ -211,18 +242,43 @@ def _flags(flags: Mapping[str, str], directory: Path, ip: str, port: int, **ours
     return {name: value for name, value in flags.items() if value} | ours
 
 
-def choose_isolation(wish: Isolation) -> Literal["linux", "posix"]:
+def choose_isolation(
+    wish: Isolation, *, images: Path | None = None, devices: Devices = ""
+) -> Literal["linux", "posix"]:
     """`linux` (cgroups) for root on a host with cgroup v1 controllers, else `posix`, unless wished otherwise.
+    Images and devices are for linux only.
 
     Raises:
-        Unavailable: linux is wished and impossible.
+        Unavailable: linux is wished or needed, and impossible.
     """
+    lacks = _lacks(["cpu", "cpuacct", "memory", "freezer"])
+    if images is None and not devices:
+        if wish == "linux" and lacks:
+            raise Unavailable(f"no isolation by cgroups: {lacks[0]}", remedy="use isolation posix")
+        return "posix" if lacks or wish == "posix" else "linux"
+    if wish == "posix":
+        lacks = ["isolation is posix"]
+    if devices == "mesos":
+        lacks += _lacks(["devices"])
+    if devices == "cgroup2" and not any(os.access(p, os.W_OK) for p in leftovers.hierarchies("cgroup2")):
+        lacks += ["no writable cgroup v2 is mounted"]
+    if images is not None:
+        lacks += [] if images.is_dir() else [f"{images} is no directory"]
+        lacks += [] if shutil.which("tar") else ["no program tar, with which Mesos unpacks images"]
+    if lacks:
+        raise Unavailable(
+            f"no containers with images or devices: {lacks[0]}",
+            remedy="provide it, or leave images and devices out",
+        )
+    return "linux"
+
+
+def _lacks(controllers: Sequence[str]) -> list[str]:
+    """What cgroups v1 need and is not here."""
     mounted = {path for path in leftovers.hierarchies() if os.access(path, os.W_OK)}
-    missing = [name for name in ("cpu", "cpuacct", "memory", "freezer") if _CGROUPS / name not in mounted]
-    if wish == "linux" and (missing or os.geteuid()):
-        lack = f"no writable {_CGROUPS}/{{{','.join(missing)}}} of cgroup v1" if missing else "not root"
-        raise Unavailable(f"no isolation by cgroups: {lack}", remedy="use isolation posix")
-    return "posix" if missing or os.geteuid() or wish == "posix" else "linux"
+    missing = [name for name in controllers if _CGROUPS / name not in mounted]
+    lacks = [f"no writable {_CGROUPS}/{{{','.join(missing)}}} of cgroup v1"] if missing else []
+    return lacks + (["not root"] if os.geteuid() else [])
 
 
 def free_port(ip: str = "127.0.0.1", taken: Collection[int] = ()) -> int:

@@ -1,8 +1,9 @@
-"""The helper `mesos-containerizer`, which the agent runs for each container: `launch` and `mount`.
+"""The helper `mesos-containerizer`, which the agent runs for each container: `launch`, `network-cni-setup`, `mount`.
 
-`launch` runs in the container's namespaces and cgroups and execs its command: Mesos' own code (class
-MesosContainerizerLaunch). The object file of `mount` is not in the distribution, but its one operation is a
-single system call.
+`launch` runs in the container's namespaces and cgroups, enters its root file system and execs its command;
+`network-cni-setup` prepares /etc/hosts and the like of a container with an image. Both are Mesos' own code
+(classes MesosContainerizerLaunch, NetworkCniIsolatorSetup). The object file of `mount` is not in the distribution,
+but its one operation is a single system call.
 """
 
 import ctypes
@@ -11,49 +12,124 @@ import sys
 
 from mesos_gpu.local.cxx import CallFailed, Mesos, P, fail, string_at, virtual_base, zeros
 
-LAUNCH = "_ZN5mesos8internal5slave24MesosContainerizerLaunch"
+_SLAVE = "_ZN5mesos8internal5slave"
+CLASSES = {
+    "launch": _SLAVE + "24MesosContainerizerLaunch",
+    "network-cni-setup": _SLAVE + "23NetworkCniIsolatorSetup",
+}
+LAUNCH_INFO = "MESOS_CONTAINERIZER_LAUNCH_INFO"  # the agent gives the flags of `launch` in the environment
+RUNTIME_DIRECTORY = "MESOS_CONTAINERIZER_RUNTIME_DIRECTORY"
 MS_REC, MS_SLAVE = 0x4000, 0x80000  # linux/mount.h
 
 
-def main(path: str, argv: list[str]) -> int:
-    """`argv` as the agent gives it: the program's name, the subcommand, its flags."""
+def main(path: str, argv: list[str], cgroup2: str = "") -> int:
+    """`argv` as the agent gives it: the program's name, the subcommand, its flags.
+
+    cgroup2: the agents' cgroups v2 without their numbers, if every container is to have its own there.
+    """
     name, args = (argv[1:2] or ["help"])[0], argv[:1] + argv[2:]
     if name == "mount":
         return _mount(args[1:])
-    if name != "launch":
+    if name not in CLASSES:
         print(f"mesos-containerizer: no subcommand {name!r}", file=sys.stderr)
         return 1
     try:
+        if name == "launch":
+            _drop_binds_of_absent_files()
+            if cgroup2:
+                _enter_cgroup2(cgroup2, argv[0])
         lib = Mesos(path)
-        this, base = _launch_object(lib)
+        this, base = _subcommand(lib, name)
         lib.load_flags(base, "MESOS_CONTAINERIZER_", args)
     except CallFailed as error:
         return fail(error)
-    execute = lib[LAUNCH + "7executeEv"]
+    execute = lib[CLASSES[name] + "7executeEv"]
     execute.restype = ctypes.c_int
     return int(execute(P(this)))
 
 
-def _launch_object(lib: Mesos) -> tuple[int, int]:
-    """Construct a MesosContainerizerLaunch, whose constructor is inline; its address, its FlagsBase's.
+def _subcommand(lib: Mesos, name: str) -> tuple[int, int]:
+    """Construct a subclass of stout's Subcommand, whose constructor is inline; its address, its FlagsBase's.
 
     class Subcommand { vptr @0; std::string name_ @8; flags::FlagsBase flags_ @40; };
     class MesosContainerizerLaunch : public Subcommand { Flags flags; };     // : virtual FlagsBase
     """
     size_of_flags_base = 0xE0 - 40
+    mangled = CLASSES[name]
     this = zeros(1 << 14)
     # an object's vptr points behind {offset to top, typeinfo}
-    vtable = ctypes.c_char.in_dll(lib, f"_ZTV{LAUNCH[2:]}E")
+    vtable = ctypes.c_char.in_dll(lib, f"_ZTV{mangled[2:]}E")
     ctypes.c_void_p.from_address(this).value = ctypes.addressof(vtable) + 16
-    string_at(this + 8, "launch")
+    string_at(this + 8, name)
     lib["_ZN5flags9FlagsBaseC1Ev"](P(this + 40))
     flags = this + 40 + size_of_flags_base
-    lib[LAUNCH + "5FlagsC1Ev"](P(flags))
+    lib[mangled + "5FlagsC1Ev"](P(flags))
     # getFlags() {return &flags;} converts to the virtual base: it must agree with what was assumed
-    base = lib[LAUNCH + "8getFlagsEv"](P(this))
+    base = lib[mangled + "8getFlagsEv"](P(this))
     if base != virtual_base(flags):
-        raise CallFailed("unexpected layout of MesosContainerizerLaunch")
+        raise CallFailed(f"unexpected layout of {mangled}")
     return this, int(base)
+
+
+def _drop_binds_of_absent_files() -> None:
+    """Mesos 1.11 binds /proc/sysrq-trigger of every image onto itself, to make it read-only, and fails on a kernel
+    without CONFIG_MAGIC_SYSRQ, which has none. What is absent needs no protection."""
+    text = os.environ.get(LAUNCH_INFO, "")
+    if '"rootfs"' not in text:
+        return
+    import json
+
+    info = json.loads(text)
+    info["mounts"] = [
+        mount for mount in info.get("mounts", []) if not _is_of_absent_file(mount, info["rootfs"])
+    ]
+    os.environ[LAUNCH_INFO] = json.dumps(info)
+
+
+def _is_of_absent_file(mount: dict[str, object], rootfs: str) -> bool:
+    """Whether it binds a file of the image's /proc, which is the host's, onto itself."""
+    source = str(mount.get("source"))
+    head, tail = source[: len(rootfs)], source[len(rootfs) :]
+    return (
+        source == mount.get("target")
+        and head == rootfs
+        and tail.startswith("/proc/")
+        and not os.path.exists(tail)
+    )
+
+
+def _enter_cgroup2(cgroup2: str, program: str) -> None:
+    """Put this process, and so the container's command, into the cgroup of its top-level container:
+    <cgroup2>-<the agent's number>/<container id>. Cgroups of containers that ended go meanwhile.
+
+    Raises:
+        CallFailed: It cannot be entered; the container must not run outside of it.
+    """
+    import contextlib  # here, and json above, for the other containers' starts: 2 ms and 4 ms
+
+    # <cluster>/agent-<number>/run/containers/<id>[/containers/<nested id>…]
+    cluster = os.path.dirname(os.path.dirname(program))
+    agent, _, _, container = os.path.relpath(os.environ[RUNTIME_DIRECTORY], cluster).split("/")[:4]
+    top = f"{cgroup2}-{agent.rpartition('-')[2]}"
+    try:
+        os.makedirs(top, exist_ok=True)
+        for name in os.listdir(top):
+            with contextlib.suppress(OSError):  # a file of the kernel's, in use, or gone
+                os.rmdir(f"{top}/{name}")
+        _join(f"{top}/{container}")
+    except OSError as error:
+        raise CallFailed(f"no cgroup v2 for the container: {error}") from None
+
+
+def _join(cgroup: str) -> None:
+    while True:
+        os.makedirs(cgroup, exist_ok=True)
+        try:
+            with open(cgroup + "/cgroup.procs", "w") as file:
+                file.write("0")  # the writer itself, in whichever pid namespace
+            return
+        except FileNotFoundError:  # another container's start took it for unused
+            continue
 
 
 def _mount(args: list[str]) -> int:

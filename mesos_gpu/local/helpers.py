@@ -20,7 +20,7 @@ _SCRIPT: Final = """#!{python} -IS
 import sys
 sys.path.insert(0, {root!r})
 from mesos_gpu.local.containerizer import main
-sys.exit(main({library!r}, sys.argv))
+sys.exit(main({library!r}, sys.argv, {cgroup2!r}))
 """
 _PROGRAM: Final = """
 import os, sys
@@ -42,10 +42,11 @@ def command(module: str, flags: Mapping[str, str]) -> list[str]:
     return [python(), "-ISc", code, *(f"--{name}={value}" for name, value in flags.items())]
 
 
-def write(directory: Path, library: Path) -> None:
-    """Fill the launcher_dir. The agent needs only mesos-containerizer: every task has a custom executor."""
+def write(directory: Path, library: Path, cgroup2: str = "") -> None:
+    """Fill the launcher_dir. The agent needs only mesos-containerizer: every task has a custom executor.
+    cgroup2: as of `containerizer.main`."""
     directory.mkdir()
     directory.chmod(0o755)
     path = directory / "mesos-containerizer"
-    path.write_text(_SCRIPT.format(python=python(), root=ROOT, library=str(library)))
+    path.write_text(_SCRIPT.format(python=python(), root=ROOT, library=str(library), cgroup2=cgroup2))
     path.chmod(0o755)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from mesos_gpu.errors import Conflict, Damaged
 
@@ -123,7 +123,12 @@ def _damaged(path: Path) -> Damaged:
 
 def cgroup_root(directory: Path, number: int) -> str:
     """Name of the top cgroup of an agent, in each hierarchy."""
-    return f"mesos_gpu-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]}-{number}"
+    return f"{cgroup_prefix(directory)}-{number}"
+
+
+def cgroup_prefix(directory: Path) -> str:
+    """How the names of a cluster's top cgroups begin."""
+    return f"mesos_gpu-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:10]}"
 
 
 def claim(directory: Path, entries: list[str]) -> None:
@@ -254,15 +259,15 @@ def _kill(pids: Iterable[int]) -> list[str]:
     return [f"process {pid}" for pid in pids]
 
 
-def hierarchies() -> list[Path]:
-    """Where the cgroup v1 hierarchies are mounted."""
+def hierarchies(kind: Literal["cgroup", "cgroup2"] = "cgroup") -> list[Path]:
+    """Where the cgroup hierarchies of version 1, or the one of version 2, are mounted."""
     lines = (line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return [Path(words[4]) for words in lines if words[words.index("-") + 1] == "cgroup"]
+    return [Path(words[4]) for words in lines if words[words.index("-") + 1] == kind]
 
 
 def cgroups(roots: Iterable[str]) -> list[Path]:
     """The cgroups under these roots, children first."""
-    tops = [hierarchy / root for hierarchy in hierarchies() for root in roots]
+    tops = [top / root for top in (*hierarchies(), *hierarchies("cgroup2")) for root in roots]
     return [Path(where) for top in tops for where, _, _ in os.walk(top, topdown=False)]
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from isolator.commands import executor_command
+from isolator.ledger import Ledger
+from isolator.reaper import reap
 from mesos_gpu.adapters.simulated_gpus import MODELS, simulated_gpus, write_inventory
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
-from mesos_gpu.local.cluster import AgentSpec, Cluster, Isolation, free_port
+from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.processes import get_json, poll
 
 
@@ -125,8 +127,10 @@ class Stack:
         executor_environment: Mapping[str, str] | None = None,
         allow_root: bool = False,
         isolation: Isolation = "auto",
+        images: Path | None = None,
+        devices: Devices = "",
     ) -> None:
-        """Nothing runs yet. `port`: of the REST interface; None for a free one.
+        """Nothing runs yet. `port`: of the REST interface; None for a free one; the last three as of `Cluster`.
 
         Raises:
             Unavailable: The embedded Mesos cannot run here.
@@ -136,7 +140,9 @@ class Stack:
         agents = [
             self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
         ]
-        self.cluster = Cluster(self.directory / "mesos", agents, isolation=isolation)
+        self.cluster = Cluster(
+            self.directory / "mesos", agents, isolation=isolation, images=images, devices=devices
+        )
         arguments = [
             "--master", f"127.0.0.1:{self.cluster.master.port}",
             "--state", str(self.directory / "scheduler" / "state.sqlite"),
@@ -163,6 +169,7 @@ class Stack:
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
             **({"MESOS_GPU_ALLOW_ROOT": "1"} if allow_root else {}),
+            **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # it takes root
             **more,
         }
         return AgentSpec(
@@ -204,6 +211,7 @@ class Stack:
         """End and remove everything."""
         self.scheduler.kill(signal.SIGTERM)
         self.cluster.stop()
+        _undo_tasks(self.directory)
         shutil.rmtree(self.directory)
 
     def __enter__(self) -> Self:
@@ -230,7 +238,14 @@ def clean_up(directory: Path) -> None:
             remedy="choose another directory",
         )
     leftovers.clean_up(directory / "mesos")
+    _undo_tasks(directory)
     shutil.rmtree(directory)
+
+
+def _undo_tasks(directory: Path) -> None:
+    """What executors left that were killed after their node's monitor."""
+    for path in directory.glob("nodes/*/ledger.sqlite"):
+        reap(Ledger(path))
 
 
 def _default_user() -> list[str]:
