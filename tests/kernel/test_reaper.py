@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from isolator import bpf_sys, cgroups
+from isolator.commands import executor_command
 from isolator.ledger import Owner
 from isolator.reaper import audit, reap, strangers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
@@ -101,3 +102,28 @@ def test_after_a_reboot_every_claim_is_void_whatever_the_pids_are(one: Host) -> 
     one.ledger.claim("old.0", [GPUS[1]], before, container="old-container")
     reap(one.ledger)
     assert [held.task for held in one.ledger.holdings()] == ["job-1.0"]
+
+
+def test_an_owner_in_a_pid_namespace_of_its_own_is_known_dead_by_its_lock(
+    open_directory: Path, agent: ScriptedAgent, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on agents with Mesos' isolator namespaces/pid: pids say nothing across."""
+    inside = "unshare --pid --fork --kill-child --mount-proc " + executor_command().removeprefix("exec ")
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: "exec " + inside)
+    directory = open_directory / f"pidns-{time.monotonic_ns()}"
+    directory.mkdir()
+    with host(directory, agent, MESOS_GPU_ISOLATION=isolation) as one:
+        one.launch("echo ready; exec sleep 600", user="nobody", gpus=GPUS)
+        wait_until("it runs", lambda: "ready" in one.stdout())
+        (held,) = one.ledger.holdings()
+        assert held.owner.alive() is None
+        reap(one.ledger)
+        assert one.ledger.holdings() == (held,), "it lives"
+        assert cgroup_of(one, isolation).exists()
+        one.process.kill()
+        one.process.wait(10)
+        wait_until("its lock is open", lambda: not one.ledger.alive(held))
+        reap(one.ledger)
+        assert one.ledger.holdings() == ()
+        assert not cgroup_of(one, isolation).exists()
+        assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
