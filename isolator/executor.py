@@ -27,7 +27,7 @@ from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.wire import assignment as wire
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
-LAST_S: Final = 25.0  # beyond the grace: what `_terminate` and `_let_go` take at most, when processes hang
+LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
 
 
 class Executor:
@@ -217,15 +217,19 @@ class Executor:
         self._want_end("", "", 0.0)
 
     def _let_go(self, run: Run, enclosure: Enclosure) -> None:
-        """End what the command left running; the claim goes last, when nothing can use the GPU any more."""
-        left = run.clear()
-        for trace in reversed(enclosure.traces() if self._holds else ()):
-            left += undo(trace)
-        if left:
-            log(f"processes {left} would not die: the claim stays until they do")
-        elif self._holds:
-            assert self._task_id is not None
-            self._ledger.release(self._task_id, self._owner, self._container)
+        """End what the command left running; the claim goes last, when nothing can use the GPU any more. What cannot
+        be undone now stays on record: the monitor tries again."""
+        try:
+            left = run.clear()
+            for trace in reversed(enclosure.traces() if self._holds else ()):
+                left += undo(trace)
+            if left:
+                log(f"processes {left} would not die: the claim stays until they do")
+            elif self._holds:
+                assert self._task_id is not None
+                self._ledger.release(self._task_id, self._owner, self._container)
+        except (MesosGpuError, OSError) as error:  # the command's own end is what counts
+            log(f"what was made for the task could not be undone, and its claim stays: {error}")
 
 
 def _holdings(found: Refused | Stale) -> Sequence[Holding]:

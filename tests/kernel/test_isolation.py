@@ -14,8 +14,12 @@ from pathlib import Path
 import pytest
 
 from isolator import cgroups
+from isolator.reaper import reap
 from isolator.rules import rules_of
+from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.wire.assignment import decode_outcome
+from tests.conftest import wait_until
 from tests.hosts import GPUS, Host, host
 from tests.kernel.conftest import needs
 
@@ -234,6 +238,23 @@ def test_its_nodes_are_no_way_to_a_card_for_other_users_of_the_host(one: Host) -
     assert (directory / "nvidia0").is_char_device()
     one.kill()
     one.end("TASK_KILLED")
+
+
+def test_what_cannot_be_undone_stays_on_record_and_does_not_change_how_the_task_ended(one: Host) -> None:
+    one.launch("echo ready; while [ ! -e go ]; do sleep 0.02; done", user="nobody", gpus=GPUS)
+    wait_until("it runs", lambda: "ready" in one.stdout())
+    node = Path("/dev/mesos_gpu", one.sandbox.name, "nvidia0")
+    subprocess.run(["mount", "--bind", "/dev/null", node], check=True)
+    try:
+        (one.sandbox / "go").touch()
+        assert decode_outcome(one.update("TASK_FINISHED")[1]) == Outcome(exit_status=0)
+        assert one.process.wait(10) == 0
+        assert [held.gpus for held in one.ledger.holdings()] == [GPUS]
+    finally:
+        subprocess.run(["umount", node], check=True)
+    reap(one.ledger)
+    assert one.ledger.holdings() == ()
+    assert not node.parent.exists()
 
 
 def test_a_cgroup_that_mesos_gave_is_used_and_left_to_mesos(
