@@ -22,6 +22,7 @@ from urllib.parse import quote
 from isolator import cgroups
 from isolator.docker_output import Output
 from isolator.http import HttpConnection, Response
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.image import ImageConfig
 
@@ -349,20 +350,29 @@ def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[i
     Raises:
         MesosGpuError: /dev, or the device list of its cgroup (v1; v2 has no list to read), has more or less.
     """
-    want, have = frozenset(expected), {"/dev": frozenset[tuple[int, int]]()}
+    want = frozenset(expected)
+    for pause_s in (0.01, 0.05, 0.2, 0.0):
+        wrong = {place: found for place, found in _devices(pid, majors).items() if found != want}
+        if not wrong or start_ticks(pid) is None:
+            return
+        time.sleep(pause_s)  # a process that is just ending is in no cgroup of its own any more
+    place, found = next(iter(wrong.items()))
+    raise MesosGpuError(
+        f"{place} of the container has the devices {sorted(found)}, not {sorted(want)}",
+        remedy="see what else adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
+    )
+
+
+def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int, int]]]:
+    """By where they are seen; nothing if the process has ended."""
     try:
-        have["/dev"] = _nodes(Path(f"/proc/{pid}/root/dev"), majors)
+        have = {"/dev": _nodes(Path(f"/proc/{pid}/root/dev"), majors)}
         mount, path = cgroups.mounted().get("cgroup1"), cgroups.membership(pid).get("cgroup1")
         if mount is not None and path is not None:
             have["its device cgroup"] = _listed(mount / path.lstrip("/") / "devices.list", majors)
     except (FileNotFoundError, ProcessLookupError):
-        return
-    for place, found in have.items():
-        if found != want:
-            raise MesosGpuError(
-                f"{place} of the container has the devices {sorted(found)}, not {sorted(want)}",
-                remedy="see what else adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
-            )
+        return {}
+    return have
 
 
 def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
