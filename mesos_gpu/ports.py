@@ -63,6 +63,9 @@ class Driver(Protocol):
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
 
+    def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
+        """MESSAGE to an executor; Mesos delivers it at most once."""
+
     def suppress(self) -> None:
         """SUPPRESS offers."""
 

@@ -1,5 +1,6 @@
 """The `Driver` port on pymesos. The only door to it; what it mends is in `_pymesos_mended`."""
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -278,6 +279,15 @@ class PymesosDriver:
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
         self._driver.call("RECONCILE", reconcile={"tasks": [_task(*task) for task in tasks]})
+
+    def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
+        """MESSAGE to an executor; Mesos delivers it at most once."""
+        message = {
+            "agent_id": {"value": agent_id},
+            "executor_id": {"value": executor_id},
+            "data": base64.b64encode(data).decode(),
+        }
+        self._driver.call("MESSAGE", message=message)
 
     def suppress(self) -> None:
         """SUPPRESS offers for all roles, until `revive` or the next registration."""

@@ -17,6 +17,7 @@ import msgspec
 
 from mesos_gpu.errors import Conflict, Damaged
 from mesos_gpu.model import saves
+from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import Save, Saved
@@ -102,6 +103,8 @@ class SqliteStore:
                 jobs=tuple(self._bodies("SELECT body FROM jobs ORDER BY sequence", Job)),
                 tasks=tuple(self._bodies("SELECT body FROM tasks ORDER BY launched_at, id", Task)),
                 nodes=tuple(self._bodies("SELECT body FROM nodes ORDER BY id", Node)),
+                drains=tuple(self._bodies("SELECT body FROM drains ORDER BY target, name", Drain)),
+                cards=tuple(self._bodies("SELECT body FROM cards ORDER BY id", Card)),
             )
 
     def _bodies(self, query: str, kind: type[T]) -> Iterator[T]:
@@ -145,6 +148,13 @@ def _statement(item: Save) -> tuple[str, tuple[Any, ...]]:
             return "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values
         case saves.SaveNode(node):
             return "INSERT OR REPLACE INTO nodes VALUES (?, ?)", (node.id, _body(node))
+        case saves.SaveDrain(drain):
+            key = (drain.target.value, drain.name)
+            return "INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", (*key, _body(drain))
+        case saves.SaveCard(card):
+            return "INSERT OR REPLACE INTO cards VALUES (?, ?)", (card.id, _body(card))
+        case saves.ForgetDrain(target, name):
+            return "DELETE FROM drains WHERE target = ? AND name = ?", (target.value, name)
         case saves.ForgetJob(job_id):
             return "DELETE FROM jobs WHERE id = ?", (job_id,)
         case saves.ForgetTask(task_id):

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.wire.jobs import Problem
+from mesos_gpu.wire.jobs import BadJson, Problem
 
 _CODES: Final = {404: "not-found", 405: "method", 409: "conflict", 503: "unavailable"}
 _ROUTES: Final = "see docs/reference/rest.md for the routes"
@@ -29,6 +29,11 @@ def invalid(*problems: Problem) -> Refusal:
     """A request that is wrong in one or more places: all of them at once."""
     remedy = "mend every problem that is listed"
     return Refusal(422, "invalid", "the request is not valid", remedy=remedy, problems=list(problems))
+
+
+def bad_json(error: BadJson) -> Refusal:
+    """A body that is not even JSON."""
+    return Refusal(400, "bad-json", str(error), remedy="send one JSON object")
 
 
 def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

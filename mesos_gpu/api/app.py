@@ -1,9 +1,7 @@
 """The REST interface: docs/reference/rest.md as routes."""
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,19 +15,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mesos_gpu.api import views
-from mesos_gpu.api.answers import Refusal, invalid, json_answer, on_defect, on_known, on_route
+from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard
 from mesos_gpu.api.logs import MOST, LogReader
+from mesos_gpu.api.operate import Operate
+from mesos_gpu.api.requests import body_of, result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.job import Engine, Job, JobState
 from mesos_gpu.model.task import Task
 from mesos_gpu.wire.jobs import BadJson, Problem, decode
 
 T = TypeVar("T")
-MOST_BODY: Final = 1 << 20
 MOST_WAIT_S: Final = 60.0
 Handler = Callable[[Request], Awaitable[Response]]
 _PAGE: Final = {
@@ -47,11 +46,12 @@ class ApiSettings:
     webui_url: str
     version: str
     allow_root: bool = False
+    container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
 
 
 def create_app(service: Service, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
-    api = _Api(service, settings)
+    api, operate = _Api(service, settings), Operate(service)
     app = Starlette(
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
@@ -59,11 +59,16 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/v1/jobs/{id}/tasks", GET=api.job_tasks),
             _route("/v1/jobs/{id}/logs", GET=api.job_logs),
             _route("/v1/why/{id}", GET=api.why),
-            _route("/v1/gpus", GET=api.gpus),
-            _route("/v1/nodes", GET=api.nodes),
+            _route("/v1/gpus", GET=operate.gpus),
+            _route("/v1/gpus/{id}", GET=operate.gpu),
+            _route("/v1/gpus/{id}/drain", POST=operate.drain_gpu, DELETE=operate.undrain_gpu),
+            _route("/v1/gpus/{id}/reset", POST=operate.reset_gpu),
+            _route("/v1/nodes", GET=operate.nodes),
+            _route("/v1/nodes/{id}/drain", POST=operate.drain_node, DELETE=operate.undrain_node),
             _route("/v1/tasks", GET=api.tasks),
             _route("/v1/status", GET=api.status),
             _route("/v1/health", GET=api.health),
+            _route("/metrics", GET=operate.metrics),
             _route("/", GET=api.page),
             _route("/static/{name}", GET=api.page),
         ],
@@ -105,19 +110,23 @@ class _Api:
             self._logs.close()
 
     async def _read(self, fn: Callable[[View], T]) -> T:
-        return await _of(self._service.read(fn))
+        return await result_of(self._service.read(fn))
 
     # --- jobs
 
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
         try:
-            spec = decode(await _body(request), allow_root=self._settings.allow_root)
+            spec = decode(
+                await body_of(request),
+                allow_root=self._settings.allow_root,
+                engine=self._settings.container_engine,
+            )
         except BadJson as error:
-            raise Refusal(400, "bad-json", str(error), remedy="send one JSON object") from error
+            raise bad_json(error) from error
         if isinstance(spec, list):
             raise invalid(*spec)
-        job = await _of(self._service.submit(spec))
+        job = await result_of(self._service.submit(spec))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
         return json_answer(body, 201, {"Location": f"/v1/jobs/{job.id}"})
 
@@ -159,7 +168,7 @@ class _Api:
     async def kill_job(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}."""
         job_id, ended = await self._about(request, lambda _, job: (job.id, job.state.ended))
-        job = await _of(self._service.kill(job_id))
+        job = await result_of(self._service.kill(job_id))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job)))
         return json_answer(body, 200 if ended else 202)
 
@@ -197,23 +206,6 @@ class _Api:
 
     # --- the cluster
 
-    async def gpus(self, _request: Request) -> Response:
-        """GET /v1/gpus."""
-        found = await self._read(
-            lambda view: [views.gpu(view, node, g) for node in view.nodes.values() for g in node.gpus]
-        )
-        return json_answer({"gpus": sorted(found, key=lambda g: (g["hostname"], g["minor"]))})
-
-    async def nodes(self, _request: Request) -> Response:
-        """GET /v1/nodes."""
-
-        def select(view: View) -> list[dict[str, Any]]:
-            live = Counter(task.agent_id for task in view.tasks.values() if not task.ended)
-            return [views.node(view, node, live[node.id]) for node in view.nodes.values()]
-
-        found = await self._read(select)
-        return json_answer({"nodes": sorted(found, key=lambda n: (n["hostname"], n["agent_id"]))})
-
     async def tasks(self, _request: Request) -> Response:
         """GET /v1/tasks."""
         found = await self._read(
@@ -242,22 +234,6 @@ class _Api:
             )
         body = files("mesos_gpu.web").joinpath(name).read_bytes()
         return Response(body, media_type=_PAGE[name], headers={"Cache-Control": "no-cache"})
-
-
-async def _of(future: Future[T]) -> T:
-    # Shielded: a request that is given up must not cancel a future that the engine's thread will resolve.
-    return await asyncio.shield(asyncio.wrap_future(future))
-
-
-async def _body(request: Request) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MOST_BODY:
-            what = f"the body is larger than {MOST_BODY} bytes"
-            raise Refusal(413, "too-large", what, remedy="send less")
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _resolve(view: View, wanted: str) -> Job:

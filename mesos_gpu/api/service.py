@@ -1,12 +1,13 @@
 """What the REST interface asks of the scheduler."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from mesos_gpu.model.drain import Drain, Target
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
-from mesos_gpu.model.node import Node
+from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 
@@ -32,6 +33,10 @@ class View(Protocol):
     def started_at(self) -> float: ...
     def tasks_of(self, job_id: JobId) -> Sequence[Task]: ...
     def holder(self, gpu_id: GpuId) -> Task | None: ...
+    @property
+    def drains(self) -> Collection[Drain]: ...
+    def gpus(self) -> Sequence[Standing]: ...
+    def drain_of(self, hostname: str) -> Drain | None: ...
     def explain(self, job_id: JobId) -> Why: ...
 
 
@@ -43,6 +48,17 @@ class Service(Protocol):
 
     def kill(self, job_id: JobId) -> Future[Job]:
         """Ask for a job's end; the future may raise `NotFound`."""
+
+    def drain(
+        self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
+    ) -> Future[None]:
+        """Take a GPU (by UUID) or a node (by host name) out; the future may raise `NotFound`."""
+
+    def undrain(self, target: Target, name: str, *, by: str = "") -> Future[None]:
+        """Give it back; the future may raise `NotFound` or `Conflict`."""
+
+    def reset(self, gpu_id: GpuId, reason: str, *, by: str = "") -> Future[str]:
+        """Ask a GPU's node to reset it; the request's id. The future may raise `NotFound` or `Conflict`."""
 
     def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Run `fn` on the engine's thread: it must be quick, and only read."""

@@ -1,14 +1,17 @@
 """Nouns as the JSON of docs/reference/rest.md."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from mesos_gpu.api.service import View
-from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.drain import Drain, Reset
+from mesos_gpu.model.gpu import Health
 from mesos_gpu.model.job import Job
-from mesos_gpu.model.node import Node
+from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
+from mesos_gpu.wire.report import transition_to_json
 
 
 def job(view: View, found: Job) -> dict[str, Any]:
@@ -32,6 +35,9 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "max_attempts": spec.max_attempts,
         "timeout_s": spec.timeout_s,
         "kill_grace_s": spec.kill_grace_s,
+        "image": spec.image,
+        "container_engine": spec.container_engine.value if spec.image else None,
+        "on_gpu_failure": spec.on_gpu_failure.value,
         "submitted_at": found.submitted_at,
         "started_at": found.started_at,
         "ended_at": found.ended_at,
@@ -66,8 +72,9 @@ def task(view: View, found: Task) -> dict[str, Any]:
     }
 
 
-def gpu(view: View, node: Node, found: Gpu) -> dict[str, Any]:
-    """A GPU, and who holds it."""
+def gpu(view: View, standing: Standing) -> dict[str, Any]:
+    """A GPU, how it stands, and who holds it."""
+    node, found, card = standing.node, standing.gpu, standing.card
     holder = view.holder(found.id)
     owner = view.jobs.get(holder.job_id) if holder and holder.job_id else None
     return {
@@ -77,8 +84,14 @@ def gpu(view: View, node: Node, found: Gpu) -> dict[str, Any]:
         "minor": found.minor,
         "pci_bus_id": found.pci_bus_id,
         "numa_node": found.numa_node,
-        "health": found.health.value,
-        "reason": found.reason,
+        "health": standing.health.value,
+        "reason": standing.reason,
+        "since": standing.since or None,
+        "node_health": found.health.value,
+        "node_reason": found.reason,
+        "warnings": list(found.warnings),
+        "drain": drain(standing.drain),
+        "reset": reset(card.reset) if card and card.reset else None,
         "hostname": node.hostname,
         "agent_id": node.id,
         "task_id": holder.id if holder else None,
@@ -87,8 +100,33 @@ def gpu(view: View, node: Node, found: Gpu) -> dict[str, Any]:
     }
 
 
-def node(view: View, found: Node, tasks: int) -> dict[str, Any]:
-    """An agent with so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
+def gpu_with_history(view: View, standing: Standing) -> dict[str, Any]:
+    """The same with its history, oldest first."""
+    changes = standing.card.changes if standing.card else ()
+    return {**gpu(view, standing), "history": [transition_to_json(change) for change in changes]}
+
+
+def drain(found: Drain | None) -> dict[str, Any] | None:
+    """What keeps new work off a GPU or a node."""
+    if found is None:
+        return None
+    return {
+        "target": found.target.value,
+        "name": found.name,
+        "reason": found.reason,
+        "by": found.by,
+        "since": found.since,
+        "deadline_at": found.deadline_at,
+    }
+
+
+def reset(found: Reset) -> dict[str, Any]:
+    """A reset that is under way."""
+    return {"request": found.request, "reason": found.reason, "by": found.by, "since": found.since}
+
+
+def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> dict[str, Any]:
+    """An agent with its GPUs and so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
     state = "up" if found.lost_at is None else "lost"
     if state == "up" and found.reported_at is None and found.monitor_launches:
         state = "unmonitored"
@@ -97,10 +135,11 @@ def node(view: View, found: Node, tasks: int) -> dict[str, Any]:
         "hostname": found.hostname,
         "state": state,
         "attributes": dict(found.attributes),
-        "gpus_total": len(found.gpus),
-        "gpus_used": sum(view.holder(g.id) is not None for g in found.gpus),
-        "gpus_sick": sum(g.health is not Health.OK for g in found.gpus),
+        **_counted(view, gpus),
         "driver_version": found.inventory.driver_version if found.inventory else None,
+        "cuda_version": found.inventory.cuda_version if found.inventory else None,
+        "isolation": (found.inventory.isolation or None) if found.inventory else None,
+        "drain": drain(view.drain_of(found.hostname)),
         "source": found.inventory.source if found.inventory else None,
         "reported_at": found.reported_at,
         "tasks": tasks,
@@ -110,7 +149,7 @@ def node(view: View, found: Node, tasks: int) -> dict[str, Any]:
 def status(view: View, webui_url: str, version: str) -> dict[str, Any]:
     """The scheduler and a summary."""
     states = Counter(found.state.value for found in view.jobs.values())
-    gpus = [g for n in view.nodes.values() for g in n.gpus]
+    off = {n.hostname for n in view.nodes.values() if n.inventory and n.inventory.isolation == "off"}
     return {
         "framework_id": view.framework_id,
         "master_url": view.master_url,
@@ -119,10 +158,19 @@ def status(view: View, webui_url: str, version: str) -> dict[str, Any]:
         "started_at": view.started_at,
         "version": version,
         "jobs": states,
-        "gpus_total": len(gpus),
-        "gpus_used": sum(view.holder(g.id) is not None for g in gpus),
-        "gpus_sick": sum(g.health is not Health.OK for g in gpus),
+        **_counted(view, view.gpus()),
         "nodes": len(view.nodes),
+        "drains": [drain(found) for found in view.drains],
+        "isolation_off": sorted(off),
+    }
+
+
+def _counted(view: View, gpus: Sequence[Standing]) -> dict[str, int]:
+    return {
+        "gpus_total": len(gpus),
+        "gpus_used": sum(view.holder(s.gpu.id) is not None for s in gpus),
+        "gpus_sick": sum(s.health not in (Health.OK, Health.DRAINED) for s in gpus),
+        "gpus_drained": sum(s.health is Health.DRAINED for s in gpus),
     }
 
 

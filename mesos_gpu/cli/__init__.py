@@ -2,14 +2,13 @@
 
 import os
 import sys
-from importlib import import_module
 from typing import Any, Final
 
 import click
-from click.exceptions import NoSuchCommand
 
 import mesos_gpu
 from mesos_gpu.cli.app import EXIT_CODES, App, url_option
+from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import MesosGpuError
 
 # Name of a command, the module that has a function of that name, and its one line in --help.
@@ -25,10 +24,13 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "wait": ("mesos_gpu.cli.jobs", "Wait until jobs have ended."),
     "gpus": ("mesos_gpu.cli.cluster", "List the GPUs of the cluster and who holds them."),
     "nodes": ("mesos_gpu.cli.cluster", "List the agents of the cluster."),
+    "gpu": ("mesos_gpu.cli.gpu", "GPUs: their health and its history, drains, resets."),
+    "node": ("mesos_gpu.cli.node", "Nodes: drains, and their devices for container engines."),
     "status": ("mesos_gpu.cli.cluster", "Show the scheduler and a summary of the cluster."),
     "up": ("mesos_gpu.cli.up", "Start Mesos, agents with simulated GPUs and the scheduler on this machine."),
     "down": ("mesos_gpu.cli.up", "Stop what `mesos-gpu up` started, and remove its traces."),
     "scheduler": ("mesos_gpu.scheduler.__main__", "Run the scheduler framework against a Mesos master."),
+    "doctor": ("mesos_gpu.cli.doctor", "Check that this host is fit to run GPU tasks."),
     "demo": (
         "mesos_gpu.cli.demo",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",
@@ -45,34 +47,10 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class Group(click.Group):
-    """Finds commands late; the one place where an error becomes text on stderr and an exit code."""
+class Group(Table):
+    """The one place where an error becomes text on stderr and an exit code."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command; None: there is none of that name."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name.replace("-", "_"))
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the words begin with; a mistyped one is answered with the nearest names."""
-        try:
-            return super().resolve_command(ctx, args)
-        except NoSuchCommand as err:
-            raise NoSuchCommand(err.command_name, possibilities=COMMANDS, ctx=ctx) from None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+    table = COMMANDS
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run, and render what went wrong."""

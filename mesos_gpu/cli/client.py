@@ -14,6 +14,7 @@ from mesos_gpu.cli.shapes import (
     Chunk,
     Gpu,
     Gpus,
+    GpuWithHistory,
     Job,
     Jobs,
     Node,
@@ -130,6 +131,34 @@ class Client:
         """Every GPU of every node."""
         return self._get("/v1/gpus", Gpus)["gpus"]
 
+    def gpu(self, gpu: str) -> GpuWithHistory:
+        """One GPU with its history; `gpu`: a UUID, the start of one, or HOST:MINOR."""
+        return self._get(_path("gpus", gpu), GpuWithHistory)
+
+    def drain_gpu(self, gpu: str, reason: str, *, by: str, deadline_s: float | None) -> list[Gpu]:
+        """Keep new work off a GPU; what runs there is ended after `deadline_s`."""
+        body = {"reason": reason, "by": by, "deadline_s": deadline_s}
+        return self._patiently("POST", _path("gpus", gpu, "drain"), Gpus, body=body)["gpus"]
+
+    def undrain_gpu(self, gpu: str, *, by: str) -> list[Gpu]:
+        """Give a GPU back; none, if its node is away."""
+        return self._patiently("DELETE", _path("gpus", gpu, "drain"), Gpus, {"by": by})["gpus"]
+
+    def reset_gpu(self, gpu: str, reason: str, *, by: str) -> GpuWithHistory:
+        """Ask its node to reset a GPU; it returns before that is done."""
+        return self._once(
+            "POST", _path("gpus", gpu, "reset"), GpuWithHistory, body={"reason": reason, "by": by}
+        )
+
+    def drain_node(self, node: str, reason: str, *, by: str, deadline_s: float | None) -> list[Node]:
+        """Keep new work off a host; its agents."""
+        body = {"reason": reason, "by": by, "deadline_s": deadline_s}
+        return self._patiently("POST", _path("nodes", node, "drain"), Nodes, body=body)["nodes"]
+
+    def undrain_node(self, node: str, *, by: str) -> list[Node]:
+        """Give a host back; its agents."""
+        return self._patiently("DELETE", _path("nodes", node, "drain"), Nodes, {"by": by})["nodes"]
+
     def nodes(self) -> list[Node]:
         """Every agent."""
         return self._get("/v1/nodes", Nodes)["nodes"]
@@ -158,11 +187,12 @@ class Client:
         kind: type[_T],
         query: Mapping[str, Any] | None = None,
         wait_s: float = 0.0,
+        body: Mapping[str, object] | None = None,
     ) -> _T:
         give_up_at: float | None = None
         while True:
             try:
-                answer = self._once(verb, path, kind, query=query, wait_s=wait_s)
+                answer = self._once(verb, path, kind, query=query, wait_s=wait_s, body=body)
             except Unreachable as err:
                 give_up_at = give_up_at or time.monotonic() + self.patience_s
                 if time.monotonic() >= give_up_at:
@@ -205,7 +235,8 @@ class Client:
             )
         except requests.RequestException as err:
             what = f"the scheduler at {self.url} does not answer ({_reason(err)})"
-            if verb == "POST" and not isinstance(err, requests.ConnectTimeout) and not _refused(err):
+            lost = not isinstance(err, requests.ConnectTimeout) and not _refused(err)
+            if lost and verb == "POST" and path == "/v1/jobs":
                 raise Unreachable(
                     what, remedy="see with `mesos-gpu ps --all` whether it has the job"
                 ) from err

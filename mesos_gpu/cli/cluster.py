@@ -39,6 +39,18 @@ def gpus(app: App, as_json: bool) -> None:
 @api_command
 def nodes(app: App, as_json: bool) -> None:
     """List the agents of the cluster."""
+    _show_nodes(app, as_json)
+
+
+@click.command("list")
+@json_option
+@api_command
+def list_nodes(app: App, as_json: bool) -> None:
+    """List the agents of the cluster."""
+    _show_nodes(app, as_json)
+
+
+def _show_nodes(app: App, as_json: bool) -> None:
     found = app.client().nodes()
     if as_json:
         output.document(found)
@@ -53,8 +65,10 @@ def nodes(app: App, as_json: bool) -> None:
             "TASKS",
             "DRIVER",
             "SOURCE",
+            "ISOLATION",
             "REPORTED",
             "AGENT",
+            "DRAINED",
             "ATTRIBUTES",
         ),
         [
@@ -67,8 +81,10 @@ def nodes(app: App, as_json: bool) -> None:
                 n["tasks"],
                 n["driver_version"],
                 n["source"],
+                n["isolation"],
                 output.age(n["reported_at"]),
                 n["agent_id"],
+                n["drain"]["reason"] if n["drain"] else None,
                 ",".join(f"{key}={value}" for key, value in sorted(n["attributes"].items())),
             )
             for n in found
@@ -101,7 +117,14 @@ def status(app: App, as_json: bool) -> None:
             ("framework", found["framework_id"]),
             ("dashboard", found["webui_url"]),
             ("nodes", found["nodes"]),
-            ("gpus", f"{found['gpus_used']} of {found['gpus_total']} in use, {found['gpus_sick']} sick"),
+            (
+                "gpus",
+                f"{found['gpus_used']} of {found['gpus_total']} in use, {found['gpus_sick']} sick, "
+                f"{found['gpus_drained']} drained",
+            ),
             ("jobs", jobs or "none"),
         ]
     )
+    if found["isolation_off"]:
+        off = ", ".join(found["isolation_off"])
+        output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")

@@ -20,11 +20,22 @@ def reference() -> str:
     for name in COMMANDS:
         command = main.get_command(root, name)
         assert command is not None
-        with click.Context(
-            command, info_name=name, parent=root, terminal_width=_WIDTH, max_content_width=_WIDTH
-        ) as context:
-            parts += [f"## {name}", _help(context)]
+        parts += _sections(name, command, root)
     return "\n\n".join(parts) + "\n"
+
+
+def _sections(name: str, command: click.Command, parent: click.Context) -> list[str]:
+    with click.Context(
+        command, info_name=name, parent=parent, terminal_width=_WIDTH, max_content_width=_WIDTH
+    ) as context:
+        words = context.command_path.split()[1:]
+        parts = [f"{'#' * (len(words) + 1)} {' '.join(words)}", _help(context)]
+        if isinstance(command, click.Group):
+            for inner in command.list_commands(context):
+                found = command.get_command(context, inner)
+                assert found is not None
+                parts += _sections(inner, found, context)
+        return parts
 
 
 def _help(context: click.Context) -> str:

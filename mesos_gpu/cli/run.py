@@ -8,6 +8,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.types import DURATION, ENV, LABEL, MEMORY
+from mesos_gpu.model.job import Engine, OnGpuFailure
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -25,10 +26,17 @@ from mesos_gpu.cli.types import DURATION, ENV, LABEL, MEMORY
     "--max-attempts", metavar="N", type=click.IntRange(min=1), help="Tries if the command fails; default: 1."
 )
 @click.option("--timeout", type=DURATION, help="Longest run time of one attempt, as 90s or 2h.")
+@click.option(
+    "--image", metavar="IMAGE", help="Docker image to run in, as repo/name:tag; without CMD, what it runs."
+)
+@click.option("--container-engine", type=click.Choice([engine.value for engine in Engine]),
+              help="What runs the image; default: the scheduler's choice.")  # fmt: skip
+@click.option("--on-gpu-failure", type=click.Choice([choice.value for choice in OnGpuFailure]),
+              help="If a GPU of it breaks: start it elsewhere, say so, or nothing; default: restart.")  # fmt: skip
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
 @json_option
-@click.argument("cmd", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("cmd", metavar="[CMD...]", nargs=-1, type=click.UNPROCESSED)
 @api_command
 def run(app: App, detach: bool, as_json: bool, **options: Any) -> None:
     """Run a command as a job and stay with it.
@@ -46,6 +54,8 @@ def run(app: App, detach: bool, as_json: bool, **options: Any) -> None:
 
     if as_json and not detach:
         raise click.UsageError("--json needs --detach: without it, stdout is the job's own")
+    if not options["cmd"] and (options["image"] is None or options["shell"]):
+        raise click.UsageError("Missing argument 'CMD...'.")
     request = request_of(**options)
     client = app.client()
     if not detach:
@@ -70,7 +80,7 @@ def request_of(
     request = {
         **rest,
         "command": " ".join(cmd) if shell else None,
-        "argv": None if shell else list(cmd),
+        "argv": None if shell else list(cmd) or None,
         "mem_mib": mem,
         "timeout_s": timeout,
         "gpu_model": list(gpu_model) or None,

@@ -24,6 +24,9 @@ class Job(TypedDict):
     max_attempts: int
     timeout_s: float | None
     kill_grace_s: float
+    image: str | None
+    container_engine: str | None
+    on_gpu_failure: str
     submitted_at: float
     started_at: float | None
     ended_at: float | None
@@ -55,6 +58,35 @@ class Task(TypedDict):
     message: str | None
 
 
+class Drain(TypedDict):
+    """What keeps new work off a GPU or a node."""
+
+    target: str
+    name: str
+    reason: str
+    by: str
+    since: float
+    deadline_at: float | None
+
+
+class Reset(TypedDict):
+    """A reset that its node has not answered yet."""
+
+    request: str
+    reason: str
+    by: str
+    since: float
+
+
+class Transition(TypedDict):
+    """A change of a GPU's health; a note if `old` is `new`."""
+
+    at: float
+    old: str
+    new: str
+    reason: str
+
+
 class Gpu(TypedDict):
     """A GPU and who holds it."""
 
@@ -66,11 +98,23 @@ class Gpu(TypedDict):
     numa_node: int | None
     health: str
     reason: str | None
+    since: float | None
+    node_health: str
+    node_reason: str | None
+    warnings: list[str]
+    drain: Drain | None
+    reset: Reset | None
     hostname: str
     agent_id: str
     task_id: str | None
     job_id: str | None
     job_name: str | None
+
+
+class GpuWithHistory(Gpu):
+    """The same with its history, oldest first."""
+
+    history: list[Transition]
 
 
 class Node(TypedDict):
@@ -83,7 +127,11 @@ class Node(TypedDict):
     gpus_total: int
     gpus_used: int
     gpus_sick: int
+    gpus_drained: int
     driver_version: str | None
+    cuda_version: str | None
+    isolation: str | None
+    drain: Drain | None
     source: str | None
     reported_at: float | None
     tasks: int
@@ -102,7 +150,10 @@ class Status(TypedDict):
     gpus_total: int
     gpus_used: int
     gpus_sick: int
+    gpus_drained: int
     nodes: int
+    drains: list[Drain]
+    isolation_off: list[str]
 
 
 class NodeReasons(TypedDict):

@@ -1,13 +1,17 @@
 """Option values: text to numbers with units, with usage errors that show the form expected."""
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import click
 from click.shell_completion import CompletionItem
 
 from mesos_gpu.errors import MesosGpuError
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.client import Client
 
 _MIB: Final = {"": 1, "m": 1, "mib": 1, "g": 1024, "gib": 1024, "t": 1024 * 1024, "tib": 1024 * 1024}
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -38,6 +42,10 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
+    def __init__(self, *, zero: bool = False) -> None:
+        """`zero`: 0 is allowed too, for "at once"."""
+        self._zero = zero
+
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """`90`, `90s`, `15m`, `2h`, `1d`, `1h30m`."""
         if isinstance(value, int | float):
@@ -48,7 +56,7 @@ class Duration(click.ParamType[float]):
                 f"{value!r} is not a time span; write seconds, as 90, or units, as 90s, 2h, 1h30m", param, ctx
             )
         seconds = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text))
-        if seconds <= 0:
+        if seconds <= 0 and not self._zero:
             self.fail(f"{value!r} must be longer than nothing", param, ctx)
         return seconds
 
@@ -106,20 +114,60 @@ class JobRef(click.ParamType[str]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Ids of jobs, newest first; none if the scheduler does not answer at once."""
-        from mesos_gpu.cli.client import Client
-        from mesos_gpu.cli.locate import find_url
-
-        chosen = next((url for c in _upwards(ctx) if (url := getattr(c.obj, "url", None))), None)
-        try:
-            with Client(find_url(chosen), read_timeout_s=2) as client:
+        client = _quick_client(ctx)
+        if client is None:
+            return []
+        with client:
+            try:
                 jobs = client.jobs(states=["active"] if self._active else [], limit=200)
-        except MesosGpuError:
-            return []  # a shell has no place for the message
+            except MesosGpuError:
+                return []  # a shell has no place for the message
         return [
             CompletionItem(job["id"], help=f"{job['state']} {job['name']}")
             for job in jobs
             if job["id"].startswith(incomplete)
         ]
+
+
+class Ref(click.ParamType[str]):
+    """What the scheduler resolves: a GPU or a node."""
+
+    def __init__(
+        self, name: str, pattern: str, form: str, completed: Callable[["Client"], list[str]]
+    ) -> None:
+        """`pattern` is what can be one, `form` says it; `completed` lists those that there are."""
+        self.name = name
+        self._pattern, self._form, self._completed = re.compile(pattern), form, completed
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what can be none, before it becomes part of an address."""
+        if not self._pattern.fullmatch(value):
+            self.fail(f"{value!r} is not {self._form}", param, ctx)
+        return value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """All that begin so; none if the scheduler does not answer at once."""
+        client = _quick_client(ctx)
+        if client is None:
+            return []
+        with client:
+            try:
+                return [CompletionItem(n) for n in self._completed(client) if n.startswith(incomplete)]
+            except MesosGpuError:
+                return []  # a shell has no place for the message
+
+
+def _quick_client(ctx: click.Context) -> "Client | None":
+    from mesos_gpu.cli.client import Client
+    from mesos_gpu.cli.locate import find_url
+
+    chosen = next((url for c in _upwards(ctx) if (url := getattr(c.obj, "url", None))), None)
+    try:
+        return Client(find_url(chosen), read_timeout_s=2)
+    except MesosGpuError:
+        return None
 
 
 def _upwards(ctx: click.Context | None) -> list[click.Context]:
@@ -145,8 +193,21 @@ def normal_url(value: str) -> str:
 
 MEMORY: Final = Memory()
 DURATION: Final = Duration()
+DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
 LABEL: Final = Pair(r"[^=\s]+", "team=vision")
 URL: Final = Url()
 JOB: Final = JobRef()
 ACTIVE_JOB: Final = JobRef(active=True)
+GPU: Final = Ref(
+    "gpu",
+    r"[A-Za-z0-9][A-Za-z0-9._-]*(?::[0-9]+)?",
+    "a GPU: its UUID, the start of one, or HOST:MINOR",
+    lambda client: [gpu["uuid"] for gpu in client.gpus()],
+)
+NODE: Final = Ref(
+    "node",
+    r"[A-Za-z0-9][A-Za-z0-9._-]*",
+    "a node: its host name or the ID of its agent",
+    lambda client: sorted({node["hostname"] for node in client.nodes()}),
+)

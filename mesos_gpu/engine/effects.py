@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mesos_gpu.model.ids import AgentId, JobId, OfferId, TaskId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import Scalar
 from mesos_gpu.model.saves import (
+    ForgetDrain,
     ForgetJob,
     ForgetNode,
     ForgetTask,
     Save,
+    SaveCard,
+    SaveDrain,
     SaveFramework,
     SaveJob,
     SaveNode,
@@ -71,6 +74,16 @@ class Reconcile:
 
 
 @dataclass(frozen=True, slots=True)
+class AskReset:
+    """MESSAGE to a node monitor: reset a GPU. It may be lost on the way, or come twice."""
+
+    agent_id: AgentId
+    executor_id: str
+    gpu_id: GpuId
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
 class Suppress:
     """SUPPRESS offers."""
 
@@ -88,7 +101,7 @@ class Publish:
     version: int
 
 
-Call = Acknowledge | Launch | Decline | Kill | Reconcile | Suppress | Revive
+Call = Acknowledge | Launch | Decline | Kill | Reconcile | AskReset | Suppress | Revive
 Effect = Save | Call | Publish
 
 #: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
@@ -97,14 +110,18 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     SaveJob,
     SaveTask,
     SaveNode,
+    SaveDrain,
+    SaveCard,
     ForgetJob,
     ForgetTask,
     ForgetNode,
+    ForgetDrain,
     Acknowledge,
     Launch,
     Decline,
     Kill,
     Reconcile,
+    AskReset,
     Suppress,
     Revive,
     Publish,

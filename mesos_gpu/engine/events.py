@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from mesos_gpu.model.ids import AgentId, JobId, OfferId
+from mesos_gpu.model.drain import Target
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import Offer
 from mesos_gpu.model.status import Status
@@ -65,6 +66,36 @@ class KillRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """An operator takes a GPU (by UUID) or a node (by host name) out; again: with another reason or deadline."""
+
+    target: Target
+    name: str
+    reason: str
+    by: str = ""
+    deadline_s: float | None = None  # from now; None: what runs there may run on for ever
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainRequested:
+    """An operator gives it back."""
+
+    target: Target
+    name: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRequested:
+    """An operator wants a GPU that nobody holds reset; the request's id is new."""
+
+    gpu_id: GpuId
+    request: str
+    reason: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -83,6 +114,9 @@ Event = (
     | AgentLost
     | JobSubmitted
     | KillRequested
+    | DrainRequested
+    | UndrainRequested
+    | ResetRequested
     | Tick
     | Match
 )

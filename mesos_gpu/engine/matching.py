@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from mesos_gpu.engine.effects import Decline, Launch, LaunchTask, Revive, Suppress
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.gpu import Gpu, Health
@@ -27,13 +28,15 @@ def ask_of(spec: JobSpec, settings: Settings) -> Ask:
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
-    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody."""
+    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody, kept by nobody."""
     if node.reported_at is None or now - node.reported_at > settings.report_stale_s or node.lost_at:
         return ()
     return tuple(
         gpu
         for gpu in node.gpus
-        if gpu.health is Health.OK and gpu.id not in state.holders and state.contested.get(gpu.id, 0) <= now
+        if gpu.id not in state.holders
+        and state.contested.get(gpu.id, 0) <= now
+        and standing(state, node, gpu).health is Health.OK
     )
 
 
@@ -164,7 +167,10 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
 
 
 def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
-    candidates = {agent_id: desk.candidate() for agent_id, desk in desks.items()}
+    drained = turn.state.drain_of
+    candidates = {
+        agent_id: desk.candidate() for agent_id, desk in desks.items() if not drained(desk.node.hostname)
+    }
     refused: set[Ask] = set()
     for _, job_id in list(turn.state.queue):
         if not candidates:

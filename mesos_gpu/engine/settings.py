@@ -25,6 +25,8 @@ class Settings:
     sweep_interval_s: float = 20.0  # while suppressed: how often to ask for offers, to find new agents
     unreachable_timeout_s: float = 120.0  # then the job goes back to the queue
     kill_resend_s: float = 10.0
+    reset_resend_s: float = 3.0
+    reset_timeout_s: float = 60.0  # then the node is taken to be deaf
     launch_doubt_s: float = 10.0  # a launch without a word is asked about
     reconcile_first_s: float = 1.0
     reconcile_most_s: float = 30.0

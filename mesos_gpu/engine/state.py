@@ -3,6 +3,9 @@
 import bisect
 from dataclasses import dataclass, field
 
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.drain import Card, Drain, Target
+from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
@@ -29,6 +32,8 @@ class State:
     tasks: dict[TaskId, Task] = field(default_factory=dict)
     nodes: dict[AgentId, Node] = field(default_factory=dict)
     framework_id: str | None = None
+    drains: dict[tuple[Target, str], Drain] = field(default_factory=dict)
+    cards: dict[GpuId, Card] = field(default_factory=dict)
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
     connected: bool = False
@@ -39,6 +44,7 @@ class State:
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
+    resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
     next_sequence: int = 1
     suppressed: bool = False
     idle_since: float | None = None
@@ -55,6 +61,9 @@ class State:
         for task in saved.tasks:
             state.set_task(task)
         state.nodes = {node.id: node for node in saved.nodes}
+        state.drains = {(drain.target, drain.name): drain for drain in saved.drains}
+        for card in saved.cards:
+            state.set_card(card)
         return state
 
     def set_job(self, job: Job) -> None:
@@ -84,6 +93,35 @@ class State:
             self.live.setdefault(task.id)
             for gpu in task.gpus:
                 self.holders[gpu] = task.id
+
+    def set_card(self, card: Card) -> None:
+        """Put a card in, and keep the list of resets true."""
+        self.cards[card.id] = card
+        if card.reset is None:
+            self.resets.pop(card.id, None)
+        else:
+            self.resets.setdefault(card.id)
+
+    def drain_of(self, hostname: str, gpu_id: GpuId | None = None) -> Drain | None:
+        """What keeps new work off a node, or off one GPU there: its own drain, else the node's."""
+        own = self.drains.get((Target.GPU, gpu_id)) if gpu_id else None
+        return own or self.drains.get((Target.NODE, hostname))
+
+    def placed(self) -> dict[GpuId, tuple[Node, Gpu]]:
+        """Each GPU once, where it was reported last: an agent that registers anew leaves a lost node behind."""
+        nodes = sorted(self.nodes.values(), key=lambda n: (n.lost_at is None, n.reported_at or 0.0))
+        return {gpu.id: (node, gpu) for node in nodes for gpu in node.gpus}
+
+    def known_gpu(self, gpu_id: GpuId) -> tuple[Node, Gpu]:
+        """A GPU and where it is.
+
+        Raises:
+            NotFound: No node has reported it.
+        """
+        found = self.placed().get(gpu_id)
+        if found is None:
+            raise NotFound(f"there is no GPU {gpu_id}", remedy="list the GPUs with: mesos-gpu gpus")
+        return found
 
     def forget_job(self, job_id: JobId) -> None:
         """Drop an ended job and its tasks."""
@@ -122,6 +160,8 @@ class State:
         pending = sorted((j.sequence, j.id) for j in self.jobs.values() if j.state is JobState.PENDING)
         if pending != self.queue:
             found.append(f"the queue is {self.queue}, pending are {pending}")
+        if set(self.resets) != {card.id for card in self.cards.values() if card.reset is not None}:
+            found.append(f"resets {list(self.resets)} are not those of the cards")
         for job in self.jobs.values():
             # An abandoned launch may outlive its job: it is killed when its agent is back.
             alive = (t for t in self.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)

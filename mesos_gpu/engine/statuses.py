@@ -3,10 +3,12 @@
 from dataclasses import replace
 from typing import Final
 
+from mesos_gpu.engine.cards import on_reported
 from mesos_gpu.engine.effects import Acknowledge, Kill
+from mesos_gpu.engine.evictions import on_broken
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.assignment import Outcome
-from mesos_gpu.model.gpu import Health, Inventory
+from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.saves import ForgetTask
@@ -48,7 +50,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         status,
         outcome,
         kill_requested=job is not None and job.kill_requested,
-        sick_gpu=_has_sick_gpu(turn, task),
+        sick_gpu=bool(task.evicted) or _has_sick_gpu(turn, task),
     )
     task = replace(task, heard_at=turn.now)
     turn.state.set_task(task)
@@ -73,7 +75,7 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     if Action.SAVE not in actions:
         return
     job = turn.state.current(task)
-    message = status.message or task.message
+    message = task.evicted or status.message or task.message
     task = replace(task, state=new, message=message)
     if new is TaskState.RUNNING and task.started_at is None:
         task = replace(task, started_at=turn.now)
@@ -105,12 +107,11 @@ def _on_job(
     elif Action.RETRY in actions:
         turn.retry(job, message, code, final=is_final_error(status))
     elif Action.REQUEUE in actions:
-        turn.requeue(job, message)
+        turn.requeue(job, task.evicted or message)
     elif task.state in _SHOWN:
         shown = JobState.KILLING if job.kill_requested else _SHOWN[task.state]
-        turn.put_job(
-            replace(job, state=shown, started_at=task.started_at, message=status.message or shown.value)
-        )
+        message = task.evicted or status.message or shown.value
+        turn.put_job(replace(job, state=shown, started_at=task.started_at, message=message))
 
 
 def _on_monitor(turn: Turn, task: Task) -> None:
@@ -135,11 +136,19 @@ def _on_report(turn: Turn, agent_id: AgentId, data: bytes) -> None:
     try:
         inventory = report.decode(data)
     except (ValueError, KeyError, TypeError) as error:
-        known = tuple(
-            replace(gpu, health=Health.UNKNOWN, reason=f"unreadable report: {error}") for gpu in node.gpus
-        )
+        known = tuple(_unknown(gpu, f"unreadable report: {error}", turn.now) for gpu in node.gpus)
         inventory = Inventory(known, source=node.inventory.source if node.inventory else "none")
-    turn.put_node(replace(node, inventory=inventory, reported_at=turn.now, lost_at=None))
+    node = replace(node, inventory=inventory, reported_at=turn.now, lost_at=None)
+    turn.put_node(node)
+    for gpu in node.gpus:
+        on_reported(turn, gpu)
+        if gpu.health.broken:
+            on_broken(turn, node, gpu)
+
+
+def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
+    since = gpu.since if gpu.health is Health.UNKNOWN else now
+    return replace(gpu, health=Health.UNKNOWN, reason=why, since=since)
 
 
 def _outcome(status: Status) -> Outcome | None:

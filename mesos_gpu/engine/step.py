@@ -10,13 +10,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.cards import on_reset_requested
+from mesos_gpu.engine.drains import on_drain, on_undrain
 from mesos_gpu.engine.effects import RANK, Effect
+from mesos_gpu.engine.evictions import send_kill
 from mesos_gpu.engine.matching import match, on_offers
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.statuses import on_status
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick, send_kill
+from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.saves import SaveFramework
 
@@ -32,6 +35,9 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
 
     Returns:
         What to do, in the order of `effects.ORDER`.
+
+    Raises:
+        NotFound, Conflict: A request of an operator cannot be granted. Nothing has changed.
     """
     turn = Turn(state, settings, now)
     _HANDLERS[type(event)](turn, event)
@@ -99,6 +105,9 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.AgentLost: _on_agent_lost,
     ev.JobSubmitted: _on_submitted,
     ev.KillRequested: _on_kill_requested,
+    ev.DrainRequested: on_drain,
+    ev.UndrainRequested: on_undrain,
+    ev.ResetRequested: on_reset_requested,
     ev.Tick: lambda turn, _: on_tick(turn),
     ev.Match: lambda turn, _: match(turn),
 }

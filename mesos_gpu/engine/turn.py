@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from mesos_gpu.engine.effects import Effect, Publish
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
-from mesos_gpu.model.saves import SaveJob, SaveNode, SaveTask
+from mesos_gpu.model.saves import ForgetDrain, SaveCard, SaveDrain, SaveJob, SaveNode, SaveTask
 from mesos_gpu.model.task import Task
 from mesos_gpu.policy.backoff import delay_s
 
@@ -37,6 +38,21 @@ class Turn:
         """Change a node."""
         self.state.nodes[node.id] = node
         self.effects.append(SaveNode(node))
+
+    def put_drain(self, drain: Drain) -> None:
+        """Take something out, or change why and until when."""
+        self.state.drains[drain.target, drain.name] = drain
+        self.effects.append(SaveDrain(drain))
+
+    def drop_drain(self, drain: Drain) -> None:
+        """Give it back."""
+        del self.state.drains[drain.target, drain.name]
+        self.effects.append(ForgetDrain(drain.target, drain.name))
+
+    def put_card(self, card: Card) -> None:
+        """Change what is remembered of a card."""
+        self.state.set_card(card)
+        self.effects.append(SaveCard(card))
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
         """The job's last change."""

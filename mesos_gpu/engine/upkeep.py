@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine.effects import Kill, Reconcile
+from mesos_gpu.engine import cards, evictions
+from mesos_gpu.engine.effects import Reconcile
+from mesos_gpu.engine.evictions import send_kill
 from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.statuses import move
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.model.job import Job
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
 from mesos_gpu.model.status import Status
-from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.model.task import TaskState
 from mesos_gpu.policy.backoff import delay_s
 
 
@@ -25,7 +26,9 @@ def on_tick(turn: Turn) -> None:
     if turn.state.connected:
         _reconcile(turn)
         _ask_about_doubtful(turn)
+        evictions.on_tick(turn)
         _repeat_kills(turn)
+    cards.on_tick(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)
 
@@ -72,16 +75,10 @@ def _repeat_kills(turn: Turn) -> None:
     for task_id in list(turn.state.live):
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)
-        if job is None or not job.kill_requested:
+        if job is None or not (job.kill_requested or task.evicted):
             continue
         if task.kill_sent_at is None or turn.now - task.kill_sent_at >= turn.settings.kill_resend_s:
             send_kill(turn, job, task)
-
-
-def send_kill(turn: Turn, job: Job, task: Task) -> None:
-    """KILL, and remember when."""
-    turn.put_task(replace(task, kill_sent_at=turn.now))
-    turn.effects.append(Kill(task.id, task.agent_id, job.spec.kill_grace_s))
 
 
 def _abandon_unreachable(turn: Turn) -> None:

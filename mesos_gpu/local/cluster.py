@@ -95,7 +95,10 @@ class Cluster:
         """
         self.directory = Path(os.path.realpath(directory))
         self.images, self.devices = None if images is None else Path(os.path.realpath(images)), devices
-        self.ip, self.isolation = ip, choose_isolation(isolation, images=images, devices=devices)
+        wish: Isolation = "linux" if isolation == "auto" and (images or devices) else isolation
+        self.ip, self.isolation = ip, choose_isolation(wish)
+        if images or devices:
+            _check_containers(self.isolation, images, devices)
         flags = {"cluster": self.directory.name, "hostname": ip, **_MASTER_FLAGS, **(master_flags or {})}
         directory, port = self.directory / "master", master_port or free_port(ip)
         self.master = Master(directory, ip, port, _flags(flags, directory, ip, port))
@@ -133,7 +136,8 @@ class Cluster:
         return Agent(self.master, directory, self.ip, port, _flags(flags, directory, self.ip, port, **ours))
 
     def _container_flags(self, directory: Path) -> dict[str, str]:
-        """What an agent needs besides for images and devices."""
+        """What an agent needs besides for images and devices. linux/nnp: a setuid file of an image would else make
+        its caller root, who may change the rules of the container's cgroup."""
         launcher = _LAUNCHERS[self.isolation]["isolation"]
         flags = {}
         if self.images:
@@ -162,9 +166,8 @@ class Cluster:
 
     def _cgroup2(self) -> str:
         """Where the launch helper puts each container: as of `containerizer.main`."""
-        if self.devices != "cgroup2":
-            return ""
-        return str(leftovers.hierarchies("cgroup2")[0] / leftovers.cgroup_prefix(self.directory))
+        mount = cgroup2() if self.devices == "cgroup2" else None
+        return "" if mount is None else str(mount / leftovers.cgroup_prefix(self.directory))
 
     def _note(self, *agents: Agent) -> None:
         """Note what agents are about to make."""
@@ -242,43 +245,49 @@ def _flags(flags: Mapping[str, str], directory: Path, ip: str, port: int, **ours
     return {name: value for name, value in flags.items() if value} | ours
 
 
-def choose_isolation(
-    wish: Isolation, *, images: Path | None = None, devices: Devices = ""
-) -> Literal["linux", "posix"]:
+def choose_isolation(wish: Isolation) -> Literal["linux", "posix"]:
     """`linux` (cgroups) for root on a host with cgroup v1 controllers, else `posix`, unless wished otherwise.
-    Images and devices are for linux only.
 
     Raises:
-        Unavailable: linux is wished or needed, and impossible.
+        Unavailable: linux is wished and impossible.
     """
-    lacks = _lacks(["cpu", "cpuacct", "memory", "freezer"])
-    if images is None and not devices:
-        if wish == "linux" and lacks:
-            raise Unavailable(f"no isolation by cgroups: {lacks[0]}", remedy="use isolation posix")
-        return "posix" if lacks or wish == "posix" else "linux"
-    if wish == "posix":
-        lacks = ["isolation is posix"]
-    if devices == "mesos":
-        lacks += _lacks(["devices"])
-    if devices == "cgroup2" and not any(os.access(p, os.W_OK) for p in leftovers.hierarchies("cgroup2")):
-        lacks += ["no writable cgroup v2 is mounted"]
-    if images is not None:
-        lacks += [] if images.is_dir() else [f"{images} is no directory"]
-        lacks += [] if shutil.which("tar") else ["no program tar, with which Mesos unpacks images"]
-    if lacks:
+    mounted = {path for path in leftovers.hierarchies() if os.access(path, os.W_OK)}
+    missing = [name for name in ("cpu", "cpuacct", "memory", "freezer") if _CGROUPS / name not in mounted]
+    if wish == "linux" and (missing or os.geteuid()):
+        lack = f"no writable {_CGROUPS}/{{{','.join(missing)}}} of cgroup v1" if missing else "not root"
         raise Unavailable(
-            f"no containers with images or devices: {lacks[0]}",
+            f"no isolation by cgroups: {lack}", remedy="use isolation posix, without images and devices"
+        )
+    return "posix" if missing or os.geteuid() or wish == "posix" else "linux"
+
+
+def _check_containers(isolation: Isolation, images: Path | None, devices: Devices) -> None:
+    """See that there is what containers with images, or with cgroups for devices, need besides.
+
+    Raises:
+        Unavailable: Something is missing.
+    """
+    lack = ""
+    if isolation == "posix":
+        lack = "isolation is posix"
+    elif devices == "mesos" and _CGROUPS / "devices" not in leftovers.hierarchies():
+        lack = f"no {_CGROUPS}/devices of cgroup v1"
+    elif devices == "cgroup2" and cgroup2() is None:
+        lack = "no writable cgroup v2 is mounted"
+    elif images is not None and not images.is_dir():
+        lack = f"{images} is no directory"
+    elif images is not None and shutil.which("tar") is None:
+        lack = "no program tar, with which Mesos unpacks images"
+    if lack:
+        raise Unavailable(
+            f"no images or devices for containers: {lack}",
             remedy="provide it, or leave images and devices out",
         )
-    return "linux"
 
 
-def _lacks(controllers: Sequence[str]) -> list[str]:
-    """What cgroups v1 need and is not here."""
-    mounted = {path for path in leftovers.hierarchies() if os.access(path, os.W_OK)}
-    missing = [name for name in controllers if _CGROUPS / name not in mounted]
-    lacks = [f"no writable {_CGROUPS}/{{{','.join(missing)}}} of cgroup v1"] if missing else []
-    return lacks + (["not root"] if os.geteuid() else [])
+def cgroup2() -> Path | None:
+    """Where the cgroup v2 hierarchy is mounted, alone or beside those of v1."""
+    return next((path for path in leftovers.hierarchies("cgroup2") if os.access(path, os.W_OK)), None)
 
 
 def free_port(ip: str = "127.0.0.1", taken: Collection[int] = ()) -> int:

@@ -7,6 +7,7 @@ but its one operation is a single system call.
 """
 
 import ctypes
+import errno
 import os
 import sys
 
@@ -80,10 +81,10 @@ def _drop_binds_of_absent_files() -> None:
     import json
 
     info = json.loads(text)
-    info["mounts"] = [
-        mount for mount in info.get("mounts", []) if not _is_of_absent_file(mount, info["rootfs"])
-    ]
-    os.environ[LAUNCH_INFO] = json.dumps(info)
+    rootfs = info.get("rootfs")
+    if rootfs is not None:  # the word may also be a variable's name
+        mounts = [mount for mount in info.get("mounts", []) if not _is_of_absent_file(mount, rootfs)]
+        os.environ[LAUNCH_INFO] = json.dumps({**info, "mounts": mounts})
 
 
 def _is_of_absent_file(mount: dict[str, object], rootfs: str) -> bool:
@@ -128,8 +129,10 @@ def _join(cgroup: str) -> None:
             with open(cgroup + "/cgroup.procs", "w") as file:
                 file.write("0")  # the writer itself, in whichever pid namespace
             return
-        except FileNotFoundError:  # another container's start took it for unused
-            continue
+        except OSError as error:
+            # another container's start took it for unused: before it was opened, or after
+            if error.errno not in (errno.ENOENT, errno.ENODEV):
+                raise
 
 
 def _mount(args: list[str]) -> int:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mesos_gpu.model.gpu import Gpu, Inventory
+from mesos_gpu.model.drain import Card, Drain
+from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 
 
@@ -30,3 +31,16 @@ class Node:
     def gpu(self, gpu_id: GpuId) -> Gpu | None:
         """The GPU with that UUID."""
         return next((gpu for gpu in self.gpus if gpu.id == gpu_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A GPU where it is, and how it stands with its node and with operators."""
+
+    node: Node
+    gpu: Gpu  # as its node reports it
+    health: Health  # what counts: drained, even if its node says ok
+    reason: str
+    since: float  # of that health, seconds since the epoch; 0: not known
+    drain: Drain | None = None  # its own, or its node's
+    card: Card | None = None

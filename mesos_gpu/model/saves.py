@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mesos_gpu.model.drain import Card, Drain, Target
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node
@@ -57,7 +58,40 @@ class ForgetNode:
     agent_id: AgentId
 
 
-Save = SaveFramework | SaveJob | SaveTask | SaveNode | ForgetJob | ForgetTask | ForgetNode
+@dataclass(frozen=True, slots=True)
+class SaveDrain:
+    """Insert or replace."""
+
+    drain: Drain
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDrain:
+    """Delete: it is over."""
+
+    target: Target
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCard:
+    """Insert or replace."""
+
+    card: Card
+
+
+Save = (
+    SaveFramework
+    | SaveJob
+    | SaveTask
+    | SaveNode
+    | SaveDrain
+    | SaveCard
+    | ForgetJob
+    | ForgetTask
+    | ForgetNode
+    | ForgetDrain
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +102,8 @@ class Saved:
     jobs: tuple[Job, ...]
     tasks: tuple[Task, ...]
     nodes: tuple[Node, ...]
+    drains: tuple[Drain, ...] = ()
+    cards: tuple[Card, ...] = ()
 
 
 def subject(save: Save) -> tuple[str, str]:
@@ -87,3 +123,9 @@ def subject(save: Save) -> tuple[str, str]:
             return "node", node.id
         case ForgetNode(agent_id):
             return "node", agent_id
+        case SaveDrain(drain):
+            return f"drain of {drain.target.value}", drain.name
+        case ForgetDrain(target, name):
+            return f"drain of {target.value}", name
+        case SaveCard(card):
+            return "card", card.id

@@ -111,6 +111,8 @@ class Task:
     unreachable_since: float | None = None
     kill_sent_at: float | None = None
     message: str = ""
+    evicted: str = ""  # why the scheduler ends it, though no user asked: its job is queued again
+    told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
 
     @property
     def ended(self) -> bool:

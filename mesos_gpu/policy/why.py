@@ -19,6 +19,7 @@ class NodeView:
     gpus: tuple[Gpu, ...]
     holders: dict[GpuId, str] = field(default_factory=dict)  # GPU to the name of what holds it
     unusable: str = ""  # why none of its GPUs can be used: lost, no report …
+    drained: str = ""  # why nothing at all may start there
     cpus: float | None = None  # what its held offers leave; None: no offer of it is held
     mem_mib: float | None = None
 
@@ -90,6 +91,8 @@ def _never(ask: Ask, nodes: Sequence[NodeView]) -> str:
 
 
 def _reasons(ask: Ask, node: NodeView) -> list[str]:
+    if node.drained:
+        return [node.drained]
     reasons = []
     if ask.gpus:
         reasons += _gpu_reasons(ask, node)
@@ -134,6 +137,10 @@ def _nearest(ask: Ask, nodes: Sequence[NodeView]) -> Nearest | None:
     return None
 
 
-def _distance(ask: Ask, node: NodeView) -> tuple[int, float]:
-    free = 0 if node.unusable else len([gpu for gpu in _of_model(ask, node.gpus) if _free(gpu, node)])
-    return max(ask.gpus - free, 0), max(ask.cpus - (node.cpus or 0.0), 0.0)
+def _distance(ask: Ask, node: NodeView) -> tuple[bool, int, float]:
+    free = (
+        0
+        if node.unusable or node.drained
+        else len([gpu for gpu in _of_model(ask, node.gpus) if _free(gpu, node)])
+    )
+    return bool(node.drained), max(ask.gpus - free, 0), max(ask.cpus - (node.cpus or 0.0), 0.0)

@@ -23,6 +23,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
+from mesos_gpu.model.job import Engine
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
 
@@ -50,6 +51,7 @@ class Options:
     monitor_command: str
     report_interval_s: float
     unreachable_timeout_s: float
+    container_engine: str = Engine.MESOS.value
 
 
 def engine_settings(options: Options) -> Settings:
@@ -138,6 +140,7 @@ def run(options: Options) -> int:
             webui_url=webui_url,
             version=__version__,
             allow_root=options.allow_root,
+            container_engine=Engine(options.container_engine),
         ),
     )
     stop = threading.Event()
@@ -197,6 +200,9 @@ def _own_user() -> str:
 @click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its secret.")
 @click.option("--default-user", help="User of jobs that name none; default: the executor's own.")
 @click.option("--allow-root", is_flag=True, help="Let jobs ask for the user root.")
+@click.option("--container-engine", default=Engine.MESOS.value, show_default=True,
+              type=click.Choice([engine.value for engine in Engine]),
+              help="What runs the images of jobs that name none.")  # fmt: skip
 @click.option("--executor-command", help="Shell command that starts an executor on an agent.")
 @click.option("--monitor-command", help="Shell command that starts a node monitor on an agent.")
 @click.option("--report-interval", "report_interval_s", default=10.0, show_default=True,

@@ -21,12 +21,14 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model import saves
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.drain import Target
+from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.ports import Clock, Driver, Store
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.wire.mesos_v1 import reset_message
 
 T = TypeVar("T")
 TICK_S: Final = 0.25
@@ -102,6 +104,21 @@ class Daemon:
 
         return self._ask(ev.KillRequested(job_id), answer)
 
+    def drain(
+        self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
+    ) -> Future[None]:
+        """Take a GPU (by UUID) or a node (by host name) out; the future raises `NotFound`."""
+        return self._ask(ev.DrainRequested(target, name, reason, by, deadline_s), lambda: None)
+
+    def undrain(self, target: Target, name: str, *, by: str = "") -> Future[None]:
+        """Give it back; the future raises `NotFound` or `Conflict`."""
+        return self._ask(ev.UndrainRequested(target, name, by), lambda: None)
+
+    def reset(self, gpu_id: GpuId, reason: str, *, by: str = "") -> Future[str]:
+        """Ask a GPU's node to reset it; the request's id. The future raises `NotFound` or `Conflict`."""
+        request = uuid.uuid4().hex[:12]
+        return self._ask(ev.ResetRequested(gpu_id, request, reason, by), lambda: request)
+
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
         return self._ask(None, lambda: fn(StateView(self._state, self._settings, self._clock.now())))
@@ -150,14 +167,15 @@ class Daemon:
 
     def _turn(self) -> bool:
         """One batch; whether to go on."""
-        batch, go_on = self._drain()
+        batch, go_on = self._collect()
         self._waiting = [item for item in batch if isinstance(item, _Request)]
         now = self._clock.now()
         pending: list[fx.Effect] = []
         for item in batch:
-            event = item.event if isinstance(item, _Request) else item
-            if event is not None:
-                pending += self._step(event, now)
+            if isinstance(item, _Request):
+                pending += self._step_request(item, now)
+            else:
+                pending += self._step(item, now)
         for event in (ev.Tick(), ev.Match()):
             pending += self._step(event, now)
         self._save(pending)
@@ -171,7 +189,17 @@ class Daemon:
     def _step(self, event: ev.Event, now: float) -> list[fx.Effect]:
         return step(self._state, event, now, self._settings)
 
-    def _drain(self) -> tuple[list[ev.Event | _Request], bool]:
+    def _step_request(self, request: _Request, now: float) -> list[fx.Effect]:
+        """Step what somebody asks for; a refusal is his, and has changed nothing."""
+        try:
+            return self._step(request.event, now) if request.event else []
+        except MesosGpuError as error:
+            self._waiting.remove(request)
+            if request.future.set_running_or_notify_cancel():
+                request.future.set_exception(error)
+            return []
+
+    def _collect(self) -> tuple[list[ev.Event | _Request], bool]:
         batch: list[ev.Event | _Request] = []
         with contextlib.suppress(queue.Empty):
             item = self._inbox.get(timeout=TICK_S)
@@ -220,6 +248,8 @@ class Daemon:
                 driver.kill(task_id, agent_id, grace_s=grace_s)
             case fx.Reconcile(tasks):
                 driver.reconcile(tasks)
+            case fx.AskReset(reset_agent, executor_id, gpu_id, request):
+                driver.message(reset_agent, executor_id, reset_message(gpu_id, request))
             case fx.Suppress():
                 driver.suppress()
             case fx.Revive():

@@ -1,14 +1,18 @@
 """What others may read of the engine's state."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from mesos_gpu.engine.matching import ask_of
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.drain import Drain
+from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.node import Node
+from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.offer import total
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
@@ -65,6 +69,26 @@ class StateView:
         """The task that holds a GPU."""
         return self._state.holder(gpu_id)
 
+    def gpus(self) -> Sequence[Standing]:
+        """Every GPU once, with what operators say of it; unknown while its node says nothing."""
+        return [self._standing(node, gpu) for node, gpu in self._state.placed().values()]
+
+    def _standing(self, node: Node, gpu: Gpu) -> Standing:
+        now, silent = standing(self._state, node, gpu), self._unusable(node)
+        if not silent or now.health is Health.DRAINED:
+            return now
+        since = node.lost_at or node.reported_at or 0.0
+        return replace(now, health=Health.UNKNOWN, reason=silent, since=since)
+
+    def drain_of(self, hostname: str) -> Drain | None:
+        """The drain of a node."""
+        return self._state.drain_of(hostname)
+
+    @property
+    def drains(self) -> Collection[Drain]:
+        """Every drain, also of what is away."""
+        return self._state.drains.values()
+
     def explain(self, job_id: JobId) -> Why:
         """Why the job waits.
 
@@ -82,20 +106,27 @@ class StateView:
 
     def _node_view(self, node: Node) -> NodeView:
         offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
-        holders = {}
+        holders, gpus = {}, []
         for gpu in node.gpus:
+            now = standing(self._state, node, gpu)
+            gpus.append(replace(gpu, health=now.health, reason=now.reason))
             task = self._state.holder(gpu.id)
             if task is not None:
                 holders[gpu.id] = str(task.job_id)
         return NodeView(
             agent_id=node.id,
             hostname=node.hostname,
-            gpus=node.gpus,
+            gpus=tuple(gpus),
             holders=holders,
             unusable=self._unusable(node),
+            drained=self._drained(node),
             cpus=sum(total(offer.resources, "cpus") for offer in offers) if offers else None,
             mem_mib=sum(total(offer.resources, "mem") for offer in offers) if offers else None,
         )
+
+    def _drained(self, node: Node) -> str:
+        drain = self._state.drain_of(node.hostname)
+        return f"is {drain.words}" if drain else ""
 
     def _unusable(self, node: Node) -> str:
         if node.lost_at is not None:

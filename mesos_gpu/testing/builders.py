@@ -122,6 +122,8 @@ def saved_of(state: State) -> Saved:
         tuple(state.jobs.values()),
         tuple(state.tasks.values()),
         tuple(state.nodes.values()),
+        tuple(state.drains.values()),
+        tuple(state.cards.values()),
     )
 
 

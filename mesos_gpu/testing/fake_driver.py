@@ -66,6 +66,10 @@ class FakeDriver:
         """Note it."""
         self._note("reconcile", tuple(tasks))
 
+    def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
+        """Note it."""
+        self._note("message", (agent_id, executor_id, data))
+
     def suppress(self) -> None:
         """Note it."""
         self._note("suppress")

@@ -41,19 +41,40 @@ function showStatus(status) {
     Object.assign(make("a", "", "the Mesos master"), { href: status.master_url }),
     ` · ${status.gpus_used} of ${status.gpus_total} GPUs in use` +
       (status.gpus_sick ? ` · ${status.gpus_sick} not healthy` : "") +
+      (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") +
       ` · ${status.nodes} nodes · framework ${status.framework_id ?? "not registered yet"} · version ${status.version}`,
   );
+  const off = status.isolation_off;
+  $("isolation").hidden = !off.length;
+  $("isolation").textContent = `Isolation is OFF on ${off.join(", ")}: tasks there can use every GPU of the host.`;
+}
+
+function standing(gpu) {
+  const since = gpu.since ? ` for ${span(Date.now() / 1000 - gpu.since)}` : "";
+  const says = gpu.drain && gpu.node_health !== "ok" ? ` (its node says ${gpu.node_health}: ${gpu.node_reason})` : "";
+  const limit = gpu.drain?.deadline_at ? `; jobs are ended at ${new Date(gpu.drain.deadline_at * 1000).toLocaleString()}` : "";
+  return `${gpu.health}${since}${gpu.reason ? `: ${gpu.reason}` : ""}${says}${limit}`;
 }
 
 function gpuBox(gpu) {
-  const sick = gpu.health !== "ok";
-  const kind = sick ? "sick" : gpu.task_id ? "used" : "free";
-  const lines = [gpu.uuid, `${gpu.model}, ${gpu.memory_mib} MiB, minor ${gpu.minor}`, `health: ${gpu.health} ${gpu.reason}`];
+  const kind = gpu.health !== "ok" ? `${gpu.health} ${gpu.task_id ? "held" : ""}` : gpu.task_id ? "used" : "free";
+  const lines = [gpu.uuid, `${gpu.model}, ${gpu.memory_mib} MiB, minor ${gpu.minor}`, standing(gpu)];
+  lines.push(...gpu.warnings.map((text) => `warning: ${text}`));
   lines.push(gpu.job_id ? `held by ${gpu.job_id}` : "free");
-  const box = make("i", `gpu ${kind}`, gpu.minor, lines.join("\n"));
+  const box = make("i", `gpu ${kind}${gpu.warnings.length ? " warned" : ""}`.replace(/ +/g, " "), gpu.minor, lines.join("\n"));
   box.setAttribute("role", "img");
   box.setAttribute("aria-label", lines.join(", "));
   return box;
+}
+
+function gpuNotes(gpus) {
+  const list = make("ul", "notes");
+  for (const gpu of gpus) {
+    const says = gpu.health === "ok" ? [] : [standing(gpu)];
+    says.push(...gpu.warnings.map((text) => `warning: ${text}`));
+    if (says.length) list.append(make("li", gpu.health, `${gpu.minor}: ${says.join("; ")}`, gpu.uuid));
+  }
+  return list;
 }
 
 function showNodes(nodes, gpus) {
@@ -63,10 +84,13 @@ function showNodes(nodes, gpus) {
     head.append(make("span", "", node.gpus_total ? `${node.gpus_used} / ${node.gpus_total}` : "no GPUs"));
     const own = gpus.filter((gpu) => gpu.agent_id === node.agent_id);
     const models = [...new Set(own.map((gpu) => gpu.model))].join(", ");
-    const about = [node.state, models, node.driver_version && `driver ${node.driver_version}`].filter(Boolean).join(" · ");
+    const about = [node.state, models, node.driver_version && `driver ${node.driver_version}`,
+      node.cuda_version && `CUDA ${node.cuda_version}`, node.isolation && `isolation ${node.isolation}`].filter(Boolean).join(" · ");
     const boxes = make("div", "gpus");
     boxes.append(...own.map(gpuBox));
     card.append(head, make("p", "", about, `agent ${node.agent_id}`), boxes);
+    if (node.drain) card.append(make("p", "drain", `drained${node.drain.by && ` by ${node.drain.by}`}: ${node.drain.reason}`));
+    card.append(gpuNotes(own));
     return card;
   }));
 }
@@ -115,7 +139,7 @@ function jobRow(job) {
   if (job.launches) buttons.append(action("logs", showLogs, job), " ");
   if (!ENDED.has(job.state)) buttons.append(action("kill", kill, job));
   row.append(
-    make("td", "", job.id, job.command || (job.argv || []).join(" ")),
+    make("td", "", job.id, [job.image, job.command || (job.argv || []).join(" ")].filter(Boolean).join(": ")),
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     make("td", "n", job.gpus, job.gpu_ids.join("\n")),
     make("td", "", job.hostname),

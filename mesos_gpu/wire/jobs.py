@@ -6,12 +6,15 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mesos_gpu.model.job import JobSpec
+from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure
+from mesos_gpu.wire import image as images
 
+E = TypeVar("E", bound=Enum)
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")  # useradd(8)
 ENV_KEY: Final = re.compile(r"[^=\0]+")
@@ -20,7 +23,7 @@ LABEL_KEY: Final = re.compile(r"[^\0]+")
 LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
 KNOWN: Final = (
     "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
-    "max_attempts", "timeout_s", "kill_grace_s",
+    "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure",
 )  # fmt: skip
 
 
@@ -36,8 +39,8 @@ class BadJson(ValueError):
     """The body is no JSON object."""
 
 
-def decode(body: bytes, *, allow_root: bool) -> JobSpec | list[Problem]:
-    """A request's body.
+def decode(body: bytes, *, allow_root: bool, engine: Engine = Engine.MESOS) -> JobSpec | list[Problem]:
+    """A request's body; `engine` runs the images of jobs that name none.
 
     Raises:
         BadJson: It is no JSON object.
@@ -49,17 +52,22 @@ def decode(body: bytes, *, allow_root: bool) -> JobSpec | list[Problem]:
         raise BadJson(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadJson(f"the body must be a JSON object, not {type(value).__name__}")
-    return spec_from_mapping(value, allow_root=allow_root)
+    return spec_from_mapping(value, allow_root=allow_root, engine=engine)
 
 
-def spec_from_mapping(value: Mapping[str, Any], *, allow_root: bool = True) -> JobSpec | list[Problem]:
+def spec_from_mapping(
+    value: Mapping[str, Any], *, allow_root: bool = True, engine: Engine = Engine.MESOS
+) -> JobSpec | list[Problem]:
     """The same for a mapping, as from YAML. A field that is null is as if it were absent."""
     given = {key: item for key, item in value.items() if item is not None}
     check = _Check(given)
     for key in given:
         if key not in KNOWN:
             check.unknown(key)
-    command, argv = check.command()
+    image = check.image()
+    command, argv = check.command(image=image)
+    if "container_engine" in given and "image" not in given:
+        check.problem("container_engine", "needs an image")
     gpus = int(check.number("gpus", 0, lambda n: 0 <= n <= 1024, "an integer from 0 to 1024", whole=True))
     models = check.models()
     if models and gpus == 0 and "gpus" not in check.failed:
@@ -69,7 +77,7 @@ def spec_from_mapping(value: Mapping[str, Any], *, allow_root: bool = True) -> J
         check.problem("user", "root is not allowed here; an operator allows it with --allow-root")
     name = check.text(
         "name",
-        default_name(command, argv),
+        default_name(command, argv, image),
         NAME,
         "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric",
     )
@@ -97,13 +105,16 @@ def spec_from_mapping(value: Mapping[str, Any], *, allow_root: bool = True) -> J
             "timeout_s", lambda n: 0 < n <= 1e9, "a positive number of seconds, at most 1e9"
         ),
         kill_grace_s=check.number("kill_grace_s", 5.0, lambda n: 0 <= n <= 3600, "a number from 0 to 3600"),
+        image=image,
+        container_engine=check.one_of("container_engine", engine) if image else Engine.MESOS,
+        on_gpu_failure=check.one_of("on_gpu_failure", OnGpuFailure.RESTART),
     )
     return check.problems or spec
 
 
-def default_name(command: str | None, argv: tuple[str, ...]) -> str:
-    """The program's name, as far as it may be a job's."""
-    words = (command or "").split() or list(argv) or ["job"]
+def default_name(command: str | None, argv: tuple[str, ...], image: str | None = None) -> str:
+    """The program's name, or the image's, as far as it may be a job's."""
+    words = (command or "").split() or list(argv) or [images.short_name(image) if image else "job"]
     base = words[0].rpartition("/")[2].lower()
     return re.sub(r"[^a-z0-9.-]+", "-", base)[:40].strip(".-") or "job"
 
@@ -127,8 +138,8 @@ class _Check:
         self, key: str, default: float, good: Callable[[float], bool], form: str, *, whole: bool = False
     ) -> float:
         got = self._value.get(key, default)
-        if not _is_number(got) or (whole and got != int(got)) or not good(got):
-            self.problem(key, f"must be {form}, got {_show(got)}")
+        if not is_number(got) or (whole and got != int(got)) or not good(got):
+            self.problem(key, f"must be {form}, got {show(got)}")
             return default
         return float(got)
 
@@ -138,24 +149,42 @@ class _Check:
     def text(self, key: str, default: str | None, pattern: re.Pattern[str], form: str) -> str | None:
         got = self._value.get(key, default)
         if got is not None and (not isinstance(got, str) or not pattern.fullmatch(got)):
-            self.problem(key, f"must be {form}, got {_show(got)}")
+            self.problem(key, f"must be {form}, got {show(got)}")
             return default
         return got
 
-    def command(self) -> tuple[str | None, tuple[str, ...]]:
+    def image(self) -> str | None:
+        got = self._value.get("image")
+        form = "an image, as [registry[:port]/]path[:tag][@digest]"
+        why = images.problem(got) if isinstance(got, str) else f"got {show(got)}"
+        if got is not None and why:
+            self.problem("image", f"must be {form}: {why}")
+        return got if isinstance(got, str) else None
+
+    def one_of(self, key: str, default: E) -> E:
+        got = self._value.get(key, default.value)
+        known = {choice.value: choice for choice in type(default)}
+        if not isinstance(got, str) or got not in known:
+            self.problem(key, f"must be one of {', '.join(known)}, got {show(got)}")
+            return default
+        return known[got]
+
+    def command(self, *, image: str | None) -> tuple[str | None, tuple[str, ...]]:
         command, argv = self._value.get("command"), self._value.get("argv")
+        if command is None and argv is None and image is not None:
+            return None, ()  # the image's own entrypoint
         if (command is None) == (argv is None):
             self.problem("", "needs exactly one of command (for /bin/sh -c) and argv (a list)")
             return None, ()
         if command is not None:
             if not _is_text(command) or not command.strip():
-                self.problem("command", f"must be a non-empty string without NUL, got {_show(command)}")
+                self.problem("command", f"must be a non-empty string without NUL, got {show(command)}")
                 return None, ()
             return command, ()
         words = argv if isinstance(argv, list) else []
         if not words or not all(_is_text(word) for word in words) or not words[0]:
             reason = "must be a list of strings without NUL, the first not empty"
-            self.problem("argv", f"{reason}, got {_show(argv)}")
+            self.problem("argv", f"{reason}, got {show(argv)}")
             return None, ()
         return None, tuple(words)
 
@@ -163,27 +192,27 @@ class _Check:
         got = self._value.get("gpu_model", [])
         models = [got] if isinstance(got, str) else got
         if not isinstance(models, list) or not all(_is_text(m) and m.strip() for m in models):
-            self.problem("gpu_model", f"must be a model or a list of models, got {_show(got)}")
+            self.problem("gpu_model", f"must be a model or a list of models, got {show(got)}")
             return ()
         if len(set(models)) != len(models):
-            self.problem("gpu_model", f"names a model twice: {_show(models)}")
+            self.problem("gpu_model", f"names a model twice: {show(models)}")
         return tuple(models)
 
     def strings(self, key: str, pattern: re.Pattern[str]) -> dict[str, str]:
         got = self._value.get(key, {})
         if not isinstance(got, dict):
-            self.problem(key, f"must be an object of strings, got {_show(got)}")
+            self.problem(key, f"must be an object of strings, got {show(got)}")
             return {}
         unwanted = "'=' and NUL" if pattern is ENV_KEY else "NUL"
         for name, item in got.items():
             if not _is_text(name) or not pattern.fullmatch(name):
                 self.problem(f"{key}/{_escaped(name)}", f"must have a name without {unwanted}")
             if not _is_text(item):
-                self.problem(f"{key}/{_escaped(name)}", f"must be a string without NUL, got {_show(item)}")
+                self.problem(f"{key}/{_escaped(name)}", f"must be a string without NUL, got {show(item)}")
         return dict(got)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
     """A bool is none; nor is an integer that no float holds: `math.isfinite` would raise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
@@ -199,7 +228,8 @@ def _escaped(key: object) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")  # RFC 6901
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
+    """A value that was sent, cut to what fits in a sentence."""
     try:
         text = json.dumps(value, default=str)
     except (TypeError, ValueError, RecursionError):  # YAML has keys that are no strings, and circles

@@ -77,6 +77,11 @@ def resources_to_json(resources: Iterable[Scalar]) -> list[dict[str, Any]]:
     ]
 
 
+def reset_message(gpu_id: str, request: str) -> bytes:
+    """What a node monitor is told to reset a GPU; it does one request once."""
+    return json.dumps({"reset": gpu_id, "request": request}).encode()
+
+
 def task_info(
     *,
     task_id: str,

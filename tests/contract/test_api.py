@@ -19,7 +19,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict
-from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.gpu import Gpu, Inventory
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
@@ -50,13 +50,16 @@ class Rig:
         assert response.status_code == 201, response.text
         return dict(response.json())
 
-    def node(self, agent: str = "a1") -> None:
-        self.daemon.put(ev.OffersArrived((offer(f"{agent}-1", agent, gpus=1),)))
+    def node(self, agent: str = "a1", gpus: tuple[Gpu, ...] = (gpu("g0"),), isolation: str = "") -> None:
+        self.daemon.put(ev.OffersArrived((offer(f"{agent}-1", agent, gpus=len(gpus)),)))
+        self.report(*gpus, agent=agent, isolation=isolation)
+        self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=len(gpus)),)))
+
+    def report(self, *gpus: Gpu, agent: str = "a1", isolation: str = "") -> None:
         monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(10)
         assert monitor is not None
-        data = report.encode(Inventory((gpu("g0"),), "simulated", "535"))
-        self.status(monitor, "TASK_RUNNING", agent, data)
-        self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=1),)))
+        found = Inventory(gpus, "simulated", "535", "12.2", isolation)
+        self.status(monitor, "TASK_RUNNING", agent, report.encode(found))
 
     def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
         self.daemon.put(ev.StatusArrived(Status(TaskId(task), state, AgentId(agent), data=data, uuid="u")))

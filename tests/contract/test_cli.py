@@ -30,6 +30,12 @@ GPU = {
     "numa_node": None,
     "health": "sick",
     "reason": "XID 79",
+    "since": 1000.0,
+    "node_health": "sick",
+    "node_reason": "XID 79",
+    "warnings": [],
+    "drain": None,
+    "reset": None,
     "hostname": "node-1",
     "agent_id": "S0",
     "task_id": None,
@@ -353,7 +359,11 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "gpus_total": 4,
         "gpus_used": 1,
         "gpus_sick": 0,
+        "gpus_drained": 0,
         "driver_version": None,
+        "cuda_version": None,
+        "isolation": "off",
+        "drain": None,
         "source": "simulated",
         "reported_at": time.time(),
         "tasks": 2,
@@ -368,8 +378,10 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "2",
         "-",
         "simulated",
+        "off",
         "0s",
         "S0",
+        "-",
         "a=1,b=2",
     ]
     status = {
@@ -383,9 +395,13 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "gpus_total": 4,
         "gpus_used": 1,
         "gpus_sick": 0,
+        "gpus_drained": 2,
         "nodes": 1,
+        "drains": [],
+        "isolation_off": ["n"],
     }
     rest.fixed["GET /v1/status"] = (200, status)
+    assert "isolation is OFF on n:" in call("status").stderr
     text = call("status").stdout
     assert "master     http://m (NOT CONNECTED)\n" in text
     assert "jobs       2 pending\n" in text
@@ -397,8 +413,8 @@ def test_show_by_prefix(rest: FakeRest) -> None:
     rest.launch(job)
     got = call("show", "tr")
     assert got.exit_code == 0, got.stderr
-    assert "gpus        1 of model A or B\n" in got.stdout
-    assert "env         'A=x y'\n" in got.stdout
+    assert "gpus          1 of model A or B\n" in got.stdout
+    assert "env           'A=x y'\n" in got.stdout
     assert f"\n{job}.1  running" in got.stdout
     shown = json.loads(call("show", "tr", "--json").stdout)
     assert (shown["id"], shown["tasks"][0]["id"]) == (job, f"{job}.1")

@@ -73,7 +73,10 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
         ("{", "Expecting property name"),
         ("[]", 'must be an object with a list "gpus"'),
         ('{"gpus": [{"uuid": "GPU-1"}]}', "gpus[0]: model must be of type str, got None"),
-        ('{"gpus": [{"health": "fine"}]}', "gpus[0]: health must be one of ok, suspect, sick, lost, drained, dirty, unknown, got 'fine'"),
+        (
+            '{"gpus": [{"health": "fine"}]}',
+            "gpus[0]: health must be one of ok, suspect, sick, lost, drained, dirty, unknown, got 'fine'",
+        ),
         ('{"gpus": [{"colour": 1}]}', "gpus[0]: unknown field 'colour'"),
         ('{"gpus": [], "driver_version": 535}', "driver_version must be a string, got 535"),
     ],

@@ -1,5 +1,6 @@
 """The embedded cluster: real masters, agents and containers; what is left of them afterwards."""
 
+import base64
 import json
 import os
 import pwd
@@ -25,35 +26,49 @@ from mesos_gpu.local.processes import Agent, Process, poll
 pytestmark = pytest.mark.cluster
 ISOLATIONS: tuple[Isolation, ...] = ("linux", "posix")
 
-#: An executor on the v1 API: says that its task runs, and comes back after a restart of its agent. Beside it
-#: runs a process that shares neither environment nor session with it.
+#: An executor on the v1 API: says that its tasks run, and comes back after a restart of its agent. Beside it
+#: runs a process that shares neither environment nor session with it, for as many seconds as its argument says.
 EXECUTOR = """
-import base64, http.client, json, os, subprocess, time, uuid
-subprocess.Popen(["env", "-i", "setsid", "sleep", "{seconds}"])
-ids = {{"framework_id": {{"value": os.environ["MESOS_FRAMEWORK_ID"]}},
-        "executor_id": {{"value": os.environ["MESOS_EXECUTOR_ID"]}}}}
-tasks, updates = {{}}, {{}}
+import base64, http.client, json, os, subprocess, sys, threading, time, uuid
+subprocess.Popen(["env", "-i", "setsid", "sleep", sys.argv[1]])
+ids = {"framework_id": {"value": os.environ["MESOS_FRAMEWORK_ID"]},
+       "executor_id": {"value": os.environ["MESOS_EXECUTOR_ID"]}}
+tasks, updates = {}, {}
 
-def call(**message):
+def call(path, message):
     connection = http.client.HTTPConnection(os.environ["MESOS_AGENT_ENDPOINT"])
-    headers = {{"Content-Type": "application/json", "Accept": "application/json"}}
-    connection.request("POST", "/slave(1)/api/v1/executor", json.dumps(dict(ids, **message)), headers)
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    connection.request("POST", "/slave(1)/api/v1" + path, json.dumps(message), headers)
     return connection.getresponse()
+
+def update(task_id, state, **more):
+    uid = base64.b64encode(uuid.uuid4().bytes).decode()
+    status = {"task_id": task_id, "state": state, "uuid": uid, "source": "SOURCE_EXECUTOR",
+              "executor_id": ids["executor_id"], "timestamp": time.time(), **more}
+    updates[uid] = {"status": status}
+    call("/executor", {**ids, "type": "UPDATE", "update": {"status": status}})
+
+def launch(task):
+    update(task["task_id"], "TASK_RUNNING", message=os.environ.get("FLAVOUR", ""))
+
+def kill(task_id):
+    pass
+
+# more
 
 while True:
     try:
-        stream = call(type="SUBSCRIBE", subscribe={{"unacknowledged_tasks": list(tasks.values()),
-                                                    "unacknowledged_updates": list(updates.values())}})
+        subscribe = {"unacknowledged_tasks": list(tasks.values()),
+                     "unacknowledged_updates": list(updates.values())}
+        stream = call("/executor", {**ids, "type": "SUBSCRIBE", "subscribe": subscribe})
         while length := stream.readline():
             event = json.loads(stream.read(int(length)))
             if event["type"] == "LAUNCH":
                 task = event["launch"]["task"]
-                uid = base64.b64encode(uuid.uuid4().bytes).decode()
-                status = {{"task_id": task["task_id"], "state": "TASK_RUNNING", "uuid": uid,
-                           "source": "SOURCE_EXECUTOR", "executor_id": ids["executor_id"],
-                           "timestamp": time.time(), "message": os.environ.get("FLAVOUR", "")}}
-                tasks[task["task_id"]["value"]], updates[uid] = task, {{"status": status}}
-                call(type="UPDATE", update={{"status": status}})
+                tasks[task["task_id"]["value"]] = task
+                launch(task)
+            elif event["type"] == "KILL":
+                kill(event["kill"]["task_id"])
             elif event["type"] == "ACKNOWLEDGED":
                 updates.pop(event["acknowledged"]["uuid"], None)
                 tasks.pop(event["acknowledged"]["task_id"]["value"], None)
@@ -70,6 +85,7 @@ class Framework:
 
     def __init__(self, cluster: Cluster, user: str = pwd.getpwuid(os.geteuid()).pw_name) -> None:
         self._url = f"{cluster.master.url}/api/v1/scheduler"
+        self._offers: dict[str, Any] = {}
         # without the capability, agents that have GPUs are not offered at all
         info = {
             "user": user,
@@ -99,6 +115,10 @@ class Framework:
                 assert byte, "the master closed the stream"
                 length += byte
             event = json.loads(self._stream.raw.read(int(length)))
+            if event["type"] == "OFFERS":
+                self._offers |= {offer["id"]["value"]: offer for offer in event["offers"]["offers"]}
+            elif event["type"] == "RESCIND":
+                self._offers.pop(event["rescind"]["offer_id"]["value"], None)
             if event["type"] == kind:
                 return event.get(kind.lower())
         raise TimeoutError(f"no {kind} within 30 s")
@@ -107,29 +127,48 @@ class Framework:
         message = {"framework_id": {"value": self.id}, "type": kind, kind.lower(): content}
         requests.post(self._url, json=message, headers=self._headers, timeout=30).raise_for_status()
 
-    def run(self, agent: Agent, command: str) -> Any:
-        """Launch a task whose executor is `command`; its first status."""
-        wanted = agent.id
+    def offers(self, agent_id: str, mem_mib: float) -> list[Any]:
+        """Ids of offers of an agent that hold so much together: what a task leaves is offered by itself."""
         while True:
-            offers = self.event("OFFERS")["offers"]
-            offer = next((offer for offer in offers if offer["agent_id"]["value"] == wanted), None)
-            if offer:
-                break
-        cpus = [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 0.1}}]
-        executor = {"executor_id": {"value": "e"}, "type": "CUSTOM", "command": {"value": command}}
+            offers = [offer for offer in self._offers.values() if offer["agent_id"]["value"] == agent_id]
+            amounts = [r for offer in offers for r in offer["resources"] if r["name"] == "mem"]
+            if sum(amount["scalar"]["value"] for amount in amounts) >= mem_mib:
+                return [self._offers.pop(offer["id"]["value"])["id"] for offer in offers]
+            self.event("OFFERS")
+
+    def launch(
+        self, agent: Agent, command: str, task_id: str = "t", executor_id: str = "e", data: bytes = b""
+    ) -> None:
+        """Launch a task on an executor, which is started as `command` if it does not run."""
+        amounts = {"cpus": 0.1, "mem": 32}
+        offers = self.offers(agent.id, mem_mib=2 * amounts["mem"])
+        resources = [
+            {"name": name, "type": "SCALAR", "scalar": {"value": value}} for name, value in amounts.items()
+        ]
+        executor = {"executor_id": {"value": executor_id}, "type": "CUSTOM", "command": {"value": command}}
         task = {
             "name": "t",
-            "task_id": {"value": "t"},
-            "agent_id": offer["agent_id"],
-            "resources": [*cpus, {"name": "mem", "type": "SCALAR", "scalar": {"value": 64}}],
-            "executor": {**executor, "resources": cpus},
+            "task_id": {"value": task_id},
+            "agent_id": {"value": agent.id},
+            "resources": resources,
+            "executor": {**executor, "resources": resources},
+            "data": base64.b64encode(data).decode(),
         }
         launch = {"type": "LAUNCH", "launch": {"task_infos": [task]}}
-        self.call("ACCEPT", offer_ids=[offer["id"]], operations=[launch])
+        self.call("ACCEPT", offer_ids=offers, operations=[launch], filters={"refuse_seconds": 0})
+
+    def status(self) -> Any:
+        """The next status update, acknowledged."""
         status = self.event("UPDATE")["status"]
-        acknowledged = {name: status[name] for name in ("agent_id", "task_id", "uuid")}
-        self.call("ACKNOWLEDGE", **acknowledged)
+        if "uuid" in status:  # not of the master's own
+            acknowledged = {name: status[name] for name in ("agent_id", "task_id", "uuid")}
+            self.call("ACKNOWLEDGE", **acknowledged)
         return status
+
+    def run(self, agent: Agent, command: str) -> Any:
+        """Launch a task whose executor is `command`; its first status."""
+        self.launch(agent, command)
+        return self.status()
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +185,12 @@ def directory(base: Path) -> Path:
     return Path(tempfile.mkdtemp(dir=base)) / "cluster"
 
 
-def executor(directory: Path) -> tuple[str, str]:
+def executor(directory: Path, more: str = "") -> tuple[str, str]:
     """A command that is the executor, and the argument of the stray process beside it."""
     seconds = f"1000.{int(directory.parent.stat().st_ino)}"
     path = directory.parent / "executor.py"
-    path.write_text(EXECUTOR.format(seconds=seconds))
-    return f"exec {helpers.python()} -IS {path}", seconds
+    path.write_text(EXECUTOR.replace("# more\n", more))
+    return f"exec {helpers.python()} -IS {path} {seconds}", seconds
 
 
 def running(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Whatever Mesos sends, in whatever order: safety after every step, and an end when Mesos behaves again."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -9,13 +9,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
+from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.assignment import Outcome
-from mesos_gpu.model.gpu import Gpu, Health
-from mesos_gpu.model.ids import AgentId, JobId, OfferId, TaskId
+from mesos_gpu.model.drain import Target
+from mesos_gpu.model.gpu import Gpu, Health, Transition
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.job import OnGpuFailure
 from mesos_gpu.model.saves import SaveTask
+from mesos_gpu.policy.history import MOST
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 
 AGENTS = {f"a{n}": tuple(gpu(f"g{n}{i}") for i in range(3)) for n in range(2)}
+TARGETS = [(Target.GPU, card.id) for cards in AGENTS.values() for card in cards] + [
+    (Target.NODE, f"{agent}.example") for agent in AGENTS
+]
 TERMINAL = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_LOST", "TASK_GONE")
 
 
@@ -39,6 +46,7 @@ class Scheduler(RuleBasedStateMachine):
         self.world, self.mesos = World(), FakeMesos()
         self.saved: set[TaskId] = set()
         self.lossy = False
+        self.told_before: dict[GpuId, Gpu] = {}
 
     # --- the world around
 
@@ -58,7 +66,17 @@ class Scheduler(RuleBasedStateMachine):
 
     def launch(self, launch: fx.Launch) -> None:
         valid = all(offer_id in self.mesos.offered for offer_id in launch.offer_ids)
+        state = self.world.state
         for item in launch.tasks:
+            node = state.nodes[item.task.agent_id]
+            if item.spec is not None:
+                assert (Target.NODE, node.hostname) not in state.drains, "placed on a drained node"
+            for gpu_id in item.task.gpus:
+                found = node.gpu(gpu_id)
+                assert found is not None, "granted without being reported"
+                assert found.health is Health.OK, f"granted {gpu_id}, which is {found.health.value}"
+                assert (Target.GPU, gpu_id) not in state.drains, "granted a drained card"
+                assert gpu_id not in state.resets, "granted a card in a reset"
             assert item.task.id in self.saved, "a launch left before it was saved"
             assert item.task.id not in self.mesos.started, "a task id was used twice"
             self.mesos.started.append(item.task.id)
@@ -81,14 +99,26 @@ class Scheduler(RuleBasedStateMachine):
 
     # --- what may happen
 
-    @rule(gpus=st.integers(0, 3), attempts=st.integers(1, 3))
-    def submit(self, gpus: int, attempts: int) -> None:
+    @rule(
+        gpus=st.integers(0, 3),
+        attempts=st.integers(1, 3),
+        failure=st.sampled_from(sorted(OnGpuFailure, key=str)),
+    )
+    def submit(self, gpus: int, attempts: int, failure: OnGpuFailure) -> None:
         self.mesos.serial += 1
         job_id = JobId(f"j{self.mesos.serial}")
         self.take(
             self.world.feed(
                 ev.JobSubmitted(
-                    job_id, spec(name=job_id, gpus=gpus, cpus=0.5, mem_mib=1, max_attempts=attempts)
+                    job_id,
+                    spec(
+                        name=job_id,
+                        gpus=gpus,
+                        cpus=0.5,
+                        mem_mib=1,
+                        max_attempts=attempts,
+                        on_gpu_failure=failure,
+                    ),
                 )
             )
         )
@@ -97,12 +127,49 @@ class Scheduler(RuleBasedStateMachine):
     def offers(self, agent: str) -> None:
         self.offer(agent)
 
-    @rule(agent=st.sampled_from(sorted(AGENTS)), sick=st.sets(st.integers(0, 2)))
-    def reports(self, agent: str, sick: set[int]) -> None:
-        from dataclasses import replace
-
-        gpus = [replace(g, health=Health.SICK) if i in sick else g for i, g in enumerate(AGENTS[agent])]
+    @rule(
+        agent=st.sampled_from(sorted(AGENTS)),
+        healths=st.lists(st.sampled_from([Health.OK] * 3 + list(Health)), min_size=3, max_size=3),
+        missing=st.sets(st.integers(0, 2), max_size=2),
+    )
+    def reports(self, agent: str, healths: list[Health], missing: set[int]) -> None:
+        """Any health, of all cards or of those that are found already."""
+        both = zip(AGENTS[agent], healths, strict=True)
+        gpus = [self.told(card, health) for i, (card, health) in enumerate(both) if i not in missing]
         self.monitor(agent, tuple(gpus))
+
+    def told(self, card: Gpu, health: Health) -> Gpu:
+        """The card with a monitor's memory of its last ten changes."""
+        old = self.told_before.get(card.id, card)
+        if old.health is not health:
+            change = Transition(self.world.now, old.health, health, "said so")
+            old = replace(old, health=health, history=(*old.history, change)[-10:])
+        self.told_before[card.id] = old
+        return old
+
+    @rule(
+        what=st.sampled_from(TARGETS) | st.sampled_from(TARGETS[-len(AGENTS) :]),
+        deadline_s=st.none() | st.sampled_from([0.0, 10.0]),
+        back=st.sampled_from([False, False, True]),
+    )
+    def drains(self, what: tuple[Target, str], deadline_s: float | None, back: bool) -> None:
+        event = ev.UndrainRequested(*what) if back else ev.DrainRequested(*what, "why", "me", deadline_s)
+        self.request(event)
+
+    @rule(card=st.sampled_from([card.id for cards in AGENTS.values() for card in cards]))
+    def resets(self, card: GpuId) -> None:
+        self.mesos.serial += 1
+        self.request(ev.ResetRequested(card, f"r{self.mesos.serial}", "why"))
+
+    def request(self, event: ev.Event) -> None:
+        """What the engine refuses has changed nothing."""
+        before = saved_of(self.world.state)
+        try:
+            effects = self.world.feed(event)
+        except (NotFound, Conflict):
+            assert saved_of(self.world.state) == before
+        else:
+            self.take(effects)
 
     @rule(data=st.data())
     def rescinds(self, data: st.DataObject) -> None:
@@ -168,12 +235,21 @@ class Scheduler(RuleBasedStateMachine):
         assert self.world.state.problems() == []
 
     @invariant()
+    def histories_are_bounded_and_true(self) -> None:
+        for card in self.world.state.cards.values():
+            assert len(card.changes) <= MOST
+            assert list(card.changes) == sorted(card.changes, key=lambda change: change.at)
+            assert len(set(card.changes)) == len(card.changes)
+
+    @invariant()
     def nobody_shares_a_gpu_by_our_doing(self) -> None:
         held = [g for t in self.world.state.tasks.values() if not t.ended for g in t.gpus]
         assert len(held) == len(set(held))
 
     def teardown(self) -> None:
         """When Mesos answers truthfully for a while, every job comes to an end."""
+        for target, name in list(self.world.state.drains):
+            self.take(self.world.feed(ev.UndrainRequested(target, name)))
         for _ in range(60):
             if all(job.state.ended for job in self.world.state.jobs.values()):
                 return

@@ -35,6 +35,8 @@ good = st.fixed_dictionaries(
         "gpus": st.integers(0, 1024),
         "env": st.dictionaries(texts.filter(lambda t: bool(t) and "=" not in t), texts, max_size=2),
         "max_attempts": st.integers(1, 1000),
+        "image": st.sampled_from(["a", "r.example:5000/a/b:1"]),
+        "on_gpu_failure": st.sampled_from(["restart", "notify", "ignore"]),
         "timeout_s": st.none() | st.floats(0.001, 1e9),
     },
 )

@@ -10,6 +10,7 @@ import pytest
 import mesos_gpu
 from mesos_gpu.cli import COMMANDS, main
 from mesos_gpu.cli.reference import reference
+from mesos_gpu.cli.table import Table
 
 ROOT = Path(mesos_gpu.__file__).parents[1]
 # These print no data: a job's own bytes, a script for a shell, or what a service does while it runs.
@@ -20,6 +21,27 @@ def _command(name: str) -> click.Command:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     return command
+
+
+def _leaves(command: click.Command) -> list[click.Command]:
+    """The commands that print: those of a group, not it."""
+    if not isinstance(command, click.Group):
+        return [command]
+    context = click.Context(command)
+    inner = [command.get_command(context, name) for name in command.list_commands(context)]
+    return [leaf for found in inner if found is not None for leaf in _leaves(found)]
+
+
+@pytest.mark.parametrize("name", ["gpu", "node"])
+def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
+    group = _command(name)
+    assert isinstance(group, Table)
+    context = click.Context(group)
+    for inner, (_, line) in group.table.items():
+        command = group.get_command(context, inner)
+        assert command is not None
+        assert (command.name, command.get_short_help_str(limit=200)) == (inner, line)
+        assert all(param.help for param in command.params if isinstance(param, click.Option))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -36,10 +58,7 @@ def test_every_command_has_help(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_JSON))
 def test_every_command_that_prints_data_has_json(name: str) -> None:
-    commands = [_command(name)]
-    if isinstance(commands[0], click.Group):  # `bench launch`: its commands print, not it
-        commands = list(commands[0].commands.values())
-    for command in commands:
+    for command in _leaves(_command(name)):
         assert any("--json" in param.opts for param in command.params), command.name
 
 

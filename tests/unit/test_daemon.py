@@ -1,6 +1,7 @@
 """The shell: saves before calls, answers after saves, and a stop that strands nobody."""
 
 import base64
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -10,13 +11,16 @@ import pytest
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import MesosGpuError, NotFound
-from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.drain import Target
+from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import JobState
-from mesos_gpu.model.saves import SaveJob, SaveTask
+from mesos_gpu.model.saves import SaveCard, SaveJob, SaveTask
 from mesos_gpu.model.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
-from mesos_gpu.testing.builders import offer, spec
+from mesos_gpu.testing.builders import gpu, offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
+from mesos_gpu.wire import report
 
 
 class Rig:
@@ -117,6 +121,31 @@ def test_a_call_that_fails_stops_nothing(rig: Rig) -> None:
     rig.driver.down = False
     rig.daemon.put(ev.StatusArrived(Status(TaskId(f"{job.id}.1"), "TASK_GONE", AgentId("a1"))))
     assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(10) is JobState.PENDING
+
+
+def test_a_refused_request_is_its_asker_s_alone(rig: Rig) -> None:
+    gate = threading.Event()
+    rig.daemon.read(lambda view: gate.wait(10))
+    refused = rig.daemon.drain(Target.GPU, "g9", "why")
+    gone = rig.daemon.drain(Target.GPU, "g9", "why")
+    assert gone.cancel()
+    job = rig.daemon.submit(spec())
+    gate.set()
+    with pytest.raises(NotFound, match="no GPU g9"):
+        refused.result(10)
+    assert job.result(10).state is JobState.PENDING, "of the same batch"
+
+
+def test_a_reset_is_a_message_to_the_monitor_after_it_is_saved(rig: Rig) -> None:
+    rig.daemon.put(ev.OffersArrived((offer("o1", gpus=1),)))
+    (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(10)
+    data = report.encode(Inventory((gpu("g0"),), "simulated"))
+    rig.daemon.put(ev.StatusArrived(Status(monitor, "TASK_RUNNING", AgentId("a1"), data=data)))
+    request = rig.daemon.reset(GpuId("g0"), "stuck", by="ann").result(10)
+    agent, executor, message = rig.driver.wait_for("message")
+    assert (agent, executor) == ("a1", monitor)
+    assert json.loads(message) == {"reset": "g0", "request": request}
+    assert any(isinstance(s, SaveCard) and s.card.reset for batch in rig.store.batches for s in batch)
 
 
 def test_a_full_disk_ends_the_scheduler_without_a_call() -> None:

@@ -153,7 +153,7 @@ def test_extra_devices(tmp_path: Path) -> None:
 V1 = "30 25 0:26 / /sys/fs/cgroup/devices rw,nosuid shared:9 - cgroup cgroup rw,devices\n"
 PAIR = "31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
 V2_ONLY = "29 24 0:25 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
-HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/uni\\040fied rw,nosuid shared:8 - cgroup2 cgroup2 rw\n"
+HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/cgroup\\0402 rw,nosuid shared:8 - cgroup2 cgroup2 rw\n"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/uni\\040fied rw,nosuid shared:
     [
         (V1 + PAIR, {"cgroup1": "/sys/fs/cgroup/devices"}),
         (V2_ONLY, {"cgroup2": "/sys/fs/cgroup"}),
-        (HYBRID, {"cgroup1": "/sys/fs/cgroup/devices", "cgroup2": "/sys/fs/cgroup/uni fied"}),
+        (HYBRID, {"cgroup1": "/sys/fs/cgroup/devices", "cgroup2": "/sys/fs/cgroup/cgroup 2"}),
         ("", {}),
     ],
     ids=["v1", "v2", "hybrid", "none"],
@@ -176,7 +176,7 @@ def test_whose_cgroup_it_is(tmp_path: Path) -> None:
     given = cgroups.cgroup_of("c-1", "cgroup1", root)
     assert (str(given.path), given.own) == ("/sys/fs/cgroup/devices/mesos/c-1", False)
     made = cgroups.cgroup_of("c-1", "cgroup2", root)
-    assert (str(made.path), made.own) == ("/sys/fs/cgroup/uni fied/mesos_gpu/c-1", True)
+    assert (str(made.path), made.own) == ("/sys/fs/cgroup/cgroup 2/mesos_gpu/c-1", True)
     assert cgroups.cgroup_of("c-2", "cgroup1", root).own, "another container's"
     with pytest.raises(Unavailable, match="no cgroup2"):
         cgroups.cgroup_of("c-1", "cgroup2", proc(tmp_path / "v1", self__mountinfo=V1, self__cgroup=own))

@@ -1,6 +1,8 @@
 """The library that is called through its ABI: any other build is refused before a call."""
 
 import ctypes
+import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -49,7 +51,7 @@ def test_a_program_says_why_it_does_not_start(tmp_path: Path, capsys: pytest.Cap
     ("argv", "text"),
     [
         ([], "no subcommand 'help'"),
-        (["network-cni-setup"], "no subcommand 'network-cni-setup'"),
+        (["fetch"], "no subcommand 'fetch'"),
         (["mount", "--operation=bind", "--path=/"], "Unsupported mount operation 'bind'"),
         (["mount", "--operation=make-rslave", "--path=/no/such"], "No such file or directory"),
     ],
@@ -59,6 +61,30 @@ def test_what_the_containerizer_helper_cannot_do(
 ) -> None:
     assert containerizer.main("/no/library", ["mesos-containerizer", *argv]) == 1
     assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rootfs", "sources", "kept"),
+    [
+        ("/image", ["/image/proc/absent", "/image/proc/self", "/image/etc/absent"], [1, 2]),
+        ("/image", ["/other/proc/absent"], [0]),
+        ("/a/proc/b", ["/a/proc/b/proc/absent", "/a/proc/b/etc"], [1]),
+        (None, ["/image/proc/absent"], [0]),
+    ],
+)
+def test_binds_of_files_that_this_kernels_proc_lacks_are_dropped(
+    rootfs: str | None, sources: list[str], kept: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Binds onto themselves, that is; others fail as they should."""
+    mounts = [{"source": source, "target": source, "flags": 4096} for source in sources]
+    mounts.append({"source": "/image/proc/absent", "target": "/image/x"})
+    info = {"mounts": mounts, "name": "rootfs", **({"rootfs": rootfs} if rootfs else {})}
+    monkeypatch.setenv(containerizer.LAUNCH_INFO, json.dumps(info))
+    other = tmp_path / "libmesos.so"
+    other.write_bytes(b"")
+    assert containerizer.main(str(other), ["mesos-containerizer", "launch"]) == 1
+    after = json.loads(os.environ[containerizer.LAUNCH_INFO])
+    assert after == {**info, "mounts": [mounts[n] for n in (*kept, -1)]}
 
 
 def test_strings_and_options_have_the_layout_of_libstdcxx() -> None:

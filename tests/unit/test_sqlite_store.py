@@ -4,20 +4,26 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import Conflict, Damaged
-from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.drain import Card, Drain, Reset, Target
+from mesos_gpu.model.gpu import Health, Inventory, Transition
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobSpec, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import (
+    ForgetDrain,
     ForgetJob,
     ForgetNode,
     ForgetTask,
+    Save,
+    SaveCard,
+    SaveDrain,
     SaveFramework,
     SaveJob,
     SaveNode,
@@ -35,6 +41,9 @@ JOB = Job(
     exit_code=3,
 )
 TASK = Task(TaskId("j1.1"), AgentId("a1"), "j1.1", JobId("j1"), TaskState.RUNNING, 2.5, gpus=(GpuId("g0"),))
+DRAIN = Drain(Target.NODE, "h", "fan", "ann", 3.5, 9.5)
+CHANGE = Transition(1.25, Health.OK, Health.SICK, "XID 79")
+CARD = Card(GpuId("g0"), (CHANGE,), {"sick": 1}, Reset("r1", "why", "ann", 4.5, 5.5))
 NODE = Node(
     AgentId("a1"), "h", attributes={"rack": "1"}, inventory=Inventory((gpu("g0"),), "simulated", "535")
 )
@@ -53,12 +62,14 @@ def store(path: Path) -> Iterator[SqliteStore]:
 
 
 def test_all_nouns_come_back_as_they_were(store: SqliteStore, path: Path) -> None:
-    store.save([SaveFramework("fw"), SaveJob(JOB), SaveTask(TASK), SaveNode(NODE)])
+    nouns: list[Save] = [SaveJob(JOB), SaveTask(TASK), SaveNode(NODE), SaveDrain(DRAIN), SaveCard(CARD)]
+    store.save([SaveFramework("fw"), *nouns])
     store.close()
     again = SqliteStore(path)
     found = again.load()
     again.close()
     assert (found.framework_id, found.jobs, found.tasks, found.nodes) == ("fw", (JOB,), (TASK,), (NODE,))
+    assert (found.drains, found.cards) == ((DRAIN,), (CARD,))
 
 
 def test_forgotten_is_gone(store: SqliteStore) -> None:
@@ -68,6 +79,26 @@ def test_forgotten_is_gone(store: SqliteStore) -> None:
     store.save([SaveTask(TASK)])
     store.save([ForgetTask(TASK.id)])
     assert store.load().tasks == ()
+    store.save([SaveDrain(DRAIN)])
+    store.save([ForgetDrain(DRAIN.target, DRAIN.name)])
+    assert store.load().drains == ()
+
+
+def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    with sqlite3.connect(path) as db:
+        db.executescript(files("mesos_gpu.adapters").joinpath("migrations/0001_initial.sql").read_text())
+        spec = '{"name":"j","command":"true"}'
+        job = f'{{"id":"j1","spec":{spec},"submitted_at":1.0,"sequence":1}}'
+        db.execute("INSERT INTO jobs VALUES ('j1', 1, ?)", (job,))
+        db.execute("PRAGMA user_version=1")
+    db.close()
+    store = SqliteStore(path)
+    (found,) = store.load().jobs
+    assert found.spec == JobSpec("j", "true")
+    store.save([SaveCard(CARD)])
+    assert store.load().cards == (CARD,)
+    store.close()
 
 
 def test_a_batch_is_all_or_nothing(store: SqliteStore) -> None:

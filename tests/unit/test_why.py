@@ -56,6 +56,18 @@ CASES = {
         "waits for 1 cpus, 128 MiB, 4 GPUs; nearest is big, which lacks 1 free GPU: g3 is sick (XID 79)",
         True,
     ),
+    "drained": (
+        ask(1),
+        [replace(BIG, drained="is drained by ann: new fan"), replace(SMALL, holders={GpuId("g8"): "j"})],
+        "waits for 1 cpus, 128 MiB, 1 GPU; nearest is small, which lacks 1 free GPU: g8 is used by j",
+        True,
+    ),
+    "all drained": (
+        ask(),
+        [replace(PLAIN, drained="is drained by ann: new fan")],
+        "waits for 1 cpus, 128 MiB; nearest is plain, which is drained by ann: new fan",
+        True,
+    ),
     "cpus": (ask(cpus=4), [PLAIN], "waits for 4 cpus, 128 MiB; nearest is plain, which lacks 3 cpus; "
              "lacks 28 MiB of memory", True),
     "it fits": (ask(1), [BIG], "it fits now, and is about to be launched", True),

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.model.job import JobSpec
+from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure
 from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
 
 
@@ -23,11 +23,13 @@ def test_everything() -> None:
     value = {
         "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
         "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
-        "timeout_s": 1.5, "kill_grace_s": 0,
+        "timeout_s": 1.5, "kill_grace_s": 0, "image": "a/b:c", "container_engine": "docker",
+        "on_gpu_failure": "notify",
     }  # fmt: skip
     assert spec_from_mapping(value) == JobSpec(
-        "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0
-    )
+        "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0,
+        "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY,
+    )  # fmt: skip
 
 
 def test_null_is_absent() -> None:
@@ -73,6 +75,13 @@ def test_null_is_absent() -> None:
         ({"argv": ["a", "\0"], "command": None}, "/argv", "without NUL"),
         ({"command": None, "argv": []}, "/argv", "a list of strings"),
         ({"colour": 1}, "/colour", "unknown field"),
+        ({"container_engine": "docker"}, "/container_engine", "needs an image"),
+        ({"image": "a", "container_engine": "rkt"}, "/container_engine", 'one of mesos, docker, got "rkt"'),
+        ({"image": "a", "argv": ["x"]}, "/", "exactly one of command"),
+        ({"image": "Ubuntu:22.04"}, "/image", "'Ubuntu' must be in lower case"),
+        ({"image": 7}, "/image", "must be an image, as [registry[:port]/]path[:tag][@digest]: got 7"),
+        ({"on_gpu_failure": "panic"}, "/on_gpu_failure", "one of restart, notify, ignore"),
+        ({"on_gpu_failure": 1}, "/on_gpu_failure", "got 1"),
     ],
 )
 def test_each_problem_names_field_value_and_rule(value: dict[str, Any], path: str, reason: str) -> None:
@@ -90,6 +99,23 @@ def test_all_problems_come_at_once() -> None:
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadJson):
         decode(body, allow_root=False)
+
+
+def test_an_image_needs_no_command_and_names_the_job() -> None:
+    spec = spec_from_mapping({"image": "registry.example:5000/nvidia/cuda_x:12"})
+    assert isinstance(spec, JobSpec)
+    assert (spec.name, spec.command, spec.argv, spec.container_engine) == ("cuda-x", None, (), Engine.MESOS)
+
+
+def test_the_scheduler_s_engine_is_for_images_that_come_without_one() -> None:
+    for body, engine in (
+        (b'{"image": "a"}', Engine.DOCKER),
+        (b'{"image": "a", "container_engine": "mesos"}', Engine.MESOS),
+        (b'{"command": "id"}', Engine.MESOS),
+    ):
+        spec = decode(body, allow_root=False, engine=Engine.DOCKER)
+        assert isinstance(spec, JobSpec)
+        assert spec.container_engine is engine
 
 
 def test_root_is_for_those_who_allow_it() -> None:

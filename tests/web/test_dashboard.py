@@ -4,10 +4,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mesos_gpu.model.gpu import Health
+from mesos_gpu.testing.builders import gpu
 from tests.contract.test_api import Rig
 
 CHROMIUM = shutil.which("chromium")
@@ -51,4 +54,23 @@ def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, tmp_
     states = re.findall(r'class="state (\w+)"', page)
     assert states == ["pending", "starting"]
     assert [re.findall(rf">{word}</button>", page) != [] for word in ("why", "logs", "kill")] == [True] * 3
+    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_path: Path) -> None:
+    sick = replace(gpu("g1", health=Health.SICK), reason="XID 79 <b>", warnings=("XID 13",))
+    rig.node(gpus=(gpu("g0"), sick), isolation="off")
+    assert rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": "ann"}).ok
+    done = subprocess.run(
+        [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    page = done.stdout
+    assert "Isolation is OFF on a1.example" in page
+    assert 'class="gpu drained"' in page
+    assert 'class="gpu sick warned"' in page
+    assert re.search(r"<li[^>]*>0: drained for [^<]*: drained by ann: fan</li>", page)
+    assert re.search(r"<li[^>]*>1: sick: XID 79 &lt;b&gt;; warning: XID 13</li>", page)
+    assert "1 not healthy · 1 drained" in page
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"

@@ -1,0 +1,52 @@
+"""What /metrics shows; docs/reference/rest.md says what each means."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mesos_gpu.api.service import View
+from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.job import JobState
+from mesos_gpu.model.node import Standing
+from mesos_gpu.wire.prometheus import Metric, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the metrics are made of; nothing in it changes any more."""
+
+    gpus: tuple[Standing, ...]
+    gpus_used: int
+    jobs: Mapping[JobState, int]
+
+
+def snapshot(view: View) -> Snapshot:
+    """Taken on the engine's thread; the page, of 15 lines a GPU, is made elsewhere."""
+    gpus = tuple(view.gpus())
+    used = sum(view.holder(s.gpu.id) is not None for s in gpus)
+    return Snapshot(gpus, used, Counter(job.state for job in view.jobs.values()))
+
+
+def metrics(found: Snapshot) -> list[Metric]:
+    """All families, each GPU once."""
+    gpus = sorted(found.gpus, key=lambda s: (s.node.hostname, s.gpu.minor, s.gpu.id))
+    return [
+        Metric("mesos_gpu_gpu_health", "gauge", "1 for the health that a GPU is in, 0 for the others.",
+               tuple(sample for s in gpus for sample in _health(s))),
+        Metric("mesos_gpu_gpu_health_transitions_total", "counter", "How often a GPU came into a health.",
+               tuple(sample for s in gpus for sample in _transitions(s))),
+        Metric("mesos_gpu_jobs", "gauge", "Jobs that are remembered, by their state.",
+               tuple(({"state": state.value}, found.jobs.get(state, 0)) for state in JobState)),
+        Metric("mesos_gpu_gpus_total", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
+        Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, found.gpus_used),)),
+    ]  # fmt: skip
+
+
+def _health(s: Standing) -> list[Sample]:
+    labels = {"uuid": s.gpu.id, "gpu": str(s.gpu.minor), "model": s.gpu.model, "agent": s.node.hostname}
+    return [({**labels, "state": health.value}, float(s.health is health)) for health in Health]
+
+
+def _transitions(s: Standing) -> list[Sample]:
+    totals = s.card.totals if s.card else {}
+    return [({"uuid": s.gpu.id, "to": health.value}, totals.get(health.value, 0)) for health in Health]

@@ -1,0 +1,168 @@
+"""GPUs and nodes: how they stand, and what operators do with them."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api import views
+from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.metrics import metrics, snapshot
+from mesos_gpu.api.requests import body_of, result_of
+from mesos_gpu.api.service import Service, View
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.drain import Target
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.node import Standing
+from mesos_gpu.wire import operations, prometheus
+from mesos_gpu.wire.jobs import BadJson
+
+
+class Operate:
+    """The routes' functions."""
+
+    def __init__(self, service: Service) -> None:
+        """Over a scheduler."""
+        self._service = service
+
+    async def gpus(self, _request: Request) -> Response:
+        """GET /v1/gpus."""
+        found = await result_of(self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
+        return json_answer({"gpus": sorted(found, key=lambda g: (g["hostname"], g["minor"]))})
+
+    async def gpu(self, request: Request) -> Response:
+        """GET /v1/gpus/{id}."""
+        return await self._shown(_id(request))
+
+    async def drain_gpu(self, request: Request) -> Response:
+        """POST /v1/gpus/{id}/drain."""
+        asked = await _asked(request, deadline=True)
+        gpu_id = await self._gpu_id(_id(request))
+        await result_of(
+            self._service.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+        )
+        return await self._gpus_shown(gpu_id)
+
+    async def undrain_gpu(self, request: Request) -> Response:
+        """DELETE /v1/gpus/{id}/drain."""
+        gpu_id = await self._gpu_id(_id(request))
+        await result_of(self._service.undrain(Target.GPU, gpu_id, by=_by(request)))
+        return await self._gpus_shown(gpu_id)
+
+    async def reset_gpu(self, request: Request) -> Response:
+        """POST /v1/gpus/{id}/reset: 202, the node does it later."""
+        asked = await _asked(request, deadline=False)
+        gpu_id = await self._gpu_id(_id(request))
+        await result_of(self._service.reset(gpu_id, asked.reason, by=asked.by))
+        return await self._shown(gpu_id, 202)
+
+    async def nodes(self, _request: Request) -> Response:
+        """GET /v1/nodes."""
+        found = await result_of(self._service.read(_nodes))
+        return json_answer({"nodes": sorted(found, key=lambda n: (n["hostname"], n["agent_id"]))})
+
+    async def drain_node(self, request: Request) -> Response:
+        """POST /v1/nodes/{id}/drain."""
+        asked = await _asked(request, deadline=True)
+        hostname = await self._hostname(_id(request))
+        await result_of(
+            self._service.drain(Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+        )
+        return await self._node_shown(hostname)
+
+    async def undrain_node(self, request: Request) -> Response:
+        """DELETE /v1/nodes/{id}/drain."""
+        hostname = await self._hostname(_id(request))
+        await result_of(self._service.undrain(Target.NODE, hostname, by=_by(request)))
+        return await self._node_shown(hostname)
+
+    async def metrics(self, _request: Request) -> Response:
+        """GET /metrics, for Prometheus."""
+        found = await result_of(self._service.read(snapshot))
+        text = await run_in_threadpool(lambda: prometheus.render(metrics(found)))
+        return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+    async def _gpu_id(self, wanted: str) -> GpuId:
+        return await result_of(self._service.read(lambda view: _gpu_id(view, wanted)))
+
+    async def _hostname(self, wanted: str) -> str:
+        def find(view: View) -> str:
+            node = view.nodes.get(AgentId(wanted))
+            return node.hostname if node else wanted
+
+        return await result_of(self._service.read(find))
+
+    async def _shown(self, wanted: str, status: int = 200) -> Response:
+        """One GPU with its history."""
+
+        def show(view: View) -> dict[str, Any]:
+            gpu_id = _gpu_id(view, wanted)
+            found = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
+            if found is None:  # it is away, and all that is left of it is its drain
+                raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
+            return views.gpu_with_history(view, found)
+
+        return json_answer(await result_of(self._service.read(show)), status)
+
+    async def _gpus_shown(self, gpu_id: GpuId) -> Response:
+        found = await result_of(
+            self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus() if s.gpu.id == gpu_id])
+        )
+        return json_answer({"gpus": found})
+
+    async def _node_shown(self, hostname: str) -> Response:
+        found = await result_of(self._service.read(_nodes))
+        return json_answer({"nodes": [node for node in found if node["hostname"] == hostname]})
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+def _by(request: Request) -> str:
+    by = request.query_params.get("by", "")
+    problem = operations.by_problem(by)
+    if problem:
+        raise invalid(problem)
+    return by
+
+
+async def _asked(request: Request, *, deadline: bool) -> operations.Request:
+    try:
+        found = operations.decode(await body_of(request), deadline=deadline)
+    except BadJson as error:
+        raise bad_json(error) from error
+    if isinstance(found, list):
+        raise invalid(*found)
+    return found
+
+
+def _nodes(view: View) -> list[dict[str, Any]]:
+    live = Counter(task.agent_id for task in view.tasks.values() if not task.ended)
+    gpus: dict[AgentId, list[Standing]] = defaultdict(list)
+    for standing in view.gpus():
+        gpus[standing.node.id].append(standing)
+    return [views.node(view, node, gpus[node.id], live[node.id]) for node in view.nodes.values()]
+
+
+def _gpu_id(view: View, wanted: str) -> GpuId:
+    """A GPU by its UUID, the start of one, or HOST:MINOR.
+
+    Raises:
+        NotFound: There is none.
+        Refusal: It is the start of several.
+    """
+    known = {s.gpu.id: f"{s.node.hostname}:{s.gpu.minor}" for s in view.gpus()}
+    known.update({GpuId(d.name): "" for d in view.drains if d.target is Target.GPU and d.name not in known})
+    if wanted in known:
+        return GpuId(wanted)
+    found = [gpu_id for gpu_id, place in known.items() if place == wanted or gpu_id.startswith(wanted)]
+    if not found:
+        raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
+        what = f"{wanted} names {len(found)} GPUs: {shown}"
+        raise Refusal(409, "ambiguous", what, remedy="write more of the UUID")
+    return found[0]

@@ -1,0 +1,45 @@
+"""Groups of commands that are imported when they are called, not before."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import ClassVar
+
+import click
+from click.exceptions import NoSuchCommand
+
+
+class Table(click.Group):
+    """A group after a table: a command's name to its module and its one line in --help.
+
+    A module is named as MODULE, if its function has the command's name, or as MODULE:FUNCTION. The line stands
+    in the table so that --help imports no command; a test holds it equal to the docstring's.
+    """
+
+    table: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; None: there is none of that name."""
+        if cmd_name not in self.table:
+            return None
+        module, _, function = self.table[cmd_name][0].partition(":")
+        command = getattr(import_module(module), function or cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the words begin with; a mistyped one is answered with the nearest names."""
+        try:
+            return super().resolve_command(ctx, args)
+        except NoSuchCommand as err:
+            raise NoSuchCommand(err.command_name, possibilities=self.table, ctx=ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])

@@ -1,0 +1,72 @@
+"""Running tasks whose card broke, or whose place an operator drained: left alone, told of, or ended."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.cards import note
+from mesos_gpu.engine.effects import Kill
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.drain import Drain, Target
+from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.job import Job, JobState, OnGpuFailure
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.task import Task
+
+
+def send_kill(turn: Turn, job: Job, task: Task) -> None:
+    """KILL, and remember when."""
+    turn.put_task(replace(task, kill_sent_at=turn.now))
+    turn.effects.append(Kill(task.id, task.agent_id, job.spec.kill_grace_s))
+
+
+def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
+    """A report says that a card is sick or lost: treat what runs on it as its job wants."""
+    task = turn.state.holder(gpu.id)
+    job = _running(turn, task)
+    if task is None or job is None:
+        return
+    why = f"{gpu.id} on {node.hostname} is {gpu.health.value}" + (f": {gpu.reason}" if gpu.reason else "")
+    match job.spec.on_gpu_failure:
+        case OnGpuFailure.RESTART:
+            _evict(turn, job, task, why, {gpu.id: gpu.health})
+        case OnGpuFailure.NOTIFY:
+            if gpu.id not in task.told:
+                turn.put_task(replace(task, told=(*task.told, gpu.id)))
+                turn.put_job(replace(job, message=why))
+        case OnGpuFailure.IGNORE:
+            pass
+
+
+def on_tick(turn: Turn) -> None:
+    """End what still runs where a drain's deadline has passed."""
+    overdue = {key: drain for key, drain in turn.state.drains.items() if drain.overdue(turn.now)}
+    if not overdue:
+        return
+    for task_id in list(turn.state.live):
+        task = turn.state.tasks[task_id]
+        keys: list[tuple[Target, str]] = [(Target.NODE, task.hostname), *((Target.GPU, g) for g in task.gpus)]
+        drain = next((overdue[key] for key in keys if key in overdue), None)
+        job = _running(turn, task) if drain else None
+        if drain is not None and job is not None:
+            why = f"{_named(drain)} was {drain.words}"
+            cards = {g: Health.DRAINED for g in task.gpus if drain.target is Target.NODE or g == drain.name}
+            _evict(turn, job, task, why, cards)
+
+
+def _named(drain: Drain) -> str:
+    return drain.name if drain.target is Target.GPU else f"node {drain.name}"
+
+
+def _running(turn: Turn, task: Task | None) -> Job | None:
+    """The job of a launch that may be ended: not one that is being ended, or given up as unreachable."""
+    job = turn.state.current(task) if task else None
+    if task is None or job is None or task.evicted or job.kill_requested:
+        return None
+    return None if job.state is JobState.PENDING or job.state.ended else job
+
+
+def _evict(turn: Turn, job: Job, task: Task, why: str, cards: dict[GpuId, Health]) -> None:
+    turn.put_job(replace(job, message=f"{why}; it is ended here and queued again"))
+    send_kill(turn, job, replace(task, evicted=why))
+    for gpu_id, health in cards.items():
+        note(turn, gpu_id, health, f"job {job.id} is ended here and queued again")

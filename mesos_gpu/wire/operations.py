@@ -1,0 +1,67 @@
+"""Requests of operators, checked: a `Request`, or all that is wrong with it at once. Pure."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from mesos_gpu.wire.jobs import UNFIT, BadJson, Problem, is_number, show
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a drain, an undrain or a reset says."""
+
+    reason: str = ""
+    by: str = ""
+    deadline_s: float | None = None
+
+
+def decode(body: bytes, *, deadline: bool) -> Request | list[Problem]:
+    """A request's body; `deadline`: it may have a `deadline_s`.
+
+    Raises:
+        BadJson: It is no JSON object.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except (ValueError, RecursionError) as error:
+        raise BadJson(f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadJson(f"the body must be a JSON object, not {type(value).__name__}")
+    return _checked(value, ("reason", "by", "deadline_s") if deadline else ("reason", "by"))
+
+
+def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Problem]:
+    problems = [
+        Problem(
+            f"/{key.replace('~', '~0').replace('/', '~1')}", f"unknown field; known are {', '.join(known)}"
+        )
+        for key in value
+        if key not in known
+    ]
+    reason, by, deadline_s = value.get("reason"), value.get("by") or "", value.get("deadline_s")
+    if not isinstance(reason, str) or not _is_line(reason, 500) or not reason.strip():
+        problems.append(
+            Problem("/reason", f"must say why, in one line of at most 500 characters, got {show(reason)}")
+        )
+    who = by_problem(by)
+    if who:
+        problems.append(who)
+    if deadline_s is not None and (not is_number(deadline_s) or not 0 <= deadline_s <= 1e9):
+        reason_why = f"must be null or a number of seconds from 0 to 1e9, got {show(deadline_s)}"
+        problems.append(Problem("/deadline_s", reason_why))
+    if problems:
+        return problems
+    return Request(str(reason).strip(), str(by).strip(), None if deadline_s is None else float(deadline_s))
+
+
+def by_problem(by: object) -> Problem | None:
+    """What is wrong with the name of who asks."""
+    if isinstance(by, str) and _is_line(by, 100):
+        return None
+    return Problem("/by", f"must be one line of at most 100 characters, got {show(by)}")
+
+
+def _is_line(value: str, most: int) -> bool:
+    return len(value) <= most and "\n" not in value and not UNFIT.search(value)

@@ -1,0 +1,195 @@
+"""A card turns sick on a real Mesos: its neighbours work on, its job moves, it comes back by itself; and drains."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+RECHECK_S = "1.5"
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    given = {"MESOS_GPU_RECHECK_S": RECHECK_S}
+    arguments = ["--report-interval", "1"]
+    with Stack(
+        open_directory / "stack", [NodeSpec(8)], executor_environment=given, scheduler_arguments=arguments
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        client.patience_s = 30
+        wait_until(
+            "all cards are well",
+            lambda: [gpu["health"] for gpu in client.gpus()] == ["ok"] * 8,
+        )
+        yield client
+
+
+def edit(stack: Stack, uuid: str, **fields: Any) -> None:
+    """What a simulated card says of itself, from now on; None takes a field away."""
+    path = stack.inventory(1)
+    body = json.loads(path.read_text())
+    (entry,) = [entry for entry in body["gpus"] if entry["uuid"] == uuid]
+    entry.update(fields)
+    for name in [name for name, value in fields.items() if value is None]:
+        del entry[name]
+    part = path.with_name(".edited")
+    part.write_text(json.dumps(body))
+    part.rename(path)
+
+
+def health(client: Client, uuid: str) -> str:
+    (gpu,) = [gpu for gpu in client.gpus() if gpu["uuid"] == uuid]
+    return gpu["health"]
+
+
+def state(client: Client, job_id: str) -> str:
+    return client.job(job_id)["state"]
+
+
+def submit(client: Client, done: Path, seconds: float = 6.0, **more: Any) -> str:
+    command = f"sleep {seconds}; echo $MESOS_GPU_JOB_ID >> {done}"
+    return client.submit({"name": "work", "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32, **more})[
+        "id"
+    ]
+
+
+def cli(stack: Stack, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "mesos_gpu", *words],
+        env={**os.environ, "MESOS_GPU_URL": stack.url, "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def done(open_directory: Path) -> Path:
+    path = open_directory / "done"
+    path.touch()
+    path.chmod(0o666)
+    return path
+
+
+def test_one_of_eight_turns_sick_its_job_moves_and_it_comes_back(
+    stack: Stack, client: Client, done: Path
+) -> None:
+    ids = [submit(client, done) for _ in range(7)]
+    wait_until("seven run", lambda: {state(client, job) for job in ids} == {"running"})
+    (card,) = client.job(ids[3])["gpu_ids"]
+
+    edit(stack, card, health="sick", reason="XID 48: double-bit ECC error")
+    wait_until("it is out", lambda: health(client, card) == "sick", 3)
+    wait_until("its job runs elsewhere", lambda: client.job(ids[3])["gpu_ids"] not in ([card], []))
+    wait_until("and is told why", lambda: state(client, ids[3]) == "running")
+    others = [job for job in ids if job != ids[3]]
+    assert {client.job(job)["launches"] for job in others} == {1}, "its neighbours work on"
+    assert {gpu["health"] for gpu in client.gpus() if gpu["uuid"] != card} == {"ok"}
+
+    edit(stack, card, health="ok", reason="")
+    wait_until("it is back by itself", lambda: health(client, card) == "ok", 20)
+    wait_until("all have finished", lambda: {state(client, job) for job in ids} == {"finished"})
+    moved = client.job(ids[3])
+    assert (moved["launches"], moved["attempts"]) == (2, 1), "no attempt was used up"
+    assert sorted(done.read_text().split()) == sorted(ids), "each ended once"
+
+    story = client.gpu(card)["history"]
+    changes = [(change["old"], change["new"]) for change in story if change["old"] != change["new"]]
+    assert changes[-3:] == [("ok", "sick"), ("sick", "suspect"), ("suspect", "ok")], "each exactly once"
+    assert any("XID 48" in change["reason"] for change in story)
+    assert any(ids[3] in change["reason"] for change in story), "the job that was moved is part of it"
+    assert [change["at"] for change in story] == sorted(change["at"] for change in story)
+    told = cli(stack, "gpu", "health", card)
+    assert told.returncode == 0, told.stderr
+    for word in ("XID 48", "suspect", "sick", "ok"):
+        assert word in told.stdout
+    metrics = client._session.get(f"{stack.url}/metrics", timeout=10).text
+    assert f'mesos_gpu_gpu_health_transitions_total{{uuid="{card}",to="sick"}} 1' in metrics
+
+
+@pytest.mark.parametrize(("wish", "launches"), [("notify", 1), ("ignore", 1)])
+def test_a_job_may_want_to_stay(stack: Stack, client: Client, done: Path, wish: str, launches: int) -> None:
+    job = submit(client, done, 4.0, on_gpu_failure=wish)
+    wait_until("it runs", lambda: state(client, job) == "running")
+    (card,) = client.job(job)["gpu_ids"]
+    edit(stack, card, health="sick", reason="XID 95")
+    wait_until("it is out", lambda: health(client, card) == "sick", 3)
+    if wish == "notify":
+        wait_until("it is told", lambda: "XID 95" in str(client.job(job)["message"]))
+    edit(stack, card, health="ok", reason="")
+    wait_until("it has finished", lambda: state(client, job) == "finished")
+    assert client.job(job)["launches"] == launches
+
+
+def test_a_sick_card_without_a_job_gets_none(stack: Stack, client: Client, done: Path) -> None:
+    card = client.gpus()[0]["uuid"]
+    edit(stack, card, health="lost", reason="fallen off the bus")
+    wait_until("it is out", lambda: health(client, card) == "lost", 3)
+    ids = [submit(client, done, 0.2) for _ in range(16)]
+    wait_until("all have finished", lambda: {state(client, job) for job in ids} == {"finished"}, 60)
+    assert card not in {gpu for job in ids for gpu in client.job(job)["gpu_ids"]}
+    edit(stack, card, health="ok", reason="")
+
+
+def test_a_drained_card_stays_out_over_restarts_and_its_job_leaves_at_the_deadline(
+    stack: Stack, client: Client, done: Path
+) -> None:
+    job = submit(client, done, 5.0)
+    wait_until("it runs", lambda: state(client, job) == "running")
+    (card,) = client.job(job)["gpu_ids"]
+    said = cli(stack, "gpu", "drain", card[:12], "--reason", "a new fan", "--deadline", "1s")
+    assert said.returncode == 0, said.stderr
+    assert health(client, card) == "drained"
+    wait_until("it runs elsewhere", lambda: client.job(job)["gpu_ids"] not in ([card], []))
+    stack.scheduler.kill()
+    stack.scheduler.start().wait()
+    wait_until("it is still drained", lambda: len(client.gpus()) == 8 and health(client, card) == "drained")
+    wait_until("the job has finished", lambda: state(client, job) == "finished")
+    assert client.job(job)["attempts"] == 1
+    assert cli(stack, "gpu", "undrain", card).returncode == 0
+    wait_until("it is back", lambda: health(client, card) == "ok")
+    assert any("a new fan" in change["reason"] for change in client.gpu(card)["history"])
+
+
+def test_a_card_that_needs_an_operator_is_reset_by_one(stack: Stack, client: Client) -> None:
+    card = client.gpus()[7]["uuid"]
+    edit(stack, card, health=None, reason=None, xids=[54])
+    wait_until("it is out", lambda: health(client, card) in ("sick", "lost"), 5)
+    edit(stack, card, xids=None)
+    said = cli(stack, "gpu", "reset", card, "--reason", "reseated")
+    assert said.returncode == 0, said.stderr
+    wait_until("it is back", lambda: health(client, card) == "ok", 30)
+
+
+def test_wrong_use_is_said(stack: Stack, client: Client) -> None:
+    none = cli(stack, "gpu", "drain", "GPU-ffffffff", "--reason", "x")
+    assert none.returncode == 66
+    assert "GPU-ffffffff" in none.stderr
+    assert cli(stack, "gpu", "drain", "GPU-f", "--reason", "x", "--deadline", "soon").returncode == 2
+    assert cli(stack, "node", "drain", "no-such-node", "--reason", "x").returncode == 66
+    assert "isolation" in cli(stack, "node", "list").stdout.lower()
+
+
+def test_a_drained_node_gets_no_work(stack: Stack, client: Client, done: Path) -> None:
+    name = client.nodes()[0]["hostname"]
+    assert cli(stack, "node", "drain", name, "--reason", "new kernel").returncode == 0
+    job = submit(client, done, 0.1)
+    why = wait_until("why says so", lambda: cli(stack, "why", job).stdout)
+    assert "new kernel" in why or "drained" in why
+    assert cli(stack, "node", "undrain", name).returncode == 0
+    wait_until("it has finished", lambda: state(client, job) == "finished")
