@@ -1,142 +1,164 @@
 """The GPUs of this host through NVML: nvidia-ml-py, module pynvml, loaded when it is first needed.
 
+Runs in a process of its own (isolator/probing.py): any call here may hang for ever.
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries".
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
+from mesos_gpu.adapters import nvml_health
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.gpu import Gpu, Link
+from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
 
 logger = logging.getLogger(__name__)
+_LAST_MINOR = (1 << 20) - 1
 
 
-class NvmlProbe:
-    """`GpuProbe` over libnvidia-ml. One init and one shutdown for each read: no global state."""
+def load() -> Any:
+    """The module; None: it is not installed."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    return pynvml
 
-    def __init__(self, lib: Any = None) -> None:
-        """`lib`: the pynvml module, or a fake of it; None: import it."""
-        self._given = lib
+
+class Nvml:
+    """One session with NVML. What it calls `at` with is what it is about to touch: a hang is that one's."""
+
+    def __init__(self, lib: Any, at: Callable[[int | None, str], None] = lambda index, uuid: None) -> None:
+        """`lib`: the pynvml module, or a fake of it; None: it is not installed. `at(None, "")`: the driver."""
+        self._nvml, self._at = lib, at
         self._said: set[str] = set()
-        self._known: dict[
-            GpuId, Gpu
-        ] = {}  # as last read without a fault: what a lost card cannot say any more
+        self._absent = "" if lib else "the Python package nvidia-ml-py is not installed"
+        self._open = False
 
-    def changed(self) -> bool:
-        """NVML cannot say; reading is up to the caller's interval."""
-        return False
-
-    def inventory(self) -> Inventory:
-        """All GPUs. Without library, driver or GPU: an empty inventory, said once in the log.
+    def open(self) -> None:
+        """Begin the session; a host without driver is no error.
 
         Raises:
             Unavailable: NVML is there and fails as a whole.
         """
-        nvml = self._given or self._imported()
-        if nvml is None:
-            return self._none("the Python package nvidia-ml-py is not installed")
-        absent = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        if self._absent:
+            return
+        nvml = self._nvml
+        self._at(None, "")
         try:
-            with _session(nvml):
-                return self._read(nvml)
+            nvml.nvmlInit()
         except nvml.NVMLError as error:
-            if error.value in absent:
-                return self._none(str(error))
-            raise Unavailable(
-                f"NVML failed: {error}", remedy="run nvidia-smi on this host; a reset or reboot may be due"
-            ) from error
+            if error.value not in (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
+                raise _failed(error) from error
+            self._absent = str(error)
+        else:
+            self._open = True
 
-    def _imported(self) -> Any:
+    def close(self) -> None:
+        """End it."""
+        if self._open:
+            self._open = False
+            self._nvml.nvmlShutdown()
+
+    def survey(self, skip: Collection[int] = (), only: int | None = None) -> Survey:
+        """Read all cards but those with an index in `skip`; or only one.
+
+        Raises:
+            Unavailable: NVML fails as a whole.
+        """
+        if not self._open:
+            return Survey(note=f"this is a CPU host: {self._absent}")
+        nvml = self._nvml
+        self._at(None, "")
         try:
-            import pynvml
-        except ImportError:
+            count = nvml.nvmlDeviceGetCount()
+            driver = _text(nvml.nvmlSystemGetDriverVersion())
+        except nvml.NVMLError as error:
+            raise _failed(error) from error
+        indexes = [n for n in range(count) if n not in skip] if only is None else [only]
+        named = [(index, *card) for index in indexes if (card := self._named(index))]
+        cards = [(self._read(index, handle, uuid), handle, index) for index, handle, uuid in named]
+        readings = tuple(self._linked(reading, handle, index, cards) for reading, handle, index in cards)
+        return Survey(
+            readings,
+            source="nvml",
+            driver_version=driver,
+            cuda_version=self._cuda(),
+            note="" if count else "NVML sees no GPU",
+        )
+
+    def handles(self, skip: Collection[int] = ()) -> Iterator[tuple[int, Any, GpuId]]:
+        """Index, handle and UUID of each card that can be named."""
+        for index in range(self._nvml.nvmlDeviceGetCount() if self._open else 0):
+            if index not in skip and (card := self._named(index)):
+                yield index, *card
+
+    def _cuda(self) -> str | None:
+        """1000 x major + 10 x minor, as NVML gives it."""
+        try:
+            number = self._nvml.nvmlSystemGetCudaDriverVersion_v2()
+        except self._nvml.NVMLError:
             return None
-        return pynvml
+        return f"{number // 1000}.{number % 1000 // 10}"
 
-    def _none(self, why: str) -> Inventory:
-        self._say_once(logging.INFO, f"this is a CPU host: {why}")
-        return Inventory()
-
-    def _say_once(self, level: int, text: str) -> None:
-        """A probe reads every few seconds; its log is for what is new."""
-        if text not in self._said:
-            self._said.add(text)
-            logger.log(level, text)
-
-    def _read(self, nvml: Any) -> Inventory:
-        handles = []
-        for index in range(nvml.nvmlDeviceGetCount()):
-            gpu = self._gpu(nvml, index)
-            if gpu is not None:
-                handles.append(gpu)
-        if not handles:
-            return self._none("NVML sees no GPU")
-        gpus = tuple(_with_links(nvml, gpu, handle, handles) for gpu, handle in handles)
-        return Inventory(gpus, source="nvml", driver_version=_text(nvml.nvmlSystemGetDriverVersion()))
-
-    def _gpu(self, nvml: Any, index: int) -> tuple[Gpu, Any] | None:
-        """One GPU and its handle; a card that cannot even be named is left out, and said."""
+    def _named(self, index: int) -> tuple[Any, GpuId] | None:
+        """Handle and UUID; a card that cannot even be named is left out, and said."""
+        nvml = self._nvml
+        self._at(index, "")
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = GpuId(_text(nvml.nvmlDeviceGetUUID(handle)))
         except nvml.NVMLError as error:
-            self._say_once(
-                logging.ERROR, f"GPU {index} of this host cannot be named and is left out: {error}"
-            )
+            text = f"GPU {index} of this host cannot be named and is left out: {error}"
+            if text not in self._said:  # it reads every few seconds; its log is for what is new
+                self._said.add(text)
+                logger.error("%s", text)
             return None
-        known = self._known.get(uuid)
-        problems: list[str] = []
+        self._at(index, uuid)
+        return handle, uuid
 
-        def read(call: Callable[[Any], Any], fallback: Any, *, optional: bool = False) -> Any:
-            try:
-                return call(handle)
-            except nvml.NVMLError as error:
-                if not (optional and error.value in _unsupported(nvml)):
-                    problems.append(str(error))
-                return fallback
-
-        minor = read(nvml.nvmlDeviceGetMinorNumber, known and known.minor)
-        memory = read(nvml.nvmlDeviceGetMemoryInfo, None)
-        model = read(nvml.nvmlDeviceGetName, known.model if known else "unknown")
-        pci = read(nvml.nvmlDeviceGetPciInfo, None)
-        numa = read(nvml.nvmlDeviceGetNumaNodeId, known and known.numa_node, optional=True)
-        if minor is None:
-            self._say_once(logging.ERROR, f"{uuid} has no device number and is left out: {problems[0]}")
-            return None
+    def _read(self, index: int, handle: Any, uuid: GpuId) -> Reading:
+        """Its facts and its health; what cannot be read has a placeholder, and the reading says so."""
+        self._at(index, uuid)
+        nvml, look = self._nvml, nvml_health.Look(self._nvml, handle)
+        minor = look.needed("device number", nvml.nvmlDeviceGetMinorNumber)
+        model = look.needed("name", nvml.nvmlDeviceGetName)
+        memory = look.optional(nvml.nvmlDeviceGetMemoryInfo)
+        pci = look.optional(nvml.nvmlDeviceGetPciInfo)
+        numa = look.optional(nvml.nvmlDeviceGetNumaNodeId)
         gpu = Gpu(
             id=uuid,
-            model=_text(model),
-            memory_mib=max(memory.total >> 20, 1) if memory else known.memory_mib if known else 1,
-            minor=int(minor),
-            pci_bus_id=_text(pci.busId) if pci else known.pci_bus_id if known else "",
-            numa_node=int(numa)
-            if numa is not None and 0 <= int(numa) < 1 << 16
-            else None,  # -1, unsigned: none
-            health=Health.SICK if problems else Health.OK,
-            reason="; ".join(dict.fromkeys(problems)),
+            model=_text(model) if model else "unknown",
+            memory_mib=(memory.total >> 20 if memory else 0) or _host_memory_mib(),
+            minor=_LAST_MINOR - index if minor is None else int(minor),
+            pci_bus_id=_text(pci.busId) if pci else "",
+            numa_node=int(numa) if numa is not None and 0 <= int(numa) < 1 << 16 else None,  # -1: none
         )
-        if not problems:
-            self._known[uuid] = gpu
-        return gpu, handle
+        return look.reading(gpu)
+
+    def _linked(
+        self, reading: Reading, handle: Any, index: int, cards: list[tuple[Reading, Any, int]]
+    ) -> Reading:
+        if reading.lost or reading.unreadable:
+            return reading
+        self._at(index, reading.gpu.id)
+        links = _links(self._nvml, reading.gpu, handle, [(r.gpu, h) for r, h, _ in cards])
+        return replace(reading, gpu=replace(reading.gpu, links=links))
 
 
-def _unsupported(nvml: Any) -> tuple[int, int]:
-    """What a driver or card answers that does not have the query: that is no sickness."""
-    return nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND
+def _failed(error: Exception) -> Unavailable:
+    return Unavailable(
+        f"NVML failed: {error}", remedy="run nvidia-smi on this host; a reset or reboot may be due"
+    )
 
 
-@contextmanager
-def _session(nvml: Any) -> Iterator[None]:
-    nvml.nvmlInit()
-    try:
-        yield
-    finally:
-        nvml.nvmlShutdown()
+def _host_memory_mib() -> int:
+    """Of a card that has none of its own, and says NOT_SUPPORTED (GB10): the host's."""
+    return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20, 1)
 
 
 def _text(value: Any) -> str:
@@ -144,7 +166,7 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _with_links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) -> Gpu:
+def _links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) -> tuple[Link, ...]:
     names = {
         nvml.NVML_TOPOLOGY_INTERNAL: "PIX",
         nvml.NVML_TOPOLOGY_SINGLE: "PIX",
@@ -153,6 +175,7 @@ def _with_links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]
         nvml.NVML_TOPOLOGY_NODE: "NODE",
         nvml.NVML_TOPOLOGY_SYSTEM: "SYS",
     }
+    joined = _nvlinks(nvml, handle)
     links = []
     for peer, other in everyone:
         if peer.id == gpu.id:
@@ -161,23 +184,22 @@ def _with_links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]
             level = nvml.nvmlDeviceGetTopologyCommonAncestor(handle, other)
         except nvml.NVMLError:
             continue
-        bonded = _nvlinks(nvml, handle, peer.pci_bus_id)
+        bonded = joined.count(_bus(peer.pci_bus_id))
         links.append(Link(peer.id, f"NV{bonded}" if bonded else names.get(level, "SYS")))
-    return replace(gpu, links=tuple(links))
+    return tuple(links)
 
 
-def _nvlinks(nvml: Any, handle: Any, peer_bus_id: str) -> int:
-    """How many active NVLinks lead straight to the peer."""
-    count = 0
+def _nvlinks(nvml: Any, handle: Any) -> list[tuple[int, str]]:
+    """Where each active NVLink leads straight to."""
+    found = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
-            if nvml.nvmlDeviceGetNvLinkState(handle, link) != nvml.NVML_FEATURE_ENABLED:
-                continue
-            remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
+            if nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED:
+                remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
+                found.append(_bus(_text(remote.busId)))
         except nvml.NVMLError:  # it has no such link, or no links at all
             continue
-        count += _bus(_text(remote.busId)) == _bus(peer_bus_id)
-    return count
+    return found
 
 
 def _bus(pci_bus_id: str) -> tuple[int, str]:

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from isolator.cgroups import OWN_ROOT, mounted
+from isolator.ledger import Ledger
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.shapes import Job
 from mesos_gpu.local.cluster import Devices
@@ -218,10 +219,15 @@ def test_an_image_outlives_its_agents_restart(stack: Stack, client: Client) -> N
     assert said(client, job) == "begun\nended\n"
 
 
-def test_nothing_of_it_stays(client: Client) -> None:
+def test_nothing_of_it_stays(stack: Stack, client: Client) -> None:
     run(client, "true")
-    wait_until("nodes are gone", lambda: not any(Path("/dev").glob("mesos_gpu/*")))
-    assert shutil.which("tar"), "the agent unpacks images with it"
+    ledger = Ledger(stack.directory / "nodes" / "1" / "ledger.sqlite")
+    wait_until("nothing is held", lambda: not ledger.holdings())
+    runs = "mesos/agent-1/work/slaves/*/frameworks/*/executors/*/runs/*"
+    containers = {path.name for path in stack.directory.glob(runs)}
+    assert len(containers) > 2
+    roots = [Path("/dev/mesos_gpu"), *(mount / OWN_ROOT for mount in mounted().values())]
+    assert {path.name for root in roots for path in root.glob("*")}.isdisjoint(containers)
 
 
 # --- by the Docker Engine

@@ -1,0 +1,160 @@
+"""What NVML says of a card's health: readings, and events.
+
+Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Event Handling Methods".
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from mesos_gpu.model.gpu import Gpu
+from mesos_gpu.model.health import Reading
+from mesos_gpu.model.ids import GpuId
+
+EVENTS_S: Final = 1.0  # how long one wait for an event lasts
+#: Kinds of events that are worth a look at once, if the card has them (nvmlEventType*).
+_KINDS: Final = (
+    "XidCriticalError", "DoubleBitEccError", "SingleBitEccErrorStorm", "DramRetirementEvent",
+    "DramRetirementFailure", "FatalPoisonError", "NonFatalPoisonError", "GpuUnavailableError", "GpuRecoveryAction",
+)  # fmt: skip
+
+
+class Look:
+    """One look at one card: each call's failure is this card's, and the next call is made all the same."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        """Nothing is read yet."""
+        self._nvml, self._handle = nvml, handle
+        self._lost, self._reset = False, ""
+        self._problems: list[str] = []
+
+    def needed(self, what: str, call: Callable[[Any], Any]) -> Any:
+        """Its answer; None: without it the card cannot be given out."""
+        value = self.optional(call)
+        if value is None and not self._problems:
+            self._problems.append(f"it has no {what}")
+        return value
+
+    def optional(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Its answer; None also if the driver or the card does not have the query."""
+        nvml = self._nvml
+        try:
+            return call(self._handle, *arguments)
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                self._lost = True
+            elif error.value == nvml.NVML_ERROR_RESET_REQUIRED:
+                self._reset = "the driver says that it needs a reset"
+            elif error.value not in _harmless(nvml):
+                self._problems.append(str(error))
+            return None
+
+    def reading(self, gpu: Gpu) -> Reading:
+        """All that is to be known of its health."""
+        nvml = self._nvml
+        rows = self.optional(nvml.nvmlDeviceGetRemappedRows)
+        retired = self.optional(nvml.nvmlDeviceGetRetiredPagesPendingStatus)
+        ecc = self.optional(
+            nvml.nvmlDeviceGetTotalEccErrors, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+        )
+        action, pids, clocks = self._recovery_action(), self._pids(), self._clocks()
+        return Reading(
+            gpu=gpu,
+            lost=self._lost,
+            unreadable="; ".join(dict.fromkeys(self._problems)),
+            reset_required=self._reset,
+            recovery_action=action,
+            uncorrectable_ecc=ecc,
+            remapped_rows_pending=None if rows is None else bool(rows[2]),
+            row_remapping_failed=None if rows is None else bool(rows[3]),
+            retired_pages_pending=None if retired is None else bool(retired),
+            clocks_event_reasons=clocks,
+            pids=pids,
+        )
+
+    def _recovery_action(self) -> int | None:
+        nvml = self._nvml
+        values = self.optional(nvml.nvmlDeviceGetFieldValues, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+        if not values or values[0].nvmlReturn != nvml.NVML_SUCCESS:  # an older driver does not know the field
+            return None
+        return int(values[0].value.uiVal)
+
+    def _clocks(self) -> int | None:
+        """The newer name, else the older one."""
+        found = self.optional(self._nvml.nvmlDeviceGetCurrentClocksEventReasons)
+        return self.optional(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons) if found is None else found
+
+    def _pids(self) -> tuple[int, ...] | None:
+        found: set[int] = set()
+        told = False
+        for kind in ("Compute", "Graphics", "MPSCompute"):
+            for version in ("_v3", "_v2"):  # drivers before 510 have only the latter
+                processes = self.optional(
+                    getattr(self._nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}")
+                )
+                if processes is not None:
+                    told = True
+                    found.update(process.pid for process in processes)
+                    break
+        return tuple(sorted(found)) if told else None
+
+
+def _harmless(nvml: Any) -> tuple[int, ...]:
+    """Answers that mean: there is no such query here, or not for us, or (the size) try again later."""
+    return (
+        nvml.NVML_ERROR_NOT_SUPPORTED,
+        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        nvml.NVML_ERROR_NO_PERMISSION,
+        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+        nvml.NVML_ERROR_DEPRECATED,
+        nvml.NVML_ERROR_INSUFFICIENT_SIZE,
+        nvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED,
+    )
+
+
+class Events:
+    """The driver's events: a set that cards are registered with."""
+
+    def __init__(self, nvml: Any) -> None:
+        """Of an open session.
+
+        Raises:
+            NVMLError: The driver has no events.
+        """
+        self._nvml, self._set = nvml, nvml.nvmlEventSetCreate()
+        self._kinds = 0
+        for name in _KINDS:  # an older binding does not name the newer ones
+            self._kinds |= getattr(nvml, f"nvmlEventType{name}", 0)
+
+    def register(self, handles: Iterable[Any]) -> int:
+        """How many cards will tell; one that has no events is as well as any other."""
+        count = 0
+        for handle in handles:
+            try:
+                kinds = self._kinds & self._nvml.nvmlDeviceGetSupportedEventTypes(handle)
+                if kinds:
+                    self._nvml.nvmlDeviceRegisterEvents(handle, kinds, self._set)
+                    count += 1
+            except self._nvml.NVMLError:
+                continue
+        return count
+
+    def wait(self) -> Iterator[tuple[GpuId, int | None]]:
+        """Cards and their XIDs as they come, for ever; None: an event of another kind.
+
+        Raises:
+            NVMLError: No more will come.
+        """
+        nvml = self._nvml
+        while True:
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._set, int(EVENTS_S * 1000))
+                uuid = nvml.nvmlDeviceGetUUID(event.device)
+            except nvml.NVMLError as error:
+                if error.value != nvml.NVML_ERROR_TIMEOUT:
+                    raise
+                continue
+            is_xid = event.eventType == nvml.nvmlEventTypeXidCriticalError
+            yield (
+                GpuId(uuid.decode() if isinstance(uuid, bytes) else uuid),
+                event.eventData if is_xid else None,
+            )
