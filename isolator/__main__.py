@@ -1,4 +1,4 @@
-"""`python -m isolator executor|monitor`: what an agent starts. People use `mesos-gpu`."""
+"""`python -m isolator executor|monitor`: what an agent starts; `probe`: the monitor's child. People use `mesos-gpu`."""
 
 import sys
 
@@ -14,6 +14,10 @@ def main() -> int:
         from isolator.monitor import main as run_monitor
 
         return run_monitor()
+    if program == "probe":
+        from isolator.probing import main as run_probe
+
+        return run_probe()
     print("usage: python -m isolator executor|monitor", file=sys.stderr)
     return 2
 

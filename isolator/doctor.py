@@ -9,6 +9,7 @@ import re
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -26,6 +27,7 @@ from isolator.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.policy.health import at_first_sight
 from mesos_gpu.ports import GpuProbe
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
@@ -132,9 +134,11 @@ def diagnose(
     found: list[Finding] = []
     inventory = None
     try:
-        inventory = probe.inventory()
+        inventory = at_first_sight(probe.survey(), time.time())
     except MesosGpuError as error:
         found.append(Finding("nvml", Level.FAIL, error.what, error.remedy))
+    finally:
+        probe.close()
     host = Host(directory, inventory, env, root)
     for name, check in CHECKS.items():
         try:

@@ -12,34 +12,44 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from isolator.agent_api import TERMINAL, Connection, Settings
+from isolator.cards import Cards, taken_up
 from isolator.facts import isolation_name, write_inventory
-from isolator.ledger import Ledger
-from isolator.reaper import reap
-from mesos_gpu.errors import MesosGpuError
+from isolator.ledger import Ledger, Owner, Refused, Stale
+from isolator.probing import DEADLINE_S, RECHECK_S, ChildProbe
+from isolator.reaper import audit, reap, strangers
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.gpu import Health, Inventory
+from mesos_gpu.model.health import Survey
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.policy.health import HealthSettings, tiers_from
 from mesos_gpu.ports import GpuProbe
 from mesos_gpu.wire import report
 
 LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
 DEFAULT_INTERVAL_S: Final = 10.0
-LEFTOVERS_S: Final = 1.0  # a process that hangs is tried again at the next report, which must not wait for it
+LOOKS_PER_RECHECK: Final = 10
 logger = logging.getLogger("isolator.monitor")
 
 
 class Monitor:
     """`Handler` of the agent's events."""
 
-    def __init__(self, settings: Settings, probe: GpuProbe, ledger: Ledger) -> None:
-        """Nothing runs yet."""
+    def __init__(
+        self, settings: Settings, probe: GpuProbe, ledger: Ledger, health: HealthSettings | None = None
+    ) -> None:
+        """Nothing runs yet. `health`: None: as by default."""
         self._probe, self._ledger = probe, ledger
+        self._health = health or HealthSettings()
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
         self._lock = threading.Lock()  # so that no report follows the last word
         self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
+        self._cards = Cards(ledger.directory / "health.json", self._health)
         self._known = Inventory()
         self._failure = ""  # why the last probe failed
 
@@ -69,6 +79,7 @@ class Monitor:
     def shutdown(self) -> None:
         """The agent wants it gone; nobody waits for its last word."""
         self._stop.set()
+        self._wake.set()
         self._connection.finish()
 
     def acknowledged(self, task_id: str, state: str) -> None:
@@ -77,7 +88,16 @@ class Monitor:
             self._connection.finish()
 
     def message(self, data: bytes) -> None:
-        """Nothing is said to it yet."""
+        """{"reset": UUID, "request": ID} of the scheduler."""
+        try:
+            value = json.loads(data)
+            gpu, request = GpuId(value["reset"]), value["request"]
+            if not (isinstance(gpu, str) and isinstance(request, str) and request):
+                raise ValueError("reset and request must be strings")
+        except (ValueError, KeyError, TypeError) as error:
+            logger.error("a message of the scheduler that cannot be understood: %r: %s", data[:200], error)
+            return
+        threading.Thread(target=self._reset, args=(gpu, request), daemon=True).start()
 
     def _end(self, message: str) -> None:
         with self._lock:
@@ -94,14 +114,23 @@ class Monitor:
 
     def _report_until_stopped(self, interval_s: float) -> None:
         last: Inventory | None = None
-        due = 0.0
+        look_at = due = 0.0
         while not self._stop.is_set():
-            if time.monotonic() >= due or self._probe.changed() or self._known != last:
+            self._wake.clear()
+            now = time.monotonic()
+            if now >= look_at or self._probe.changed():
                 self._reap()
                 self._look()
-                if self._sent():
-                    last, due = self._known, time.monotonic() + interval_s
-            self._stop.wait(min(LOOK_S, interval_s))
+                look_at = time.monotonic() + (
+                    min(interval_s, self._pace_s()) if self._cards.restless() else interval_s
+                )
+            if (now >= due or self._known != last) and self._sent():
+                last, due = self._known, time.monotonic() + interval_s
+            self._wake.wait(min(LOOK_S, interval_s))
+
+    def _pace_s(self) -> float:
+        """Between looks while a card is not well: it shall not wait long for each step of its way back."""
+        return max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK)
 
     def _sent(self) -> bool:
         """Send what is known, unless an earlier report still waits: an agent that was away shall not find a
@@ -116,21 +145,89 @@ class Monitor:
             return True
 
     def _look(self) -> None:
-        """Read the inventory; after a failed probe what was known, in unknown health: never schedulable."""
+        """Read all cards, unless one is being reset; after a failed probe none is schedulable."""
+        if not self._probing.acquire(blocking=False):
+            return
         try:
-            self._known, self._failure = self._probe.inventory(), ""
+            self._survey()
+            self._known = self._cards.inventory(self._isolation())
+            write_inventory(self._ledger.directory, self._known)
+        except OSError as error:
+            logger.error("what this host's executors need cannot be written: %s", error)
+        finally:
+            self._probing.release()
+        self._audit()
+
+    def _survey(self) -> None:
+        try:
+            survey = self._probe.survey()
         except Exception as error:  # whatever a driver may raise: the last report must not stand
             self._failure = error.what if isinstance(error, MesosGpuError) else repr(error)
             logger.warning(
                 "the GPUs could not be read: %s", error, exc_info=not isinstance(error, MesosGpuError)
             )
-            gpus = tuple(
-                replace(gpu, health=Health.UNKNOWN, reason=f"probe failed: {self._failure}")
-                for gpu in self._known.gpus
-            )
-            self._known = replace(self._known, gpus=gpus)
-        self._known = replace(self._known, isolation=isolation_name())
-        write_inventory(self._ledger.directory, self._known)
+            self._cards.failed(self._failure, time.time())
+            return
+        self._failure = ""
+        self._cards.surveyed(survey, self._strangers(survey), time.time())
+
+    def _strangers(self, survey: Survey) -> dict[GpuId, str]:
+        try:
+            return strangers(self._ledger, {r.gpu.id: r.pids or () for r in survey.readings})
+        except (MesosGpuError, OSError) as error:  # without a ledger no executor gets a claim
+            logger.error("who is on the GPUs cannot be told: %s", error)
+            return {}
+
+    def _isolation(self) -> str:
+        try:
+            return isolation_name()
+        except MesosGpuError as error:  # nor will any executor start a task
+            logger.error("%s", error)
+            return ""
+
+    def _audit(self) -> None:
+        try:
+            for text in audit(self._ledger, self._known, os.environ):
+                logger.error("%s", text)
+        except (MesosGpuError, OSError) as error:
+            logger.error("tasks' devices could not be compared with the ledger: %s", error)
+
+    def _reset(self, gpu: GpuId, request: str) -> None:
+        """Once for each request: the mark is on disk before anything is done."""
+        with self._probing:
+            record = self._cards.get(gpu)
+            if record is None or request in record.resets:
+                logger.warning(
+                    "reset %s of %s: %s", request, gpu, "done before" if record else "no such card"
+                )
+                return
+            if not self._cards.present(gpu):
+                logger.warning("reset %s: %s is gone, and is forgotten", request, gpu)
+                self._cards.forget(gpu)
+                return
+            self._cards.put(taken_up(record, request))
+            self._cards.was_reset(gpu, request, self._reset_claimed(gpu, request), time.time())
+            self._known = self._cards.inventory(self._known.isolation)
+        self._wake.set()
+
+    def _reset_claimed(self, gpu: GpuId, request: str) -> str:
+        """ "" or why not."""
+        task, owner = f"reset.{request}", Owner.of(os.getpid())
+        try:
+            claimed = self._ledger.claim(task, [gpu], owner)
+            if isinstance(claimed, Stale):
+                self._reap()
+                claimed = self._ledger.claim(task, [gpu], owner)
+            if isinstance(claimed, Refused):
+                return f"refused: {', '.join(holding.task for holding in claimed.held)} runs on it"
+            if isinstance(claimed, Stale):
+                return "refused: what a dead task left on it cannot be undone yet"
+            try:
+                return self._probe.reset(gpu)
+            finally:
+                self._ledger.release(task, owner)
+        except MesosGpuError as error:
+            return f"refused: {error.what}"
 
     def _reap(self) -> None:
         """Drop the claims of executors that died, once nothing of their tasks runs any more."""
@@ -166,20 +263,57 @@ def interval_from(data: bytes, env: Mapping[str, str]) -> float:
     return interval_s
 
 
+def health_from(env: Mapping[str, str]) -> HealthSettings:
+    """MESOS_GPU_RECHECK_S, default 60; MESOS_GPU_XIDS, as `13=application,109=replace`.
+
+    Raises:
+        BadConfiguration: A value that cannot be; names it.
+    """
+    recheck_s = _seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S)
+    most_s = max(recheck_s, HealthSettings().recheck_most_s)
+    return HealthSettings(
+        recheck_s=recheck_s, recheck_most_s=most_s, xids=tiers_from(env.get("MESOS_GPU_XIDS", ""))
+    )
+
+
 def probe_from(env: Mapping[str, str]) -> GpuProbe:
-    """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones."""
+    """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones.
+
+    Raises:
+        BadConfiguration: MESOS_GPU_PROBE_DEADLINE_S or MESOS_GPU_RECHECK_S is no positive number.
+    """
     named = env.get("MESOS_GPU_INVENTORY")
     if named:
         from mesos_gpu.adapters.simulated_gpus import SimulatedProbe
 
         return SimulatedProbe(named)
-    from mesos_gpu.adapters.nvml import NvmlProbe
+    return ChildProbe(
+        deadline_s=_seconds(env, "MESOS_GPU_PROBE_DEADLINE_S", DEADLINE_S),
+        recheck_s=_seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S),
+    )
 
-    return NvmlProbe()
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise BadConfiguration(f"{name} is {text!r}", remedy="set it to a positive number of seconds")
+    return value
 
 
 def main() -> int:
     """Run as an executor of Mesos: all settings are in the environment."""
     logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     settings = Settings.from_environment(os.environ)
-    return Monitor(settings, probe_from(os.environ), Ledger()).run()
+    try:
+        probe, health = probe_from(os.environ), health_from(os.environ)
+    except BadConfiguration as error:
+        logger.critical("%s", error)
+        return error.exit_code
+    try:
+        return Monitor(settings, probe, Ledger(), health).run()
+    finally:
+        probe.close()

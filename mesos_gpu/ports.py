@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.model.health import Survey
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.saves import Save, Saved
 
 
@@ -30,11 +31,21 @@ class Store(Protocol):
 class GpuProbe(Protocol):
     """The GPUs of this host, as they are now."""
 
-    def inventory(self) -> Inventory:
-        """Read all GPUs. A host without GPUs gives an empty inventory, not an error."""
+    def survey(self) -> Survey:
+        """Read all GPUs. A host without GPUs gives an empty survey, not an error.
+
+        Raises:
+            MesosGpuError: They cannot be read at all.
+        """
 
     def changed(self) -> bool:
-        """Whether it is worth reading again since the last `inventory()`; cheap."""
+        """Whether it is worth reading again since the last `survey()`; cheap."""
+
+    def reset(self, gpu_id: GpuId) -> str:
+        """Reset one card that nothing uses; "" or why not. Not during a `survey()`."""
+
+    def close(self) -> None:
+        """Let go of the driver."""
 
 
 class Driver(Protocol):

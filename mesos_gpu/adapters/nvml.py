@@ -65,7 +65,7 @@ class Nvml:
             self._nvml.nvmlShutdown()
 
     def survey(self, skip: Collection[int] = (), only: int | None = None) -> Survey:
-        """Read all cards but those with an index in `skip`; or only one.
+        """Read all cards but those with an index in `skip`; or only one; -1: none.
 
         Raises:
             Unavailable: NVML fails as a whole.
@@ -79,7 +79,7 @@ class Nvml:
             driver = _text(nvml.nvmlSystemGetDriverVersion())
         except nvml.NVMLError as error:
             raise _failed(error) from error
-        indexes = [n for n in range(count) if n not in skip] if only is None else [only]
+        indexes = [n for n in range(count) if (n not in skip if only is None else n == only)]
         named = [(index, *card) for index in indexes if (card := self._named(index))]
         cards = [(self._read(index, handle, uuid), handle, index) for index, handle, uuid in named]
         readings = tuple(self._linked(reading, handle, index, cards) for reading, handle, index in cards)

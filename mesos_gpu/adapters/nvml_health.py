@@ -3,6 +3,7 @@
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Event Handling Methods".
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
@@ -81,7 +82,9 @@ class Look:
     def _clocks(self) -> int | None:
         """The newer name, else the older one."""
         found = self.optional(self._nvml.nvmlDeviceGetCurrentClocksEventReasons)
-        return self.optional(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons) if found is None else found
+        if found is None:
+            found = self.optional(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        return None if found is None else int(found)
 
     def _pids(self) -> tuple[int, ...] | None:
         found: set[int] = set()
@@ -139,22 +142,28 @@ class Events:
         return count
 
     def wait(self) -> Iterator[tuple[GpuId, int | None]]:
-        """Cards and their XIDs as they come, for ever; None: an event of another kind.
+        """Cards and their XIDs as they come, for ever; None: look at all of them, something else happened.
 
         Raises:
-            NVMLError: No more will come.
+            NVMLError: The session has ended.
         """
-        nvml = self._nvml
+        nvml, failing = self._nvml, False
         while True:
             try:
                 event = nvml.nvmlEventSetWait_v2(self._set, int(EVENTS_S * 1000))
+                failing = False
                 uuid = nvml.nvmlDeviceGetUUID(event.device)
             except nvml.NVMLError as error:
-                if error.value != nvml.NVML_ERROR_TIMEOUT:
+                if error.value == nvml.NVML_ERROR_TIMEOUT:
+                    failing = False
+                    continue
+                if error.value == nvml.NVML_ERROR_UNINITIALIZED:
                     raise
+                if not failing:  # a card is lost: it, not its neighbours, and the others may still tell
+                    yield GpuId(""), None
+                failing = True
+                time.sleep(EVENTS_S)
                 continue
             is_xid = event.eventType == nvml.nvmlEventTypeXidCriticalError
-            yield (
-                GpuId(uuid.decode() if isinstance(uuid, bytes) else uuid),
-                event.eventData if is_xid else None,
-            )
+            name = uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+            yield GpuId(name), int(event.eventData) if is_xid else None

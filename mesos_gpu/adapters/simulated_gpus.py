@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mesos_gpu.errors import Damaged
 from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.wire.report import gpu_from_json, gpu_to_json
 
@@ -23,35 +24,63 @@ MODELS: Final = {
 }
 
 
+#: What an entry may say besides a GPU's facts, and what it must be.
+_SAID: Final = {
+    "health": str,
+    "reason": str,
+    "xids": list,
+    "pids": list,
+    "clocks_event_reasons": int,
+    "hang": bool,
+}
+_HEALTH: Final = ("ok", "sick", "lost", "unknown")
+_REMEDY: Final = (
+    'write {"gpus": [{"uuid": "GPU-…", "model": "Tesla T4", "memory_mib": 15360, "minor": 0}, …]}'
+)
+
+
 class SimulatedProbe:
-    """`GpuProbe` over an inventory file; edit the file, and the GPUs change."""
+    """`GpuProbe` over an inventory file; edit the file, and the GPUs change.
+
+    An entry may say `"health": "sick"` (it needs a reset), `"lost"` or `"unknown"` (it cannot be read), each with a
+    `"reason"`; `"hang": true` (as a card that does not answer in time); `"xids": [31]`, which happen once each time
+    the file is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them.
+    """
 
     def __init__(self, path: str | Path) -> None:
-        """The file is read at each `inventory()`."""
+        """The file is read at each `survey()`."""
         self._path = Path(path)
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: _Stamp | None = None
 
-    def inventory(self) -> Inventory:
+    def survey(self) -> Survey:
         """What the file says now.
 
         Raises:
             Damaged: It is missing, is no JSON, or a field is wrong; the message names file and field.
         """
-        self._seen = self._stamp()
+        stamp, before = self._stamp(), self._seen
+        self._seen = stamp
         try:
-            value = json.loads(self._path.read_text())
-            return _inventory(value)
+            return _survey(json.loads(self._path.read_text()), events=stamp != before)
         except (OSError, ValueError) as error:
-            raise Damaged(
-                f"the inventory file {self._path}: {error}",
-                remedy='write {"gpus": [{"uuid": "GPU-…", "model": "Tesla T4", "memory_mib": 15360, "minor": 0}, …]}',
-            ) from error
+            raise Damaged(f"the inventory file {self._path}: {error}", remedy=_REMEDY) from error
 
     def changed(self) -> bool:
         """Whether the file is another one, or was written, since it was read."""
         return self._stamp() != self._seen
 
-    def _stamp(self) -> tuple[int, int, int] | None:
+    def reset(self, gpu_id: GpuId) -> str:
+        """Take the fault out of the file."""
+        try:
+            well = dict.fromkeys(_SAID)
+            return "" if change_gpu(self._path, gpu_id, **well) else f"{self._path} has no {gpu_id}"
+        except (OSError, ValueError) as error:
+            return f"{self._path}: {error}"
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _stamp(self) -> "_Stamp | None":
         try:
             found = self._path.stat()
         except OSError:
@@ -59,27 +88,87 @@ class SimulatedProbe:
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _inventory(value: Any) -> Inventory:
+_Stamp = tuple[int, int, int]
+
+
+def _survey(value: Any, *, events: bool) -> Survey:
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError('must be an object with a list "gpus"')
-    gpus = []
+    for name in ("driver_version", "cuda_version"):
+        if not isinstance(value.get(name, ""), str):
+            raise ValueError(f"{name} must be a string, got {value[name]!r}")
+    readings = []
     for index, item in enumerate(value["gpus"]):
         try:
-            gpus.append(gpu_from_json(item, health=Health.OK))
+            readings.append(_reading(item, events=events))
         except ValueError as error:
             raise ValueError(f"gpus[{index}]: {error}") from error
-    version = value.get("driver_version")
-    if version is not None and not isinstance(version, str):
-        raise ValueError(f"driver_version must be a string, got {version!r}")
-    return Inventory(tuple(gpus), source="simulated", driver_version=version)
+    Inventory(tuple(reading.gpu for reading in readings))  # each UUID and minor once
+    return Survey(
+        tuple(readings),
+        source="simulated",
+        driver_version=value.get("driver_version"),
+        cuda_version=value.get("cuda_version"),
+    )
 
 
-def write_inventory(path: Path, gpus: Sequence[Gpu], *, driver_version: str = "535.0.0-simulated") -> None:
+def _reading(item: Any, *, events: bool) -> Reading:
+    said = {name: item[name] for name in _SAID if name in item} if isinstance(item, dict) else {}
+    for name, value in said.items():
+        if not isinstance(value, _SAID[name]) or (isinstance(value, bool) and name != "hang"):
+            raise ValueError(f"{name} must be of type {_SAID[name].__name__}, got {value!r}")
+    health, reason = said.get("health", "ok"), said.get("reason", "")
+    if health not in _HEALTH:
+        raise ValueError(f"health must be one of {', '.join(_HEALTH)}, got {health!r}")
+    unreadable = (reason or "the file says so") if health == "unknown" else ""
+    return Reading(
+        gpu=gpu_from_json({k: v for k, v in item.items() if k not in said} if said else item),
+        lost=health == "lost",
+        unreadable="it does not answer" if said.get("hang") else unreadable,
+        reset_required=(reason or "the file says so") if health == "sick" else "",
+        xids=tuple(map(int, said.get("xids", ()))) if events else (),
+        pids=tuple(map(int, said["pids"])) if "pids" in said else None,
+        clocks_event_reasons=said.get("clocks_event_reasons"),
+    )
+
+
+def write_inventory(
+    path: Path,
+    gpus: Sequence[Gpu],
+    *,
+    driver_version: str = "535.0.0-simulated",
+    cuda_version: str = "12.2",
+) -> None:
     """Write the file in one step: a reader sees the old or the new."""
-    body = {"driver_version": driver_version, "gpus": [gpu_to_json(gpu) for gpu in gpus]}
+    left_out = ("since", "warnings", "history")  # the monitor's own
+    entries = [{k: v for k, v in gpu_to_json(gpu).items() if k not in left_out} for gpu in gpus]
+    _write(path, {"driver_version": driver_version, "cuda_version": cuda_version, "gpus": entries})
+
+
+def change_gpu(path: Path, gpu_id: GpuId, **said: Any) -> bool:
+    """Change what the file says of one GPU, `health="lost"`; None takes the field out.
+
+    Returns:
+        Whether the file has that GPU.
+
+    Raises:
+        OSError, ValueError: The file cannot be read or written, or is no JSON.
+    """
+    value = json.loads(path.read_text())
+    found = [entry for entry in value["gpus"] if entry.get("uuid") == gpu_id]
+    for entry in found:
+        entry.update(said)
+        for name in [name for name in said if said[name] is None]:
+            del entry[name]
+    if found:
+        _write(path, value)
+    return bool(found)
+
+
+def _write(path: Path, value: Any) -> None:
     fd, part = tempfile.mkstemp(dir=path.parent, prefix=".inventory-")
     with os.fdopen(fd, "w") as file:
-        json.dump(body, file, indent=2)
+        json.dump(value, file, indent=2)
         file.write("\n")
     os.chmod(part, 0o644)
     os.rename(part, path)

@@ -1,7 +1,9 @@
 """`mesos-gpu node cdi`: this host's GPUs as a Container Device Interface spec."""
 
+import contextlib
 import json
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.policy.health import at_first_sight
 
 
 @click.command()
@@ -75,7 +78,8 @@ def _inventory() -> Inventory:
     try:
         return read_inventory(directory())
     except Unavailable:
-        return probe_from(os.environ).inventory()
+        with contextlib.closing(probe_from(os.environ)) as probe:
+            return at_first_sight(probe.survey(), time.time())
 
 
 def _volume(inventory: Inventory) -> str | None:

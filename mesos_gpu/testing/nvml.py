@@ -1,12 +1,16 @@
-"""NVML without a card: the calls that `NvmlProbe` makes, over GPUs that a test gives. The errors are pynvml's own."""
+"""NVML without a card: the calls that our probe makes, over GPUs that a test gives. The errors are pynvml's own."""
 
-from collections.abc import Collection, Sequence
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pynvml
 
-from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
+from mesos_gpu.model.gpu import Gpu
 
 _BROKEN: Final = {
     "library": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
@@ -18,53 +22,62 @@ _BROKEN: Final = {
 class FakeNvml:
     """Stands for the module. A handle is the GPU's index.
 
-    broken: what nvmlInit fails with; nameless: indexes whose UUID cannot be read; unsupported: optional
-    queries answer NOT_SUPPORTED. A GPU that is SICK is lost from the bus.
+    `state` is read at each call; a path: a JSON file with the same, for a fake in another process.
+
+    - `broken`: what nvmlInit fails with; `hang`: it never returns; `unsupported`: all optional queries say so
+    - `events`: [UUID, XID] pairs, as they come; a wait begins with those that are new since nvmlEventSetCreate
+    - `cards`: by index, as text: `lost`, `nameless`, `hang`, `reset_required`, `error` (a code, of each query),
+      `rows` (as nvmlDeviceGetRemappedRows), `retired`, `ecc`, `clocks`, `pids`, `recovery`, `memory`: "n/a"
     """
 
-    def __init__(
-        self,
-        gpus: Sequence[Gpu],
-        *,
-        broken: str = "",
-        nameless: Collection[int] = (),
-        unsupported: bool = False,
-    ) -> None:
+    def __init__(self, gpus: Sequence[Gpu], state: Mapping[str, Any] | Path | None = None) -> None:
         """`open` counts sessions: a test asserts that it is 0 again."""
-        self._gpus, self._broken, self._nameless, self._unsupported = gpus, broken, nameless, unsupported
+        self._gpus, self._state = gpus, state or {}
+        self._told = 0
         self.open = 0
 
     def __getattr__(self, name: str) -> Any:
         """Constants and errors are the real ones."""
-        if name.startswith("NVML"):
+        if name.startswith(("NVML", "nvmlEventType")):
             return getattr(pynvml, name)
         raise AttributeError(name)
 
     def nvmlInit(self) -> None:
-        """Open a session, or fail."""
-        if self._broken:
-            raise pynvml.NVMLError(_BROKEN[self._broken])
+        """Fails as the state says."""
+        state = self._now()
+        if state.get("hang"):
+            _hang()
+        if state.get("broken"):
+            raise pynvml.NVMLError(_BROKEN[state["broken"]])
         self.open += 1
 
     def nvmlShutdown(self) -> None:
-        """Close it."""
+        """The end of a session."""
         self.open -= 1
 
-    def nvmlSystemGetDriverVersion(self) -> bytes:
-        """Bytes, as older versions of the binding answer."""
-        return b"550.54.15"
-
     def nvmlDeviceGetCount(self) -> int:
-        """How many."""
+        """All of them, also the lost."""
         return len(self._gpus)
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        """A version."""
+        return "535.0.0-fake"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
+        """12.2."""
+        return 12020
+
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        """The index."""
+        """The index; a card that hangs does so here."""
+        if self._card(index).get("hang"):
+            _hang()
         return index
 
-    def nvmlDeviceGetUUID(self, handle: int) -> str:
+    def nvmlDeviceGetUUID(self, handle: int | str) -> str:
         """Readable also of a lost card."""
-        if handle in self._nameless:
+        if isinstance(handle, str):  # of an event
+            return handle
+        if self._card(handle).get("nameless"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return str(self._gpus[handle].id)
 
@@ -78,7 +91,10 @@ class FakeNvml:
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
         """Bytes."""
-        return SimpleNamespace(total=self._well(handle).memory_mib << 20)
+        gpu = self._well(handle)
+        if self._card(handle).get("memory") == "n/a":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(total=gpu.memory_mib << 20)
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
         """The bus id."""
@@ -87,6 +103,51 @@ class FakeNvml:
     def nvmlDeviceGetNumaNodeId(self, handle: int) -> int:
         """The node."""
         return int(self._optional(handle).numa_node or 0)
+
+    def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
+        """Correctable, uncorrectable, pending, failure."""
+        corrected, uncorrected, pending, failure = self._fact(handle, "rows")
+        return corrected, uncorrected, pending, failure
+
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, handle: int) -> int:
+        """0 or 1."""
+        return int(self._fact(handle, "retired"))
+
+    def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
+        """A count."""
+        assert (kind, counter) == (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        return int(self._fact(handle, "ecc"))
+
+    def nvmlDeviceGetCurrentClocksEventReasons(self, handle: int) -> int:
+        """A driver before 535 has only the older name."""
+        del handle
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+        """Bits."""
+        return int(self._fact(handle, "clocks"))
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> list[Any]:
+        """Not in a driver before 510."""
+        del handle
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: int) -> list[Any]:
+        """All of them."""
+        return [SimpleNamespace(pid=pid) for pid in self._fact(handle, "pids")]
+
+    nvmlDeviceGetGraphicsRunningProcesses_v3 = nvmlDeviceGetComputeRunningProcesses_v3
+    nvmlDeviceGetGraphicsRunningProcesses_v2 = nvmlDeviceGetComputeRunningProcesses_v3
+    nvmlDeviceGetMPSComputeRunningProcesses_v3 = nvmlDeviceGetComputeRunningProcesses_v3
+    nvmlDeviceGetMPSComputeRunningProcesses_v2 = nvmlDeviceGetComputeRunningProcesses_v3
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: Sequence[int]) -> list[Any]:
+        """The recovery action; without one, as a driver that does not know the field."""
+        assert list(fields) == [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]
+        self._optional(handle)
+        action = self._card(handle).get("recovery")
+        answer = pynvml.NVML_ERROR_INVALID_ARGUMENT if action is None else pynvml.NVML_SUCCESS
+        return [SimpleNamespace(nvmlReturn=answer, value=SimpleNamespace(uiVal=action))]
 
     def nvmlDeviceGetTopologyCommonAncestor(self, one: int, other: int) -> int:
         """All of one host bridge, but for what NVLink joins."""
@@ -104,16 +165,78 @@ class FakeNvml:
         peer = self._links(handle)[0]
         return SimpleNamespace(busId=next(g.pci_bus_id for g in self._gpus if g.id == peer))
 
+    def nvmlEventSetCreate(self) -> str:
+        """One set."""
+        self._told = len(self._now().get("events", ()))
+        return "set"
+
+    def nvmlDeviceGetSupportedEventTypes(self, handle: int) -> int:
+        """XIDs."""
+        self._optional(handle)
+        return int(pynvml.nvmlEventTypeXidCriticalError)
+
+    def nvmlDeviceRegisterEvents(self, handle: int, kinds: int, events: str) -> None:
+        """Of any card."""
+        assert events == "set"
+        assert kinds & pynvml.nvmlEventTypeXidCriticalError
+        self._well(handle)
+
+    def nvmlEventSetWait_v2(self, events: str, timeout_ms: int) -> Any:
+        """The next XID."""
+        assert events == "set"
+        deadline = time.monotonic() + timeout_ms / 1000
+        while time.monotonic() < deadline:
+            told = self._now().get("events", ())
+            if len(told) > self._told:
+                uuid, xid = told[self._told]
+                self._told += 1
+                kind = pynvml.nvmlEventTypeXidCriticalError
+                return SimpleNamespace(device=uuid, eventType=kind, eventData=xid)
+            time.sleep(0.02)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT)
+
     def _links(self, handle: int) -> tuple[str, int]:
         joined = [link for link in self._optional(handle).links if link.kind.startswith("NV")]
         return (joined[0].peer, int(joined[0].kind[2:])) if joined else ("", 0)
 
+    def _now(self) -> Mapping[str, Any]:
+        if isinstance(self._state, Path):
+            found: dict[str, Any] = json.loads(self._state.read_text())
+            return found
+        return self._state
+
+    def _card(self, handle: int) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._now().get("cards", {}).get(str(handle), {})
+        return found
+
     def _well(self, handle: int) -> Gpu:
-        if self._gpus[handle].health is Health.SICK:
+        card = self._card(handle)
+        if card.get("lost"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if card.get("reset_required"):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_RESET_REQUIRED)
+        if card.get("error"):
+            raise pynvml.NVMLError(card["error"])
         return self._gpus[handle]
 
     def _optional(self, handle: int) -> Gpu:
-        if self._unsupported:
+        gpu = self._well(handle)
+        if self._now().get("unsupported"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return self._well(handle)
+        return gpu
+
+    def _fact(self, handle: int, name: str) -> Any:
+        self._optional(handle)
+        if name not in self._card(handle):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return self._card(handle)[name]
+
+
+def _hang() -> None:
+    while True:
+        time.sleep(60)
+
+
+def from_file(path: str, count: int, seed: str = "fake") -> FakeNvml:
+    """For a process of its own."""
+    return FakeNvml(simulated_gpus(count, "Tesla T4", seed=seed), Path(path))

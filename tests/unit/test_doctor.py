@@ -20,6 +20,7 @@ from mesos_gpu.cli.doctor import doctor as command
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.builders import gpu
 
@@ -42,13 +43,21 @@ class Probe:
     def __init__(self, answer: Inventory | Exception) -> None:
         self.answer = answer
 
-    def inventory(self) -> Inventory:
+    def survey(self) -> Survey:
         if isinstance(self.answer, Exception):
             raise self.answer
-        return self.answer
+        found = self.answer
+        readings = (Reading(gpu, reset_required=gpu.reason) for gpu in found.gpus)
+        return Survey(tuple(readings), found.source, found.driver_version, found.cuda_version)
 
     def changed(self) -> bool:
         return False
+
+    def reset(self, gpu_id: GpuId) -> str:
+        raise AssertionError(f"a doctor resets nothing, not {gpu_id}")
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def nvml(*gpus: Gpu) -> Inventory:
