@@ -66,7 +66,7 @@ def serve(lib: Any) -> int:
         request = requests.get()
         try:
             nvml.open()
-            if not listening and request["alone"] is None:
+            if nvml.is_open and not listening and request["alone"] is None:
                 listening = True
                 _listen(nvml, lib, request["skip"], say)
             found = nvml.survey(request["skip"], request["alone"])
@@ -94,8 +94,6 @@ def _hear(requests: "queue.SimpleQueue[dict[str, Any]]") -> None:
 
 def _listen(nvml: Nvml, lib: Any, skip: Sequence[int], say: Callable[..., None]) -> None:
     """Have the driver's events said, from a thread. A driver without events is no fault."""
-    if lib is None:
-        return
     try:
         handles = [handle for _, handle, _ in nvml.handles(skip)]
         if not handles:

@@ -37,15 +37,15 @@ class Nvml:
         self._nvml, self._at = lib, at
         self._said: set[str] = set()
         self._absent = "" if lib else "the Python package nvidia-ml-py is not installed"
-        self._open = False
+        self.is_open = False
 
     def open(self) -> None:
-        """Begin the session; a host without driver is no error.
+        """Begin the session, if there is none; a host without driver is no error.
 
         Raises:
             Unavailable: NVML is there and fails as a whole.
         """
-        if self._absent:
+        if self.is_open or self._nvml is None:
             return
         nvml = self._nvml
         self._at(None, "")
@@ -56,12 +56,12 @@ class Nvml:
                 raise _failed(error) from error
             self._absent = str(error)
         else:
-            self._open = True
+            self.is_open = True
 
     def close(self) -> None:
         """End it."""
-        if self._open:
-            self._open = False
+        if self.is_open:
+            self.is_open = False
             self._nvml.nvmlShutdown()
 
     def survey(self, skip: Collection[int] = (), only: int | None = None) -> Survey:
@@ -70,7 +70,7 @@ class Nvml:
         Raises:
             Unavailable: NVML fails as a whole.
         """
-        if not self._open:
+        if not self.is_open:
             return Survey(note=f"this is a CPU host: {self._absent}")
         nvml = self._nvml
         self._at(None, "")
@@ -93,7 +93,7 @@ class Nvml:
 
     def handles(self, skip: Collection[int] = ()) -> Iterator[tuple[int, Any, GpuId]]:
         """Index, handle and UUID of each card that can be named."""
-        for index in range(self._nvml.nvmlDeviceGetCount() if self._open else 0):
+        for index in range(self._nvml.nvmlDeviceGetCount() if self.is_open else 0):
             if index not in skip and (card := self._named(index)):
                 yield index, *card
 

@@ -1,70 +1,139 @@
 """One suite over both probes, and what is particular to each."""
 
 import json
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mesos_gpu.adapters.nvml import NvmlProbe
-from mesos_gpu.adapters.simulated_gpus import MODELS, SimulatedProbe, simulated_gpus, write_inventory
+from mesos_gpu.adapters.nvml import Nvml, load
+from mesos_gpu.adapters.simulated_gpus import (
+    MODELS,
+    SimulatedProbe,
+    change_gpu,
+    simulated_gpus,
+    write_inventory,
+)
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.gpu import Gpu, Health
-from mesos_gpu.ports import GpuProbe
+from mesos_gpu.model.health import Survey
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.policy.health import at_first_sight
 from mesos_gpu.testing.nvml import FakeNvml
 
-Make = Callable[[tuple[Gpu, ...]], GpuProbe]
 A100 = "NVIDIA A100-SXM4-80GB"
+GPUS = simulated_gpus(8, A100, seed="x")
+#: What is wrong with the card 3, as the file and as NVML say it, and what becomes of it.
+WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], Health]] = {
+    "well": ({}, {}, Health.OK),
+    "lost": ({"health": "lost"}, {"lost": True}, Health.LOST),
+    "needs a reset": ({"health": "sick"}, {"reset_required": True}, Health.SICK),
+    "unreadable": ({"health": "unknown"}, {"error": 999}, Health.SUSPECT),
+    "slow": ({"clocks_event_reasons": 0x40}, {"clocks": 0x40}, Health.OK),
+    "in use": ({"pids": [1]}, {"pids": [1]}, Health.OK),
+}
 
 
 @pytest.fixture(params=["simulated", "nvml"])
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    def simulated(gpus: tuple[Gpu, ...]) -> GpuProbe:
-        write_inventory(tmp_path / "gpus.json", gpus)
-        return SimulatedProbe(tmp_path / "gpus.json")
+def survey(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Survey]]:
+    """Of the GPUs given, with what is wrong with the fourth."""
+    opened: list[Nvml] = []
 
-    return simulated if request.param == "simulated" else lambda gpus: NvmlProbe(FakeNvml(gpus))
+    def simulated(gpus: tuple[Gpu, ...], wrong: str = "well") -> Survey:
+        path = tmp_path / "gpus.json"
+        write_inventory(path, gpus)
+        if WRONG[wrong][0]:
+            change_gpu(path, gpus[3].id, **WRONG[wrong][0])
+        return SimulatedProbe(path).survey()
+
+    def nvml(gpus: tuple[Gpu, ...], wrong: str = "well") -> Survey:
+        opened.append(Nvml(FakeNvml(gpus, {"cards": {"3": WRONG[wrong][1]}})))
+        opened[-1].open()
+        return opened[-1].survey()
+
+    yield simulated if request.param == "simulated" else nvml
+    for each in opened:
+        each.close()
 
 
-def test_what_is_there_is_reported(make: Make) -> None:
-    gpus = simulated_gpus(4, A100, seed="host")
-    found = make(gpus).inventory()
-    assert [
-        (g.id, g.model, g.memory_mib, g.minor, g.pci_bus_id, g.numa_node, g.health) for g in found.gpus
-    ] == [(g.id, A100, 81920, n, g.pci_bus_id, g.numa_node, Health.OK) for n, g in enumerate(gpus)]
-    assert {link.kind for link in found.gpus[0].links if link.peer == gpus[1].id} == {"NV4"}
+def read(fake: FakeNvml) -> Survey:
+    """In a session of its own."""
+    nvml = Nvml(fake)
+    nvml.open()
+    try:
+        return nvml.survey()
+    finally:
+        nvml.close()
+        assert fake.open == 0
+
+
+def test_what_is_there_is_reported(survey: Callable[..., Survey]) -> None:
+    found = survey(GPUS)
+    want = [(g.id, A100, 81920, n, g.pci_bus_id, g.numa_node) for n, g in enumerate(GPUS)]
+    gpus = [reading.gpu for reading in found.readings]
+    assert [(g.id, g.model, g.memory_mib, g.minor, g.pci_bus_id, g.numa_node) for g in gpus] == want
+    assert {link.kind for link in gpus[0].links if link.peer == gpus[1].id} == {"NV4"}
     assert found.driver_version
+    assert found.cuda_version == "12.2"
 
 
-def test_no_gpus_is_no_error(make: Make) -> None:
-    assert make(()).inventory().gpus == ()
+def test_no_gpus_is_no_error(survey: Callable[..., Survey]) -> None:
+    assert survey(()).readings == ()
 
 
-def test_reading_twice_gives_the_same(make: Make) -> None:
-    probe = make(simulated_gpus(2, A100, seed="x"))
-    assert probe.inventory() == probe.inventory()
-    assert not probe.changed()
-
-
-def test_one_sick_card_does_not_touch_its_neighbours(make: Make) -> None:
-    gpus = simulated_gpus(8, A100, seed="x")
-    sick = replace(gpus[3], health=Health.SICK, reason="GPU is lost")
-    found = make((*gpus[:3], sick, *gpus[4:])).inventory().gpus
-    assert [g.health for g in found] == [Health.SICK if n == 3 else Health.OK for n in range(8)]
-    assert found[3].reason
+@pytest.mark.parametrize("wrong", WRONG)
+def test_one_card_does_not_touch_its_neighbours(survey: Callable[..., Survey], wrong: str) -> None:
+    found = survey(GPUS, wrong)
+    gpus = at_first_sight(found, 1.0).gpus
+    assert [gpu.health for gpu in gpus] == [WRONG[wrong][2] if n == 3 else Health.OK for n in range(8)]
+    assert bool(gpus[3].reason) == (WRONG[wrong][2] is not Health.OK)
+    assert gpus[3].warnings == (("slowed down by heat",) if wrong == "slow" else ())
+    assert found.readings[3].pids == ((1,) if wrong == "in use" else None)
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
-    path, gpus = tmp_path / "g.json", simulated_gpus(1, A100, seed="x")
-    write_inventory(path, gpus)
+    path, gpu = tmp_path / "g.json", GPUS[0]
+    write_inventory(path, [gpu])
     probe = SimulatedProbe(path)
     assert probe.changed(), "it was never read"
-    probe.inventory()
-    write_inventory(path, [replace(gpus[0], health=Health.SICK)])
+    assert probe.survey() == probe.survey()
+    assert not probe.changed()
+    write_inventory(path, [replace(gpu, health=Health.SICK, reason="XID 79")])
     assert probe.changed()
-    assert probe.inventory().gpus[0].health is Health.SICK
+    assert probe.survey().readings[0].reset_required == "XID 79"
+
+
+def test_a_files_xids_come_once_for_each_time_it_is_written(tmp_path: Path) -> None:
+    path, gpu = tmp_path / "g.json", GPUS[0]
+    write_inventory(path, [gpu])
+    probe = SimulatedProbe(path)
+    found = []
+    for xids in ([31, 62], None, [62]):
+        change_gpu(path, gpu.id, xids=xids)
+        found += [probe.survey().readings[0].xids, probe.survey().readings[0].xids]
+    assert found == [(31, 62), (), (), (), (62,), ()]
+
+
+def test_a_reset_takes_the_fault_out_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    write_inventory(path, [replace(GPUS[0], health=Health.SICK, reason="XID 79"), GPUS[1]])
+    change_gpu(path, GPUS[0].id, xids=[79], hang=True, pids=[1])
+    probe = SimulatedProbe(path)
+    assert probe.survey().readings[0].unreadable == "it does not answer"
+    assert probe.reset(GPUS[0].id) == ""
+    first, second = probe.survey().readings
+    assert first == replace(second, gpu=first.gpu)
+    assert probe.reset(GpuId("GPU-none")) == f"{path} has no GPU-none"
+    path.write_text("{")
+    assert "Expecting property name" in probe.reset(GPUS[0].id)
+
+
+def test_the_file_holds_nothing_of_the_monitors(tmp_path: Path) -> None:
+    write_inventory(tmp_path / "g.json", [replace(GPUS[0], since=7.0, warnings=("slow",))])
+    (entry,) = json.loads((tmp_path / "g.json").read_text())["gpus"]
+    assert not {"since", "warnings", "history"} & set(entry)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +144,12 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
         ('{"gpus": [{"uuid": "GPU-1"}]}', "gpus[0]: model must be of type str, got None"),
         (
             '{"gpus": [{"health": "fine"}]}',
-            "gpus[0]: health must be one of ok, suspect, sick, lost, drained, dirty, unknown, got 'fine'",
+            "gpus[0]: health must be one of ok, sick, lost, unknown, got 'fine'",
         ),
         ('{"gpus": [{"colour": 1}]}', "gpus[0]: unknown field 'colour'"),
+        ('{"gpus": [{"xids": 79}]}', "gpus[0]: xids must be of type list, got 79"),
+        ('{"gpus": [{"pids": ["x"]}]}', "gpus[0]: "),
+        ('{"gpus": [7]}', "gpus[0]: a GPU must be a JSON object, got 7"),
         ('{"gpus": [], "driver_version": 535}', "driver_version must be a string, got 535"),
     ],
 )
@@ -85,7 +157,7 @@ def test_a_bad_file_names_file_field_and_value(tmp_path: Path, text: str, says: 
     path = tmp_path / "g.json"
     path.write_text(text)
     with pytest.raises(Damaged) as error:
-        SimulatedProbe(path).inventory()
+        SimulatedProbe(path).survey()
     assert str(path) in error.value.what
     assert says in error.value.what
 
@@ -94,61 +166,84 @@ def test_two_cards_of_one_name_are_refused(tmp_path: Path) -> None:
     (gpu,) = simulated_gpus(1, A100, seed="x")
     write_inventory(tmp_path / "g.json", [gpu, gpu])
     with pytest.raises(Damaged, match="twice"):
-        SimulatedProbe(tmp_path / "g.json").inventory()
+        SimulatedProbe(tmp_path / "g.json").survey()
 
 
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     probe = SimulatedProbe(tmp_path / "none.json")
     with pytest.raises(Damaged, match="No such file"):
-        probe.inventory()
+        probe.survey()
 
 
 @pytest.mark.parametrize("broken", ["library", "driver"])
-def test_a_host_without_driver_is_a_cpu_host_said_once(broken: str, caplog: pytest.LogCaptureFixture) -> None:
-    probe = NvmlProbe(FakeNvml((), broken=broken))
-    with caplog.at_level(logging.INFO):
-        assert probe.inventory().source == "none"
-        assert probe.inventory().gpus == ()
-    assert [r.getMessage().startswith("this is a CPU host") for r in caplog.records] == [True]
+def test_a_host_without_driver_is_a_cpu_host(broken: str) -> None:
+    fake = FakeNvml((), {"broken": broken})
+    assert read(fake).source == "none"
+    assert read(fake).note.startswith("this is a CPU host: ")
+
+
+def test_a_driver_that_is_loaded_later_is_found() -> None:
+    state = {"broken": "driver"}
+    nvml = Nvml(FakeNvml(GPUS, state))
+    nvml.open()
+    assert nvml.survey().readings == ()
+    state.clear()
+    nvml.open()
+    assert len(nvml.survey().readings) == 8
+    nvml.close()
 
 
 def test_this_host_needs_no_gpu() -> None:
-    assert isinstance(NvmlProbe().inventory().gpus, tuple)
+    nvml = Nvml(load())
+    nvml.open()
+    assert isinstance(nvml.survey().readings, tuple)
+    nvml.close()
+
+
+def test_without_the_python_package_it_is_a_cpu_host() -> None:
+    nvml = Nvml(None)
+    nvml.open()
+    assert nvml.survey().note == "this is a CPU host: the Python package nvidia-ml-py is not installed"
+    nvml.close()
 
 
 def test_nvml_that_fails_as_a_whole_is_an_error() -> None:
     with pytest.raises(Unavailable, match="NVML failed"):
-        NvmlProbe(FakeNvml((), broken="unknown")).inventory()
+        read(FakeNvml((), {"broken": "unknown"}))
 
 
 def test_a_card_that_cannot_be_named_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    gpus = simulated_gpus(2, A100, seed="x")
-    found = NvmlProbe(FakeNvml(gpus, nameless={0})).inventory()
-    assert [g.id for g in found.gpus] == [gpus[1].id]
+    found = read(FakeNvml(GPUS[:2], {"cards": {"0": {"nameless": True}}}))
+    assert [reading.gpu.id for reading in found.readings] == [GPUS[1].id]
     assert "GPU 0 of this host cannot be named" in caplog.text
 
 
-def test_not_supported_is_not_sickness() -> None:
-    found = NvmlProbe(FakeNvml(simulated_gpus(1, A100, seed="x"), unsupported=True)).inventory()
-    assert (found.gpus[0].health, found.gpus[0].numa_node) == (Health.OK, None)
+def test_not_supported_everywhere_is_not_sickness() -> None:
+    found = read(FakeNvml(GPUS, {"unsupported": True, "cards": {"0": {"memory": "n/a"}}}))
+    gpus = at_first_sight(found, 1.0).gpus
+    assert {(gpu.health, gpu.numa_node, gpu.warnings) for gpu in gpus} == {(Health.OK, None, ())}
+    assert gpus[0].memory_mib > 100, "the host's: it has none of its own"
+    assert {reading.pids for reading in found.readings} == {None}
 
 
-def test_a_card_that_is_lost_later_keeps_its_name_and_size() -> None:
-    """What it cannot say any more is what it said before; the scheduler must not take it for another card."""
-    gpus = list(simulated_gpus(2, A100, seed="x"))
-    probe = NvmlProbe(FakeNvml(gpus))
-    before = probe.inventory().gpus[0]
-    gpus[0] = replace(gpus[0], health=Health.SICK)
-    after = probe.inventory().gpus[0]
-    assert replace(after, health=Health.OK, reason="", links=before.links) == before
-    assert after.health is Health.SICK
-    assert "lost" in after.reason.lower()
-
-
-def test_every_session_is_closed() -> None:
-    fake = FakeNvml(simulated_gpus(1, A100, seed="x"))
-    NvmlProbe(fake).inventory()
-    assert fake.open == 0
+@pytest.mark.parametrize(
+    ("card", "field", "value"),
+    [
+        ({"recovery": 2}, "recovery_action", 2),
+        ({"rows": [5, 0, 0, 0]}, "remapped_rows_pending", False),
+        ({"rows": [0, 1, 1, 0]}, "remapped_rows_pending", True),
+        ({"rows": [0, 1, 0, 1]}, "row_remapping_failed", True),
+        ({"retired": 1}, "retired_pages_pending", True),
+        ({"ecc": 3}, "uncorrectable_ecc", 3),
+        ({"pids": [7, 5]}, "pids", (5, 7)),
+        ({"clocks": 0x80}, "clocks_event_reasons", 0x80),
+        ({"reset_required": True}, "reset_required", "the driver says that it needs a reset"),
+        ({"error": 999}, "unreadable", "Unknown Error"),
+    ],
+)
+def test_what_nvml_says_is_read(card: dict[str, Any], field: str, value: object) -> None:
+    (reading,) = read(FakeNvml(GPUS[:1], {"cards": {"0": card}})).readings
+    assert getattr(reading, field) == value
 
 
 def test_simulated_gpus_are_distinct_and_repeatable() -> None:

@@ -1,6 +1,5 @@
 """A card turns sick on a real Mesos: its neighbours work on, its job moves, it comes back by itself; and drains."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.adapters.simulated_gpus import change_gpu
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.model.ids import GpuId
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -41,15 +42,7 @@ def client(stack: Stack) -> Iterator[Client]:
 
 def edit(stack: Stack, uuid: str, **fields: Any) -> None:
     """What a simulated card says of itself, from now on; None takes a field away."""
-    path = stack.inventory(1)
-    body = json.loads(path.read_text())
-    (entry,) = [entry for entry in body["gpus"] if entry["uuid"] == uuid]
-    entry.update(fields)
-    for name in [name for name, value in fields.items() if value is None]:
-        del entry[name]
-    part = path.with_name(".edited")
-    part.write_text(json.dumps(body))
-    part.rename(path)
+    assert change_gpu(stack.inventory(1), GpuId(uuid), **fields)
 
 
 def health(client: Client, uuid: str) -> str:

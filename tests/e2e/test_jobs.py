@@ -4,16 +4,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, write_inventory
+from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu
 from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.cli.shapes import Job, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
-from mesos_gpu.model.gpu import Health
 from tests.conftest import wait_until
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-80GB"
@@ -23,7 +21,12 @@ pytestmark = [pytest.mark.cluster]
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
     nodes = [NodeSpec(4, T4), NodeSpec(2, A100)]
-    with Stack(open_directory / "stack", nodes, scheduler_arguments=["--report-interval", "2"]) as running:
+    with Stack(
+        open_directory / "stack",
+        nodes,
+        scheduler_arguments=["--report-interval", "2"],
+        executor_environment={"MESOS_GPU_RECHECK_S": "1"},
+    ) as running:
         yield running
 
 
@@ -158,14 +161,14 @@ def test_a_bad_request_names_all_its_problems(client: Client) -> None:
 
 def test_a_sick_gpu_is_left_out_until_it_is_well(stack: Stack, client: Client) -> None:
     path = stack.inventory(2)
-    well = SimulatedProbe(path).inventory().gpus
-    write_inventory(path, [replace(well[0], health=Health.SICK, reason="XID 79"), well[1]])
+    first, second = (reading.gpu.id for reading in SimulatedProbe(path).survey().readings)
+    change_gpu(path, first, health="sick", reason="XID 79")
     wait_until("it is seen sick", lambda: any(g["health"] == "sick" for g in client.gpus()))
     job = submit(client, "true", gpus=2, gpu_model=A100)
     assert "is sick (XID 79)" in client.why(job["id"])["summary"]
     one = end_of(client, submit(client, "true", gpus=1, gpu_model=A100))
-    assert one["gpu_ids"] == [well[1].id], "its neighbour works on"
-    write_inventory(path, well)
+    assert one["gpu_ids"] == [second], "its neighbour works on"
+    change_gpu(path, first, health=None, reason=None)
     assert end_of(client, job)["state"] == "finished"
 
 

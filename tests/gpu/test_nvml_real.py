@@ -1,13 +1,24 @@
 """NVML on a host that has a GPU: what the driver says is what we say."""
 
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mesos_gpu.adapters.nvml import NvmlProbe
+from isolator.probing import ChildProbe
 from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.health import Survey
+from mesos_gpu.policy.health import at_first_sight
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def survey() -> Iterator[Survey]:
+    probe = ChildProbe()
+    yield probe.survey()
+    probe.close()
 
 
 def nvidia_smi(field: str) -> list[str]:
@@ -15,18 +26,17 @@ def nvidia_smi(field: str) -> list[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:-1]
 
 
-def test_the_inventory_is_nvidia_smis() -> None:
-    found = NvmlProbe().inventory()
-    assert found.source == "nvml"
-    assert [gpu.id for gpu in found.gpus] == nvidia_smi("uuid")
-    assert [gpu.model for gpu in found.gpus] == nvidia_smi("name")
-    assert [gpu.memory_mib for gpu in found.gpus] == [int(value) for value in nvidia_smi("memory.total")]
-    assert {found.driver_version} == set(nvidia_smi("driver_version"))
+def test_the_inventory_is_nvidia_smis(survey: Survey) -> None:
+    gpus = [reading.gpu for reading in survey.readings]
+    assert survey.source == "nvml"
+    assert [gpu.id for gpu in gpus] == nvidia_smi("uuid")
+    assert [gpu.model for gpu in gpus] == nvidia_smi("name")
+    assert [gpu.memory_mib for gpu in gpus] == [int(value) for value in nvidia_smi("memory.total")]
+    assert {survey.driver_version} == set(nvidia_smi("driver_version"))
+    assert survey.cuda_version
 
 
-def test_a_well_gpu_is_ok_and_has_its_device() -> None:
-    from pathlib import Path
-
-    for gpu in NvmlProbe().inventory().gpus:
+def test_a_well_gpu_is_ok_and_has_its_device(survey: Survey) -> None:
+    for gpu in at_first_sight(survey, 1.0).gpus:
         assert gpu.health is Health.OK, gpu.reason
         assert Path(f"/dev/nvidia{gpu.minor}").is_char_device()

@@ -60,6 +60,12 @@ def in_order(survey: Survey) -> list[Reading]:
     return [readings[uuid] for uuid in UUIDS if uuid in readings]
 
 
+def heard(probe: ChildProbe) -> int:
+    """How many XIDs wait for the next survey."""
+    assert probe._child is not None
+    return sum(len(xids) for xids in probe._child._xids.values())
+
+
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     made: list[Driver] = []
@@ -162,7 +168,7 @@ def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: 
     driver.probe.survey()
     assert not driver.probe.changed()
     driver.says(events=[["GPU-of-another-host", 79], [UUIDS[1], 31], [UUIDS[1], 62]])
-    wait_until("they came", lambda: sum(map(len, driver.probe._child._xids.values())) == 3)  # type: ignore[union-attr]
+    wait_until("they came", lambda: heard(driver.probe) == 3)
     assert driver.probe.changed()
     assert [reading.xids for reading in driver.probe.survey().readings] == [(), (31, 62)]
     assert not driver.probe.changed()
@@ -189,9 +195,8 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     try:
-        child = wait_until(
-            "it has a child", lambda: (p := Path(f"{path}.pids")).exists() and p.read_text().split()
-        )
+        said = Path(f"{path}.pids")
+        child = wait_until("it has a child", lambda: said.read_text().split() if said.exists() else [])
     finally:
         parent.kill()
         parent.wait()
