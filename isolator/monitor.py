@@ -91,13 +91,13 @@ class Monitor:
         """{"reset": UUID, "request": ID} of the scheduler."""
         try:
             value = json.loads(data)
-            gpu, request = GpuId(value["reset"]), value["request"]
+            gpu, request = value["reset"], value["request"]
             if not (isinstance(gpu, str) and isinstance(request, str) and request):
                 raise ValueError("reset and request must be strings")
         except (ValueError, KeyError, TypeError) as error:
             logger.error("a message of the scheduler that cannot be understood: %r: %s", data[:200], error)
             return
-        threading.Thread(target=self._reset, args=(gpu, request), daemon=True).start()
+        threading.Thread(target=self._reset, args=(GpuId(gpu), request), daemon=True).start()
 
     def _end(self, message: str) -> None:
         with self._lock:

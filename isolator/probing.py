@@ -210,11 +210,11 @@ class _Child:
         """Whether it is no more; collects it."""
         return self._process.poll() is not None
 
-    def end(self, timeout_s: float = KILL_S) -> bool:
+    def end(self) -> bool:
         """Kill it; False: it is in the kernel, and cannot be killed."""
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout_s)
+            self._process.wait(KILL_S)
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()

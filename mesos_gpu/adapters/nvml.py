@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.adapters import nvml_health
 from mesos_gpu.errors import Unavailable
@@ -17,7 +17,7 @@ from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
 
 logger = logging.getLogger(__name__)
-_LAST_MINOR = (1 << 20) - 1
+_LAST_MINOR: Final = (1 << 20) - 1
 
 
 def load() -> Any:
@@ -124,12 +124,12 @@ class Nvml:
     def _read(self, index: int, handle: Any, uuid: GpuId) -> Reading:
         """Its facts and its health; what cannot be read has a placeholder, and the reading says so."""
         self._at(index, uuid)
-        nvml, look = self._nvml, nvml_health.Look(self._nvml, handle)
-        minor = look.needed("device number", nvml.nvmlDeviceGetMinorNumber)
-        model = look.needed("name", nvml.nvmlDeviceGetName)
-        memory = look.optional(nvml.nvmlDeviceGetMemoryInfo)
-        pci = look.optional(nvml.nvmlDeviceGetPciInfo)
-        numa = look.optional(nvml.nvmlDeviceGetNumaNodeId)
+        look = nvml_health.Look(self._nvml, handle)
+        minor = look.needed("device number", "MinorNumber")
+        model = look.needed("name", "Name")
+        memory = look.optional("MemoryInfo")
+        pci = look.optional("PciInfo")
+        numa = look.optional("NumaNodeId")
         gpu = Gpu(
             id=uuid,
             model=_text(model) if model else "unknown",

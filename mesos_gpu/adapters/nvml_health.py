@@ -4,7 +4,7 @@ Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Ev
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mesos_gpu.model.gpu import Gpu
@@ -28,16 +28,19 @@ class Look:
         self._lost, self._reset = False, ""
         self._problems: list[str] = []
 
-    def needed(self, what: str, call: Callable[[Any], Any]) -> Any:
+    def needed(self, what: str, query: str) -> Any:
         """Its answer; None: without it the card cannot be given out."""
-        value = self.optional(call)
+        value = self.optional(query)
         if value is None and not self._problems:
             self._problems.append(f"it has no {what}")
         return value
 
-    def optional(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Its answer; None also if the driver or the card does not have the query."""
+    def optional(self, query: str, *arguments: Any) -> Any:
+        """The answer of nvmlDeviceGet<query>; None also if the binding, the driver or the card does not have it."""
         nvml = self._nvml
+        call = getattr(nvml, f"nvmlDeviceGet{query}", None)
+        if call is None:
+            return None
         try:
             return call(self._handle, *arguments)
         except nvml.NVMLError as error:
@@ -52,11 +55,9 @@ class Look:
     def reading(self, gpu: Gpu) -> Reading:
         """All that is to be known of its health."""
         nvml = self._nvml
-        rows = self.optional(nvml.nvmlDeviceGetRemappedRows)
-        retired = self.optional(nvml.nvmlDeviceGetRetiredPagesPendingStatus)
-        ecc = self.optional(
-            nvml.nvmlDeviceGetTotalEccErrors, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-        )
+        rows = self.optional("RemappedRows")
+        retired = self.optional("RetiredPagesPendingStatus")
+        ecc = self.optional("TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
         action, pids, clocks = self._recovery_action(), self._pids(), self._clocks()
         return Reading(
             gpu=gpu,
@@ -74,16 +75,17 @@ class Look:
 
     def _recovery_action(self) -> int | None:
         nvml = self._nvml
-        values = self.optional(nvml.nvmlDeviceGetFieldValues, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+        field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)  # not in older bindings
+        values = self.optional("FieldValues", [field]) if field else None
         if not values or values[0].nvmlReturn != nvml.NVML_SUCCESS:  # an older driver does not know the field
             return None
         return int(values[0].value.uiVal)
 
     def _clocks(self) -> int | None:
         """The newer name, else the older one."""
-        found = self.optional(self._nvml.nvmlDeviceGetCurrentClocksEventReasons)
+        found = self.optional("CurrentClocksEventReasons")
         if found is None:
-            found = self.optional(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+            found = self.optional("CurrentClocksThrottleReasons")
         return None if found is None else int(found)
 
     def _pids(self) -> tuple[int, ...] | None:
@@ -101,17 +103,16 @@ class Look:
         return tuple(sorted(found)) if told else None
 
 
-def _harmless(nvml: Any) -> tuple[int, ...]:
-    """Answers that mean: there is no such query here, or not for us, or (the size) try again later."""
-    return (
-        nvml.NVML_ERROR_NOT_SUPPORTED,
-        nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-        nvml.NVML_ERROR_NO_PERMISSION,
-        nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
-        nvml.NVML_ERROR_DEPRECATED,
-        nvml.NVML_ERROR_INSUFFICIENT_SIZE,
-        nvml.NVML_ERROR_VGPU_ECC_NOT_SUPPORTED,
-    )
+#: NVML_ERROR_*: there is no such query here, or not for us; the size: the processes became more meanwhile.
+_HARMLESS: Final = (
+    "NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "NO_PERMISSION", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED",
+    "INSUFFICIENT_SIZE", "VGPU_ECC_NOT_SUPPORTED",
+)  # fmt: skip
+
+
+def _harmless(nvml: Any) -> set[int]:
+    """As far as the binding names them."""
+    return {getattr(nvml, f"NVML_ERROR_{name}", -1) for name in _HARMLESS}
 
 
 class Events:

@@ -242,7 +242,7 @@ def test_not_supported_everywhere_is_not_sickness() -> None:
     ],
 )
 def test_what_nvml_says_is_read(card: dict[str, Any], field: str, value: object) -> None:
-    (reading,) = read(FakeNvml(GPUS[:1], {"cards": {"0": card}})).readings
+    reading = read(FakeNvml(GPUS, {"cards": {"0": card}})).readings[0]
     assert getattr(reading, field) == value
 
 

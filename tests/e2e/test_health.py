@@ -72,8 +72,8 @@ def cli(stack: Stack, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.fixture
-def done(open_directory: Path) -> Path:
-    path = open_directory / "done"
+def done(open_directory: Path, request: pytest.FixtureRequest) -> Path:
+    path = open_directory / f"done-{request.node.name}"
     path.touch()
     path.chmod(0o666)
     return path

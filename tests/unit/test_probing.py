@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -134,6 +135,26 @@ def test_two_cards_that_hang_cost_two_deadlines(make: Make) -> None:
     assert len(driver.pids()) == 3
 
 
+def test_a_child_that_cannot_be_killed_is_left_and_its_card_is_not_tried_while_it_is_there(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process stands for one in uninterruptible sleep: neither a signal nor the end of its stdin ends it."""
+    driver = make(2, recheck_s=0.05)
+    assert driver.unreadable() == []
+    monkeypatch.setattr("isolator.probing.KILL_S", 0.05)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: os.kill(process.pid, signal.SIGSTOP))
+    driver.says(cards={"1": {"hang": True}})
+    assert driver.unreadable() == [1]
+    monkeypatch.undo()
+    driver.says()
+    began = time.monotonic()
+    while time.monotonic() - began < 0.5:  # ten rechecks: nothing may come, so there is nothing to wait for
+        assert driver.unreadable() == [1]
+    stuck = driver.pids()[0]
+    os.kill(stuck, signal.SIGKILL)
+    wait_until("it is tried again, and well", lambda: driver.unreadable() == [])
+
+
 def test_a_driver_that_hangs_is_tried_again_without_waiting(make: Make) -> None:
     driver = make(recheck_s=0.3)
     driver.says(hang=True)
@@ -173,6 +194,21 @@ def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: 
     assert [reading.xids for reading in driver.probe.survey().readings] == [(), (31, 62)]
     assert not driver.probe.changed()
     assert [reading.xids for reading in driver.probe.survey().readings] == [(), ()]
+
+
+def test_an_xid_of_each_tier_does_what_it_says(make: Make) -> None:
+    driver = make(5)
+    driver.probe.survey()
+    driver.says(events=[[uuid, xid] for uuid, xid in zip(UUIDS, (31, 62, 54, 79), strict=False)])
+    wait_until("they came", lambda: heard(driver.probe) == 4)
+    gpus = at_first_sight(driver.probe.survey(), 1.0).gpus
+    assert [(gpu.health.value, gpu.reason, gpu.warnings) for gpu in gpus] == [
+        ("ok", "", ("XID 31",)),
+        ("sick", "XID 62", ()),
+        ("sick", "XID 54", ()),
+        ("lost", "XID 79", ()),
+        ("ok", "", ()),
+    ]
 
 
 def test_a_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
