@@ -93,9 +93,7 @@ class Look:
         told = False
         for kind in ("Compute", "Graphics", "MPSCompute"):
             for version in ("_v3", "_v2"):  # drivers before 510 have only the latter
-                processes = self.optional(
-                    getattr(self._nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}")
-                )
+                processes = self.optional(f"{kind}RunningProcesses{version}")
                 if processes is not None:
                     told = True
                     found.update(process.pid for process in processes)

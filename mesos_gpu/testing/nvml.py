@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pynvml
 
-from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.model.gpu import Gpu
 
 _BROKEN: Final = {
@@ -235,8 +234,3 @@ class FakeNvml:
 def _hang() -> None:
     while True:
         time.sleep(60)
-
-
-def from_file(path: str, count: int, seed: str = "fake") -> FakeNvml:
-    """For a process of its own."""
-    return FakeNvml(simulated_gpus(count, "Tesla T4", seed=seed), Path(path))
