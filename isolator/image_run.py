@@ -10,7 +10,7 @@ from typing import Final
 
 from isolator.environment import image_environment
 from isolator.runs import Ended, Launch, NotStarted, give, identity
-from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.assignment import Assignment
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.image import ImageConfig
 from mesos_gpu.policy.image import VOLUME_PATH, container_environment, unmet, wants_volume
@@ -55,13 +55,14 @@ def volume(own: Mapping[str, str], inventory: Inventory) -> Path:
     """The driver volume of this host's driver.
 
     Raises:
-        NotStarted: There is none; another host may have it.
+        NotStarted: There is none. (Not the infrastructure's fault: placement would choose the same host again.)
     """
     root = own.get("MESOS_GPU_VOLUMES") or DEFAULT_VOLUMES
     path = Path(root, f"nvidia_{inventory.driver_version}")
     if inventory.driver_version is None or not path.is_dir():
-        why = f"the image asks for the driver's libraries, and this host has no driver volume {path}"
-        raise NotStarted(why, Outcome(infrastructure=True))
+        raise NotStarted(
+            f"the image asks for the driver's libraries, and this host has no driver volume {path}"
+        )
     return path
 
 
@@ -82,10 +83,7 @@ def refused_without_isolation(isolated: bool) -> None:
         NotStarted: Isolation is off.
     """
     if not isolated:
-        raise NotStarted(
-            "images need isolation, and this host's is off (MESOS_GPU_ISOLATION)",
-            Outcome(infrastructure=True),
-        )
+        raise NotStarted("images need isolation, and this host's is off (MESOS_GPU_ISOLATION)")
 
 
 def ended_of(status: int, why: str = "") -> Ended:

@@ -50,8 +50,7 @@ class NestedRun:
         if enclosure.cgroup is None or enclosure.cgroup.own:
             raise NotStarted(
                 "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated; "
-                "its --isolation needs cgroups/devices, or the job --container-engine docker",
-                Outcome(infrastructure=True),
+                "its --isolation needs cgroups/devices, or the job --container-engine docker"
             )
         return enclosure
 
@@ -80,7 +79,7 @@ class NestedRun:
             # The agent's own words: the image is not there, the command cannot be, the disk is full.
             text = answer.decode(errors="replace").strip()
             raise NotStarted(
-                f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=True)
+                f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=status != 400)
             )
         self._show_streams(launch.sandbox)
 
@@ -204,8 +203,7 @@ def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
         who = "as root " if root else ""
         raise NotStarted(
             f"an image is not run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
-            "itself every device; or use --container-engine docker",
-            Outcome(infrastructure=not root),
+            "itself every device; or use --container-engine docker"
         )
 
 

@@ -260,13 +260,9 @@ def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack)
         assert job["state"] == "finished", job["message"]
         lines = said(client, job).splitlines()
         assert [line.rpartition(": ")[2] for line in lines] == [ALLOWED, ALLOWED, DRIVER, DENIED, "65534"]
-        other = client.submit(
-            {"name": "other", "image": IMAGE, "command": "true", "cpus": 0.1, "mem_mib": 64}
-        )
-        wait_until(
-            "it is said why not", lambda: "--isolation needs" in str(client.job(other["id"])["message"])
-        )
-        client.kill(other["id"])
+        other = run(client, "true", gpus=0)
+        assert other["state"] == "failed"
+        assert "--isolation needs" in str(other["message"])
 
 
 def test_an_agents_restart_loses_no_task_of_the_docker_engine(docker: Stack) -> None:

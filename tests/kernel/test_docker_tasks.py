@@ -130,14 +130,14 @@ def test_a_newer_cuda_than_the_driver_has_is_refused_with_both_versions(one: Hos
     assert one.stdout() == ""
 
 
-def test_a_missing_driver_volume_is_the_hosts_fault(one: Host) -> None:
+def test_a_missing_driver_volume_is_said(one: Host) -> None:
     write_inventory(
         one.sandbox.parent / "node", replace(NEW, driver_version="560.35.03", cuda_version="12.6")
     )
     run(one, "echo never")
     message, outcome = one.end("TASK_FAILED")
     assert "nvidia_560.35.03" in message
-    assert outcome.infrastructure
+    assert not outcome.infrastructure, "placement would choose the same host again"
 
 
 def test_an_image_without_needs_gets_no_volume(one: Host) -> None:
