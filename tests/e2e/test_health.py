@@ -1,6 +1,7 @@
 """A card turns sick on a real Mesos: its neighbours work on, its job moves, it comes back by itself; and drains."""
 
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,6 +138,19 @@ def test_a_sick_card_without_a_job_gets_none(stack: Stack, client: Client, done:
     wait_until("all have finished", lambda: {state(client, job) for job in ids} == {"finished"}, 60)
     assert card not in {gpu for job in ids for gpu in client.job(job)["gpu_ids"]}
     edit(stack, card, health="ok", reason="")
+
+
+def test_a_card_with_a_strangers_process_is_dirty_until_it_is_gone(stack: Stack, client: Client) -> None:
+    card = client.gpus()[5]["uuid"]
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        edit(stack, card, pids=[stranger.pid])
+        wait_until("it is dirty", lambda: health(client, card) == "dirty", 5)
+        (found,) = [gpu for gpu in client.gpus() if gpu["uuid"] == card]
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        assert found["reason"] == f"pid {stranger.pid} (sleep) of {user}, which no task accounts for"
+        stranger.kill()
+    wait_until("it is given out again", lambda: health(client, card) == "ok")
+    edit(stack, card, pids=None)
 
 
 def test_a_drained_card_stays_out_over_restarts_and_its_job_leaves_at_the_deadline(
