@@ -14,7 +14,7 @@ from isolator import cdi as specs
 from isolator.facts import write_inventory
 from isolator.ledger import Claimed, Ledger, Owner
 from isolator.rules import DriverFacts
-from mesos_gpu.cli.node_cdi import cdi
+from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, NotFound
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
@@ -118,7 +118,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(*arguments: str) -> Result:
-    return CliRunner().invoke(cdi, arguments)
+    return CliRunner().invoke(main, ["node", "cdi", *arguments])
 
 
 def names(text: str) -> list[str]:
@@ -173,9 +173,9 @@ def test_command_for_a_task(node: Path) -> None:
     ],
 )
 def test_command_for_what_is_not_there(node: Path, arguments: tuple[str, ...], what: str) -> None:
-    error = call(*arguments).exception
-    assert isinstance(error, NotFound)
-    assert error.what == what
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (66, "")
+    assert result.stderr.startswith(f"Error: {what}\nTo fix: ")
 
 
 def test_command_on_a_host_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,4 +183,6 @@ def test_command_on_a_host_without_gpus(tmp_path: Path, monkeypatch: pytest.Monk
     simulated = tmp_path / "gpus.json"
     simulated.write_text('{"gpus": []}')
     monkeypatch.setenv("MESOS_GPU_INVENTORY", str(simulated))
-    assert isinstance(call().exception, NotFound)
+    result = call()
+    assert result.exit_code == 66
+    assert "no GPUs to describe" in result.stderr

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from isolator import cgroups, doctor
 from isolator.doctor import Finding, Host, Level, diagnose
 from isolator.ledger import Claimed, Ledger, Owner, Trace
-from mesos_gpu.cli.doctor import doctor as command
+from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
@@ -392,14 +392,14 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulated.write_text('{"gpus": []}')
     monkeypatch.setenv("MESOS_GPU_INVENTORY", str(simulated))
     (tmp_path / "ledger.sqlite").write_text("x" * 5000)
-    result = CliRunner().invoke(command)
+    result = CliRunner().invoke(main, ["doctor"])
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     damaged = next(i for i, line in enumerate(lines) if line.startswith("FAIL  ledger      the ledger "))
     assert lines[damaged + 1].startswith(" " * 18 + "To fix: end this host's GPU tasks")
     assert any(line.startswith("WARN  isolation   MESOS_GPU_ISOLATION=off") for line in lines)
     (tmp_path / "ledger.sqlite").unlink()
-    result = CliRunner().invoke(command, ["--json"])
+    result = CliRunner().invoke(main, ["doctor", "--json"])
     found = {finding["check"]: finding for finding in json.loads(result.stdout)}
     assert found["ledger"]["level"] == "OK"
     assert found["ledger"]["remedy"] is None
