@@ -175,7 +175,7 @@ def test_command_for_a_task(node: Path) -> None:
 def test_command_for_what_is_not_there(node: Path, arguments: tuple[str, ...], what: str) -> None:
     result = call(*arguments)
     assert (result.exit_code, result.stdout) == (66, "")
-    assert result.stderr.startswith(f"Error: {what}\nTo fix: ")
+    assert f"\nError: {what}\nTo fix: " in result.stderr
 
 
 def test_command_on_a_host_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
