@@ -15,6 +15,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import output
 from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
+from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.processes import Process
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
 
@@ -50,6 +51,11 @@ def directory() -> Path:
     type=click.IntRange(1, 65535),
     help="Port of the REST interface and dashboard, on 127.0.0.1.",
 )
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.",
+)
 @click.option("--allow-root", is_flag=True, help="Let jobs run as root.")
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
@@ -59,6 +65,7 @@ def up(
     cpus: float,
     mem_mib: int,
     port: int,
+    images: Path | None,
     allow_root: bool,
     detach: bool,
 ) -> None:
@@ -73,7 +80,8 @@ def up(
     if detach:
         _start_detached()
         return
-    stack = Stack(directory(), nodes, port=port, allow_root=allow_root)
+    devices: Devices = "mesos" if images else ""
+    stack = Stack(directory(), nodes, port=port, allow_root=allow_root, images=images, devices=devices)
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
