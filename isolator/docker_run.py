@@ -18,7 +18,7 @@ from isolator.image_run import KILL, SANDBOX, TERM, command_of, prepare, refused
 from isolator.ledger import Trace
 from isolator.rules import rules_of
 from isolator.runs import Ended, Launch, NotStarted, container_of
-from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.image import ImageConfig
@@ -37,6 +37,7 @@ class DockerRun:
         self._name = f"mesos-gpu-{container_of(own)}"
         self._parent = memory_cgroup(container_of(own))
         self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
+        self._created = False  # whether the engine may have the container
         self._output: Output | None = None
         self._copier: threading.Thread | None = None
         self._ended, self._aborted = threading.Event(), threading.Event()
@@ -80,6 +81,7 @@ class DockerRun:
         if self._aborted.is_set():
             raise NotStarted("killed before it was started")
         self._let_through(enclosure)
+        self._created = True
         self._engine.create(self._name, wish)
         self._output = self._engine.attach(self._name)
         self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
@@ -96,13 +98,14 @@ class DockerRun:
                 (self._given.path / "devices.allow").write_text(str(rule))
 
     def _config(self, image: str) -> ImageConfig:
-        config = self._engine.image(image)
-        if config is None:
-            try:
-                self._engine.pull(image)
-            except NotFound as error:
-                raise NotStarted(str(error)) from error
+        try:
             config = self._engine.image(image)
+            if config is None:
+                self._engine.pull(image)
+                config = self._engine.image(image)
+        except (NotFound, Unavailable) as error:
+            # Also an engine that is not there: placement would choose the same host again.
+            raise NotStarted(f"{error.what}; {error.remedy}") from error
         if config is None:
             raise NotStarted(f"the Docker Engine has no image {image}", Outcome(infrastructure=True))
         return config
@@ -138,7 +141,8 @@ class DockerRun:
 
     def clear(self) -> list[int]:
         """As `Run.clear`."""
-        self._engine.remove(self._name)
+        if self._created:
+            self._engine.remove(self._name)
         if self._output is not None:
             self._output.close()
         return []

@@ -69,7 +69,7 @@ class NestedRun:
         try:
             config = read_config(self._plan.image, registry=registry_of(flags, self._own))
         except NotFound as error:
-            raise NotStarted(str(error)) from error
+            raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)
         prepared = prepare(launch, config, self._inventory)
         _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)

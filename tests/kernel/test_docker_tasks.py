@@ -160,6 +160,22 @@ def test_an_image_that_nobody_has(one: Host) -> None:
     assert "no-such-registry.invalid/image:1" in message
 
 
+def test_a_host_without_an_engine_says_so_and_keeps_nothing(
+    open_directory: Path, agent: ScriptedAgent
+) -> None:
+    needs("cgroup1")
+    directory = open_directory / f"none-{time.monotonic_ns()}"
+    directory.mkdir()
+    given = {"MESOS_GPU_DOCKER_SOCKET": str(directory / "none.sock"), "MESOS_GPU_ISOLATION": "cgroup1"}
+    with host(directory, agent, **given) as one:
+        run(one, "echo never", image="plain:1")
+        message, outcome = one.end("TASK_FAILED")
+    assert "no Docker Engine answers" in message
+    assert "\n" not in message
+    assert not outcome.infrastructure, "placement would choose the same host again"
+    assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
+
+
 def test_the_container_of_a_killed_executor_is_removed_by_the_monitor(one: Host, engine: Dockerd) -> None:
     run(one, "echo ready; sleep 600")
     wait_until("it is ready", lambda: "ready" in one.stdout())
