@@ -1,10 +1,9 @@
 """What dead owners left, ended and undone; and processes on GPUs that no task accounts for."""
 
-import contextlib
 import logging
 import os
 import pwd
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -123,30 +122,25 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
     holders = {gpu: holding for holding in ledger.holdings() if ledger.alive(holding) for gpu in holding.gpus}
     found = {}
     for gpu, present in pids.items():
-        accounted = _processes_of(holders[gpu]) if gpu in holders else frozenset()
-        strange = [pid for pid in present if pid not in accounted and Path(f"/proc/{pid}").exists()]
+        ours = _member_of(holders[gpu]) if gpu in holders else None
+        strange = [pid for pid in present if not (ours and ours(pid)) and Path(f"/proc/{pid}").exists()]
         if strange:
             found[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
     return found
 
 
-def _processes_of(holding: Holding) -> frozenset[int]:
-    """The owner, all below it, and all in the cgroups of its container."""
-    owner = holding.owner.pid
-    return frozenset({owner, *processes.descendants(owner), *_in_cgroups(holding)})
+def _member_of(holding: Holding) -> Callable[[int], bool]:
+    """Tells the owner, all below it, and all in cgroups of its container: Mesos' and ours are named as that."""
+    tree = frozenset({holding.owner.pid, *processes.descendants(holding.owner.pid)})
 
+    def is_member(pid: int) -> bool:
+        try:
+            paths = cgroups.membership(pid).values()
+        except OSError:  # it has ended
+            paths = {}.values()
+        return pid in tree or any(holding.container in path.split("/") for path in paths if holding.container)
 
-def _in_cgroups(holding: Holding) -> list[int]:
-    found: list[int] = []
-    for trace in holding.traces:
-        if trace.kind in ("cgroup1", "cgroup2"):
-            found += cgroups.pids_below(Path(trace.what))
-    if holding.container:
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-            with contextlib.suppress(OSError):
-                if any(holding.container in path.split("/") for path in cgroups.membership(pid).values()):
-                    found.append(pid)
-    return found
+    return is_member
 
 
 def _who(pid: int) -> str:

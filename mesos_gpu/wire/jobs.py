@@ -39,11 +39,11 @@ class BadJson(ValueError):
     """The body is no JSON object."""
 
 
-def decode(body: bytes, *, allow_root: bool, engine: Engine = Engine.MESOS) -> JobSpec | list[Problem]:
-    """A request's body; `engine` runs the images of jobs that name none.
+def object_of(body: bytes) -> dict[str, Any]:
+    """A request's body as an object.
 
     Raises:
-        BadJson: It is no JSON object.
+        BadJson: It is none.
     """
     try:
         # Stricter than json: NaN, lone surrogates and numbers that overflow are no JSON.
@@ -52,7 +52,16 @@ def decode(body: bytes, *, allow_root: bool, engine: Engine = Engine.MESOS) -> J
         raise BadJson(f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadJson(f"the body must be a JSON object, not {type(value).__name__}")
-    return spec_from_mapping(value, allow_root=allow_root, engine=engine)
+    return value
+
+
+def decode(body: bytes, *, allow_root: bool, engine: Engine = Engine.MESOS) -> JobSpec | list[Problem]:
+    """A request's body; `engine` runs the images of jobs that name none.
+
+    Raises:
+        BadJson: It is no JSON object.
+    """
+    return spec_from_mapping(object_of(body), allow_root=allow_root, engine=engine)
 
 
 def spec_from_mapping(

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
-from mesos_gpu.wire.jobs import UNFIT, BadJson, Problem, is_number, show
+from mesos_gpu.wire.jobs import UNFIT, Problem, is_number, object_of, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +21,7 @@ def decode(body: bytes, *, deadline: bool) -> Request | list[Problem]:
     Raises:
         BadJson: It is no JSON object.
     """
-    try:
-        value = msgspec.json.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise BadJson(f"the body is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise BadJson(f"the body must be a JSON object, not {type(value).__name__}")
-    return _checked(value, ("reason", "by", "deadline_s") if deadline else ("reason", "by"))
+    return _checked(object_of(body), ("reason", "by", "deadline_s") if deadline else ("reason", "by"))
 
 
 def _checked(value: dict[str, Any], known: tuple[str, ...]) -> Request | list[Problem]:

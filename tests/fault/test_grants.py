@@ -5,7 +5,6 @@ import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from isolator.facts import read_inventory
 from isolator.ledger import Ledger
 from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.local.stack import Stack
 from tests.conftest import wait_until
 from tests.fault.test_kill9 import everything_is_free, executors, states
 
@@ -44,20 +43,6 @@ if os.environ.get("DIE_AT_ACCEPT") and "mesos_gpu.scheduler" in " ".join(sys.ori
         os.kill(os.getpid(), signal.SIGKILL)
     pymesos_driver.PymesosDriver.accept = watched
 """
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(4), NodeSpec(4)]) as running:
-        yield running
-
-
-@pytest.fixture
-def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the nodes report", lambda: len(client.gpus()) == 8, 60)
-        yield client
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

@@ -5,7 +5,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -19,20 +19,6 @@ from tests.conftest import wait_until
 
 JOBS = 24
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
-
-
-@pytest.fixture(scope="module")
-def stack(open_directory: Path) -> Iterator[Stack]:
-    with Stack(open_directory / "stack", [NodeSpec(4), NodeSpec(4)]) as running:
-        yield running
-
-
-@pytest.fixture
-def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the nodes report", lambda: len(client.gpus()) == 8, 60)
-        yield client
 
 
 def kill_scheduler(stack: Stack) -> None:

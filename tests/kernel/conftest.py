@@ -2,11 +2,13 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from isolator import cgroups
+from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 
 
 def needs(version: str) -> None:
@@ -21,3 +23,18 @@ def needs(version: str) -> None:
         probe.unlink()
     except PermissionError:
         pytest.skip("needs to make device nodes: CAP_MKNOD, and a cgroup that allows it")
+
+
+@pytest.fixture(params=["cgroup1", "cgroup2"])
+def isolation(request: pytest.FixtureRequest) -> str:
+    """By turns each kind, as MESOS_GPU_ISOLATION has it."""
+    version = str(request.param)
+    needs(version)
+    return version
+
+
+@pytest.fixture
+def agent() -> Iterator[ScriptedAgent]:
+    """An agent for an executor."""
+    with scripted_agent() as agent:
+        yield agent

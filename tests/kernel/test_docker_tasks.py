@@ -16,7 +16,7 @@ from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
 from mesos_gpu.testing.images import busybox_layer, save
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host, host
 from tests.kernel.conftest import needs
@@ -40,12 +40,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
         yield started
     assert started.processes() == []
     assert started.mounts() == []
-
-
-@pytest.fixture
-def agent() -> Iterator[ScriptedAgent]:
-    with scripted_agent() as agent:
-        yield agent
 
 
 @pytest.fixture

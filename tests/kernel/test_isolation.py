@@ -17,7 +17,7 @@ from isolator import cgroups
 from isolator.reaper import reap
 from isolator.rules import rules_of
 from mesos_gpu.model.assignment import Outcome
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.assignment import decode_outcome
 from tests.conftest import wait_until
 from tests.hosts import GPUS, Host, host
@@ -36,19 +36,6 @@ def tried(path):
     return 0
 print(json.dumps({path: tried(path) for path in sys.argv[1:]}))
 """
-
-
-@pytest.fixture(params=["cgroup1", "cgroup2"])
-def isolation(request: pytest.FixtureRequest) -> str:
-    version = str(request.param)
-    needs(version)
-    return version
-
-
-@pytest.fixture
-def agent() -> Iterator[ScriptedAgent]:
-    with scripted_agent() as agent:
-        yield agent
 
 
 @pytest.fixture

@@ -13,24 +13,11 @@ from isolator import bpf_sys, cgroups
 from isolator.commands import executor_command
 from isolator.ledger import Owner
 from isolator.reaper import audit, reap, strangers
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host, host
-from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel
-
-
-@pytest.fixture(params=["cgroup1", "cgroup2"])
-def isolation(request: pytest.FixtureRequest) -> str:
-    needs(request.param)
-    return str(request.param)
-
-
-@pytest.fixture
-def agent() -> Iterator[ScriptedAgent]:
-    with scripted_agent() as agent:
-        yield agent
 
 
 @pytest.fixture
