@@ -3,6 +3,7 @@
 import base64
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,8 +18,10 @@ from isolator.ledger import Ledger
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing.elf_files import driver_tree
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.assignment import decode_outcome, encode
+from volumes.build import make
 
 TASK = "job-1.0"
 GPUS = (GpuId("GPU-a"), GpuId("GPU-b"))
@@ -29,6 +32,14 @@ INVENTORY = Inventory(
     ),
     source="simulated",
 )
+
+
+def driver_volume(store: Path, version: str) -> Path:
+    """A host's volume of that driver, built from small files."""
+    store.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=store.parent) as root:
+        driver_tree(Path(root), version)
+        return make(store, Path(root)).path
 
 
 @dataclass

@@ -34,7 +34,7 @@ def missing() -> str:
     lacking = [name for name in ("dockerd", "containerd", "runc", "busybox") if shutil.which(name) is None]
     if "busybox" not in lacking and b"/lib64/ld-linux" in busybox().read_bytes():
         lacking.append("a static busybox")
-    return f"not installed: {', '.join(lacking)} (scripts/install_docker.sh)" if lacking else ""
+    return f"not installed: {', '.join(lacking)} (scripts/install_test_tools.sh)" if lacking else ""
 
 
 def busybox() -> Path:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Install what the tests of images need, from Debian's packages: a Docker Engine, a registry, and a static program for
-# the images that the tests make. Nothing is started: the tests start an engine of their own. Quick when all is there.
+# Install what some tests need, from Debian's packages: a Docker Engine, a registry, a static program for the images
+# that the tests make, and XFS, which shares blocks. Nothing is started: the tests start an engine of their own. Quick
+# when all is there.
 set -euo pipefail
 
 missing=()
@@ -8,6 +9,7 @@ command -v dockerd >/dev/null || missing+=(docker.io)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
 # ldd fails for a static program.
 if ! command -v busybox >/dev/null || ldd "$(command -v busybox)" >/dev/null 2>&1; then missing+=(busybox-static); fi
+command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
 [ ${#missing[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "These Debian packages are missing. Run this line: sudo apt-get install -y ${missing[*]}" >&2

@@ -1,0 +1,117 @@
+"""Whatever lies on a host: a plan is the same each time, stays inside the root, and names nothing twice."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.errors import NotFound
+from mesos_gpu.testing.elf_files import shared_object
+from volumes.build import build
+from volumes.discover import discover
+from volumes.manifest import plan
+from volumes.model import File, Found
+from volumes.roots import Root
+from volumes.store import verify
+
+V, OTHER = "535.261.03", "550.54.14"
+DIRECTORIES = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/x86_64-linux-gnu/tls",
+    "/usr/lib/i386-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/bin",
+    "/usr/sbin",
+)
+NAMES = (
+    *(f"{stem}.so{end}" for stem in ("libcuda", "libnvidia-ml", "libnvidia-tls", "libnvidia-odd")
+      for end in ("", ".1", f".{V}", f".{OTHER}")),
+    "libGL.so.1", "libGL.so.1.7.0", f"libGL.so.{V}", "libGLdispatch.so.0", "libnvidia-egl-wayland.so.1.1.7",
+    "libcudart.so.12", "libnvidia-container.so.1", "nvidia-smi", "nvidia-modprobe", "nvidia-cuda-mps-server",
+)  # fmt: skip
+SONAMES = (
+    None,
+    "libcuda.so.1",
+    "libnvidia-ml.so.1",
+    f"libnvidia-tls.so.{V}",
+    "libGL.so.1",
+    "../../etc/x",
+    "a/b",
+)
+NEEDED = ((), ("libGLdispatch.so.0",), (f"libnvidia-odd.so.{V}",), (f"libnvidia-glcore.so.{V}", "libc.so.6"))
+
+places = st.builds("{}/{}".format, st.sampled_from(DIRECTORIES), st.sampled_from(NAMES))
+files = st.builds(
+    shared_object,
+    machine=st.sampled_from(["x86_64", "x86_64", "aarch64"]),
+    soname=st.sampled_from(SONAMES),
+    needed=st.sampled_from(NEEDED),
+    abi=st.sampled_from([None, (2, 2, 5), (2, 3, 99)]),
+) | st.builds(shared_object, machine=st.just("i686"), soname=st.sampled_from(SONAMES))
+links = st.one_of(
+    places,
+    st.builds("../../../../../../../../..{}".format, places),
+    st.sampled_from(["/etc/passwd", "/proc/self/root/etc/passwd", "../../../../../../../etc", ".", "/"]),
+    st.sampled_from(NAMES),
+)
+trees = st.dictionaries(places, files | links | st.just(b"#!/bin/sh\n"), max_size=25)
+
+
+def lay_out(root: Path, tree: Mapping[str, bytes | str]) -> None:
+    for path, content in tree.items():
+        place = root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            place.symlink_to(content)
+        else:
+            place.write_bytes(content)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees)
+def test_plans(tree: Mapping[str, bytes | str]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        root, store = Path(directory, "root"), Path(directory, "store")
+        root.mkdir()
+        lay_out(root, tree)
+        found = discover(root)
+        assert discover(root) == found
+        try:
+            made = plan(found, V)
+        except NotFound:
+            assert not any(file.name.endswith(f".so.{V}") and file.elf for file in found.libraries)
+            return
+        assert plan(found, V) == made
+
+        sources = {entry.source for entry in made.entries}
+        for source in sources:
+            assert Root(root).resolve(source) == source
+            assert os.path.realpath(root / source.lstrip("/")).startswith(f"{os.path.realpath(root)}/")
+        assert {file.path for file in _all(found)} == sources | (
+            {each.path for each in made.excluded} & {file.path for file in _all(found)}
+        )
+        assert not sources & {each.path for each in made.excluded}
+
+        names = [entry.target for entry in made.entries] + [link.target for link in made.links]
+        assert len(names) == len(set(names)), "two sources for one name"
+        for name in names:
+            top, _, rest = name.partition("/")
+            assert top in ("bin", "lib", "lib64")
+            assert "/" not in rest
+            assert rest not in ("", ".", "..")
+        targets = {entry.target for entry in made.entries}
+        assert all(f"{link.target.partition('/')[0]}/{link.to}" in targets for link in made.links)
+
+        first = build(store, root, made)
+        assert first.new
+        assert verify(first.volume) == ()
+        assert not build(store, root, plan(discover(root), V)).new
+
+
+def _all(found: Found) -> tuple[File, ...]:
+    return (*found.libraries, *found.programs)

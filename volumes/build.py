@@ -1,0 +1,268 @@
+"""Building a volume: beside what is there, and switched to in one step."""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mesos_gpu.errors import Conflict, Unavailable
+from volumes.digest import sha256_of_all
+from volumes.discover import discover
+from volumes.manifest import plan as plan_of
+from volumes.model import Entry, Plan
+from volumes.roots import Root
+from volumes.store import BUILDING, DIRECTORIES, FORMAT, RECORD, Content, Store, Volume, explained, verify
+from volumes.version import driver_version
+
+FICLONE: Final = 0x40049409  # ioctl_ficlone(2): share the blocks of another file
+_NO_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_CLONE: Final = frozenset(
+    {errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A volume that is there now. `new`: whether this call made it. `took_s`: seconds, waiting apart."""
+
+    volume: Volume
+    new: bool
+    took_s: float
+
+    @property
+    def path(self) -> Path:
+        """Of the build."""
+        return self.volume.path
+
+    @property
+    def how(self) -> Mapping[str, int]:
+        """Files by the way in which they came: "hard link", "reflink", "copy"."""
+        return Counter(file.how for file in self.volume.files)
+
+
+def make(
+    store: Path,
+    root: Path = Path("/"),
+    version: str | None = None,
+    *,
+    nvml: str | None = None,
+    held: Callable[[], Collection[str]] | None = None,
+    anew: bool = False,
+) -> Built:
+    """Find the driver below `root`, and have its volume in `store`; harmless if it is there.
+
+    Args:
+        store: The directory of volumes.
+        root: Of the host.
+        version: Of the driver; None: the one that runs.
+        nvml: As of `volumes.version.driver_version`.
+        held, anew: As of `build`.
+
+    Raises:
+        NotFound, Conflict: As of `volumes.version.driver_version`.
+        Unavailable: As of `build`.
+    """
+    found = discover(root)
+    plan = plan_of(found, driver_version(root, found, version, nvml))
+    return build(store, root, plan, held=held, anew=anew)
+
+
+def build(
+    store: Path,
+    root: Path,
+    plan: Plan,
+    *,
+    held: Callable[[], Collection[str]] | None = None,
+    simulated: bool = False,
+    anew: bool = False,
+) -> Built:
+    """Have a volume as planned.
+
+    Args:
+        store: The directory of volumes.
+        root: Of the host that the plan's sources are of.
+        plan: What is to be in it.
+        held: Names of builds that tasks have; None: what a killed collector left stays.
+        simulated: To be noted: its driver is none.
+        anew: Also if the one that is there looks as planned.
+
+    Raises:
+        Unavailable: The directory cannot hold volumes: full, read-only, noexec, not ours.
+        Conflict: A file of the host changed meanwhile.
+    """
+    target = Store(store)
+    with target.locked():
+        began = time.monotonic()
+        _check_place(store)
+        _check_name(target.path_of(plan.version))
+        with explained(store):
+            target.clear_litter(held)
+            before = None if anew else _as_planned(target, root, plan)
+            if before is not None:
+                return Built(before, new=False, took_s=time.monotonic() - began)
+            volume = _switch(target, _assemble(target, root, plan, simulated))
+        return Built(volume, new=True, took_s=time.monotonic() - began)
+
+
+def _check_place(store: Path) -> None:
+    """A library on a file system that is mounted noexec cannot be mapped, and nvidia-smi not be run."""
+    flags = os.statvfs(store).f_flag
+    elsewhere = "choose another directory by --store or MESOS_GPU_VOLUMES"
+    if flags & os.ST_RDONLY:
+        raise Unavailable(f"{store} is on a read-only file system", remedy=elsewhere)
+    if flags & os.ST_NOEXEC:
+        raise Unavailable(
+            f"{store} is on a file system mounted noexec: no library there can be loaded",
+            remedy=f"remount it with exec, or {elsewhere}",
+        )
+
+
+def _check_name(path: Path) -> None:
+    if os.path.lexists(path) and not path.is_symlink():
+        raise Conflict(
+            f"{path} is a directory that this program did not make",
+            remedy="remove it when no task uses it, and run this again",
+        )
+
+
+def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
+    """The current volume, if it is what would be built, and every file of it looks untouched."""
+    current = target.current(plan.version)
+    if current is None:
+        return None
+    volume = target.read(current)
+    planned = {entry.target: (entry.source, entry.group.value) for entry in plan.entries}
+    same = planned == {file.target: (file.source, file.group) for file in volume.files}
+    if volume.problem or not same or dict(volume.links) != {link.target: link.to for link in plan.links}:
+        return None
+    fs = Root(root)
+    for file in volume.files:
+        try:
+            source, there = os.lstat(fs.outside(file.source)), os.lstat(volume.path / file.target)
+        except OSError:
+            return None
+        if (source.st_size, source.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
+            return None
+        if (there.st_size, there.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
+            return None
+    if any(not os.path.islink(volume.path / link) for link in volume.links):
+        return None
+    return volume
+
+
+def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
+    """Beside the others, under a name that the next run removes."""
+    part = target.path / f"{BUILDING}-{plan.version}"
+    for directory in ("", *DIRECTORIES):
+        (part / directory).mkdir(mode=0o755)
+        (part / directory).chmod(0o755)  # whatever the umask
+    fs = Root(root)
+    placed = [(entry, *_place(fs.outside(entry.source), part / entry.target)) for entry in plan.entries]
+    for link in plan.links:
+        os.symlink(link.to, part / link.target)
+    digests = sha256_of_all(part / entry.target for entry in plan.entries)
+    files = [_content(entry, status, digests[part / entry.target], how) for entry, status, how in placed]
+    _write_record(part, root, plan, files, simulated)
+    return part
+
+
+def _place(source: Path, target: Path) -> tuple[os.stat_result, str]:
+    """Put a file of the host there, without a copy if it can be; its status on the host, and how."""
+    status = os.lstat(source)
+    if not stat.S_ISREG(status.st_mode):
+        raise Conflict(f"{source} is no file any more", remedy="run it again")
+    try:
+        os.link(source, target, follow_symlinks=False)
+        return status, "hard link"
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+    with open(source, "rb") as old, open(target, "xb") as new:
+        how = "reflink" if _cloned(old.fileno(), new.fileno()) else "copy"
+        if how == "copy":
+            shutil.copyfileobj(old, new, 1 << 20)
+        new.flush()
+        os.fchmod(new.fileno(), 0o755 if status.st_mode & 0o111 else 0o644)
+        os.utime(new.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.fsync(new.fileno())
+    return status, how
+
+
+def _cloned(old: int, new: int) -> bool:
+    try:
+        fcntl.ioctl(new, FICLONE, old)
+    except OSError as error:
+        if error.errno in _NO_CLONE:
+            return False
+        raise
+    return True
+
+
+def _content(entry: Entry, status: os.stat_result, sha256: str, how: str) -> Content:
+    return Content(
+        entry.target, entry.source, entry.group.value, status.st_size, sha256, status.st_mtime_ns, how
+    )
+
+
+def _write_record(part: Path, root: Path, plan: Plan, files: list[Content], simulated: bool) -> None:
+    links = {link.target: link.to for link in plan.links}
+    what = [[file.target, file.sha256] for file in files] + [[name, to] for name, to in links.items()]
+    digest = hashlib.sha256(json.dumps([plan.version, what]).encode()).hexdigest()
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "version": plan.version,
+        "digest": f"sha256:{digest}",
+        "root": str(root),
+        "built_at": time.time(),
+        "simulated": simulated,
+        "links": links,
+        "files": [asdict(file) for file in files],
+    }
+    with open(part / RECORD, "x") as file:
+        json.dump(body, file, indent=1)
+        file.flush()
+        os.fchmod(file.fileno(), 0o644)
+        os.fsync(file.fileno())
+
+
+def _switch(target: Store, part: Path) -> Volume:
+    """Give it its name, and let `nvidia_<version>` lead to it: from here on launches get it."""
+    body = json.loads((part / RECORD).read_text())
+    version, digest = body["version"], body["digest"].removeprefix("sha256:")
+    build = _name(target, f"{version}-{digest[:12]}")
+    if build.exists():
+        shutil.rmtree(part)
+    else:
+        os.rename(part, build)
+        _sync(target.builds)
+    link = target.path / f"{BUILDING}-link"
+    os.symlink(f"builds/{build.name}", link)
+    os.replace(link, target.path_of(version))
+    _sync(target.path)
+    return target.get(version)
+
+
+def _name(target: Store, name: str) -> Path:
+    """Of a build with that content: the same name, unless the build that has it is damaged."""
+    for number in range(1, 1000):
+        path = target.builds / (name if number == 1 else f"{name}.{number}")
+        if not path.exists() or not verify(target.read(path)):
+            return path
+    raise Conflict(f"{target.builds} has 999 damaged builds {name}", remedy="mesos-gpu volume gc")
+
+
+def _sync(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,166 @@
+"""What an ELF file says of itself, read the way the loader does: program headers and the dynamic segment.
+
+Section headers are not looked at, for files may be stripped of them; and of a large file only a few pages are read.
+"""
+
+import io
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Final
+
+from elftools.common.exceptions import ELFError
+from elftools.common.utils import struct_parse
+from elftools.elf.elffile import ELFFile
+
+from mesos_gpu.errors import Damaged
+from volumes.model import Elf
+
+_MACHINES: Final[Mapping[tuple[str, bool], str]] = {
+    ("EM_X86_64", True): "x86_64",
+    ("EM_386", True): "i686",
+    ("EM_AARCH64", True): "aarch64",
+    ("EM_ARM", True): "armv7l",
+    ("EM_PPC64", True): "ppc64le",
+    ("EM_PPC64", False): "ppc64",
+}
+_NT_GNU_ABI_TAG, _LINUX = 1, 0
+_GLIBC: Final = re.compile(r"GLIBC_(\d+(?:\.\d+)+)")
+#: More than any library has: dynamic entries, needed versions, bytes of notes, bytes of a name.
+_MOST_ENTRIES, _MOST_NOTES, _MOST_NAME = 10_000, 1 << 20, 4096
+
+
+def read_elf(file: BinaryIO) -> Elf | None:
+    """What it says; None: it is no ELF file.
+
+    Raises:
+        Damaged: It begins as one, and then is cut off or says what cannot be.
+        OSError: It cannot be read.
+    """
+    file.seek(0)
+    if file.read(4) != b"\x7fELF":
+        return None
+    try:
+        return _Reader(file).read()
+    except (ELFError, struct.error) as error:
+        raise _damaged(str(error) or "it is cut off") from error
+
+
+def _damaged(why: str) -> Damaged:
+    return Damaged(f"the ELF file is damaged: {why}", remedy="install the package that it is of again")
+
+
+class _Reader:
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._elf = ELFFile(file)
+        self._size: int = self._elf.stream_len
+        self._segments = [self._segment(number) for number in range(self._elf["e_phnum"])]
+        for segment in self._of_type("PT_LOAD"):
+            if segment["p_offset"] + segment["p_filesz"] > self._size:
+                raise _damaged("it is cut off")
+        self._strings = (0, 0)
+
+    def read(self) -> Elf:
+        tags = self._dynamic()
+        where = dict(reversed(tags))  # of what stands there twice, the first
+        if "DT_STRTAB" in where:
+            self._strings = self._offset(where["DT_STRTAB"]), where.get("DT_STRSZ", 0)
+        kind, little = self._elf["e_machine"], self._elf.little_endian
+        return Elf(
+            self._elf.elfclass,
+            _MACHINES.get((kind, little)) or (kind if isinstance(kind, str) else f"EM_{kind}"),
+            self._string(where["DT_SONAME"]) if "DT_SONAME" in where else None,
+            tuple(self._string(value) for tag, value in tags if tag == "DT_NEEDED"),
+            next((version for note in self._of_type("PT_NOTE") for version in self._abis(note)), None),
+            max(self._glibc_versions(where), default=()),
+        )
+
+    def _segment(self, number: int) -> Mapping[str, Any]:
+        offset = self._elf["e_phoff"] + number * self._elf["e_phentsize"]
+        return self._parse(self._elf.structs.Elf_Phdr, offset)
+
+    def _of_type(self, name: str) -> Iterator[Mapping[str, Any]]:
+        return (segment for segment in self._segments if segment["p_type"] == name)
+
+    def _dynamic(self) -> list[tuple[str, int]]:
+        """Tags and values, up to the end mark."""
+        layout = self._elf.structs.Elf_Dyn
+        tags: list[tuple[str, int]] = []
+        for segment in self._of_type("PT_DYNAMIC"):
+            count = segment["p_filesz"] // layout.sizeof()
+            for number in range(count):
+                entry = self._parse(layout, segment["p_offset"] + number * layout.sizeof())
+                if entry["d_tag"] == "DT_NULL":
+                    return tags
+                if number == _MOST_ENTRIES:
+                    raise _damaged("its dynamic segment has no end")
+                tags.append((entry["d_tag"], entry["d_val"]))
+        return tags
+
+    def _glibc_versions(self, where: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+        if "DT_VERNEED" not in where:
+            return
+        file_at = self._offset(where["DT_VERNEED"])
+        left = _MOST_ENTRIES
+        for _ in range(min(where.get("DT_VERNEEDNUM", 0), _MOST_ENTRIES)):
+            need = self._parse(self._elf.structs.Elf_Verneed, file_at)
+            at = file_at + need["vn_aux"]
+            for _ in range(need["vn_cnt"]):
+                left -= 1
+                if left < 0:
+                    raise _damaged("its needed versions have no end")
+                version = self._parse(self._elf.structs.Elf_Vernaux, at)
+                found = _GLIBC.fullmatch(self._string(version["vna_name"]))
+                if found:
+                    yield tuple(int(part) for part in found[1].split("."))
+                at += version["vna_next"]
+            file_at += need["vn_next"]
+
+    def _abis(self, segment: Mapping[str, Any]) -> Iterator[tuple[int, ...]]:
+        """Kernel versions of its ABI notes."""
+        order = "<" if self._elf.little_endian else ">"
+        notes = self._read(segment["p_offset"], min(segment["p_filesz"], _MOST_NOTES))
+        align = 8 if segment["p_align"] == 8 else 4
+        at = 0
+        while at + 12 <= len(notes):
+            name_size, size, kind = struct.unpack_from(f"{order}3I", notes, at)
+            start = at + 12 + name_size
+            start += -start % align
+            if kind == _NT_GNU_ABI_TAG and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
+                system, *version = struct.unpack_from(f"{order}4I", notes, start)
+                if system == _LINUX:
+                    yield tuple(version)
+            at = start + size
+            at += -at % align
+
+    def _offset(self, address: int) -> int:
+        """Where in the file that address is mapped from."""
+        for segment in self._of_type("PT_LOAD"):
+            if 0 <= address - segment["p_vaddr"] < segment["p_filesz"]:
+                return int(address - segment["p_vaddr"] + segment["p_offset"])
+        raise _damaged(f"nothing of it is at the address {address:#x} that it names")
+
+    def _string(self, index: int) -> str:
+        start, size = self._strings
+        if index >= size:
+            raise _damaged("a name is outside of its strings")
+        text, end, _ = self._read(start + index, min(size - index, _MOST_NAME), short=True).partition(b"\0")
+        if not end:
+            raise _damaged("a name has no end")
+        return os.fsdecode(text)
+
+    def _parse(self, layout: Any, offset: int) -> Mapping[str, Any]:
+        parsed: Mapping[str, Any] = struct_parse(layout, io.BytesIO(self._read(offset, layout.sizeof())))
+        return parsed
+
+    def _read(self, offset: int, size: int, *, short: bool = False) -> bytes:
+        """So many bytes; or, if `short`, those that there are."""
+        if offset > self._size:
+            raise _damaged("it is cut off")
+        self._file.seek(offset)
+        data = self._file.read(size)
+        if len(data) < size and not short:
+            raise _damaged("it is cut off")
+        return data

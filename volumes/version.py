@@ -1,0 +1,77 @@
+"""Which driver a host runs: its kernel module must agree with its libraries, or nothing is built."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import Conflict, NotFound
+from volumes.manifest import versions
+from volumes.model import Found
+from volumes.roots import Root
+
+#: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu …", and of the open module
+#: "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.14  Release Build …".
+_NVRM: Final = re.compile(r"^NVRM version:.*?\s(\d{2,4}\.\d+(?:\.\d+)*)(?:\s|$)", re.MULTILINE)
+
+
+def kernel_version(root: Path = Path("/")) -> str | None:
+    """Of the kernel module that is loaded, as it says itself in /proc and /sys; None: none is."""
+    fs = Root(root)
+    for path in ("/proc/driver/nvidia/version", "/sys/module/nvidia/version"):
+        text = fs.read_bytes(path).decode(errors="replace") if fs.is_file(path) else ""
+        found = _NVRM.search(text) if path.startswith("/proc") else re.match(r"\s*(\d+(?:\.\d+)+)\s*$", text)
+        if found:
+            return found[1]
+    return None
+
+
+def driver_version(root: Path, found: Found, asked: str | None = None, nvml: str | None = None) -> str:
+    """The version to build for.
+
+    Args:
+        root: Whose /proc and /sys are read.
+        found: What it has of libraries.
+        asked: By an operator: it only has to be there; so a volume can be built before a driver is loaded.
+        nvml: What NVML says of this very host; None: it was not asked.
+
+    Raises:
+        Conflict: The kernel module, NVML and the libraries do not agree.
+        NotFound: No driver; or not the one that was asked for.
+    """
+    there = versions(found)
+    if asked is not None:
+        if asked in there:
+            return asked
+        raise NotFound(
+            f"no library of driver {asked} was found; {_said(there)}",
+            remedy="name one that is there, or say where its libraries are: --root",
+        )
+    kernel = kernel_version(root)
+    if kernel is not None and nvml is not None and kernel != nvml:
+        raise Conflict(
+            f"the kernel module is of driver {kernel}, and NVML says {nvml}",
+            remedy="end what uses the GPUs and reload the kernel module, or reboot",
+        )
+    running = kernel or nvml
+    if running is not None:
+        if running in there:
+            return running
+        raise Conflict(
+            f"the kernel module is of driver {running}, and of that there are no libraries; {_said(there)}",
+            remedy="end what uses the GPUs and reload the kernel module, or reboot; or install its libraries",
+        )
+    if len(there) == 1:
+        return there[0]
+    if not there:
+        raise NotFound(
+            "no NVIDIA driver was found: neither a kernel module nor libraries",
+            remedy="install the driver, or say where it is: --root",
+        )
+    raise Conflict(
+        f"no kernel module is loaded to tell which of these drivers runs: {', '.join(there)}",
+        remedy="name one: --driver-version",
+    )
+
+
+def _said(there: tuple[str, ...]) -> str:
+    return f"there are those of {', '.join(there)}" if there else "there are none of any version"
