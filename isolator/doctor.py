@@ -20,7 +20,6 @@ from isolator import cgroups, facts, processes, reaper
 from isolator.cgroups import Cgroup
 from isolator.docker_engine import DEFAULT_SOCKET, DockerEngine
 from isolator.enclosure import NODES
-from isolator.image_run import DEFAULT_VOLUMES
 from isolator.images import flags_of
 from isolator.ledger import Holding, Ledger
 from isolator.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
@@ -29,6 +28,7 @@ from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.policy.health import at_first_sight
 from mesos_gpu.ports import GpuProbe
+from volumes.store import Store, default_path, verify
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
 DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.docker_engine makes
@@ -198,16 +198,29 @@ def libraries(host: Host) -> Iterator[Finding]:
         )
     else:
         yield Finding("libraries", Level.OK, "libcuda.so.1 is in the linker's cache")
-    volume = Path(host.env.get("MESOS_GPU_VOLUMES") or DEFAULT_VOLUMES) / f"nvidia_{version}"
-    missing = [name for name in _LIBRARIES if not os.path.lexists(host.below(volume / name))]
-    if not missing:
-        yield Finding("volume", Level.OK, f"{volume}")
-    elif len(missing) < len(_LIBRARIES):
-        text = f"{volume} has no {', '.join(missing)}"
-        yield Finding("volume", Level.FAIL, text, "remove it, and build it anew")
-    else:
-        text = f"{volume} is not there: images that want the driver cannot run"
-        yield Finding("volume", Level.WARN, text, f"build the driver volume of {version}")
+    yield _volume(host, version)
+
+
+def _volume(host: Host, version: str) -> Finding:
+    path = Store(default_path(host.env)).path_of(version)
+    store = Store(host.below(default_path(host.env)))
+    if store.current(version) is None:
+        text = f"{path} is not there: images that want the driver cannot run"
+        return Finding("volume", Level.WARN, text, "see why: mesos-gpu volume build")
+    try:
+        volume = store.get(version)
+        wrong = verify(volume)
+    except (MesosGpuError, OSError) as error:
+        text = error.what if isinstance(error, MesosGpuError) else str(error)
+        return Finding("volume", Level.FAIL, text, "mesos-gpu volume build --anew")
+    if wrong:
+        text = f"{path} is not as it was built: {'; '.join(wrong)}"
+        return Finding("volume", Level.FAIL, text, "mesos-gpu volume build --anew")
+    missing = [name for name in _LIBRARIES if not os.path.lexists(volume.path / name)]
+    if missing and not volume.simulated:
+        text = f"{path} has no {', '.join(missing)}"
+        return Finding("volume", Level.WARN, text, "install what the driver lacks: mesos-gpu volume plan")
+    return Finding("volume", Level.OK, f"{path}, {len(volume.files)} files as they were built")
 
 
 def devices(host: Host) -> Iterator[Finding]:

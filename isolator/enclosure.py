@@ -136,6 +136,8 @@ def undo(trace: Trace) -> list[int]:
             return Cgroup(
                 "cgroup1" if trace.kind == "cgroup1" else "cgroup2", Path(trace.what), own=True
             ).remove()
+        case "volume":
+            pass  # a lease, which ends with the holding
         case "docker":
             from isolator.docker_engine import DockerEngine
 

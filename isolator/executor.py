@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from isolator import processes
+from isolator import driver_volume, processes
 from isolator.agent_api import TERMINAL, Connection, Settings
 from isolator.enclosure import Enclosure, undo
 from isolator.enclosure import plan as enclosure_for
@@ -138,13 +138,16 @@ class Executor:
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run = self._run_for(plan, inventory)
         enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env))
+        volume = driver_volume.for_tasks(self._env, inventory)
         try:
-            self._claim(plan, (*enclosure.traces(), *run.traces()))
+            self._claim(plan, (*enclosure.traces(), *run.traces(), *driver_volume.lease(volume)))
+            if volume is not None and not volume.exists():  # it was removed before it was leased
+                raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
             self._connection.update(self._task_id, "TASK_STARTING")
             enclosure.set_up()
             if self._ending.is_set():
                 return "TASK_KILLED", self._end[1], Outcome()
-            run.start(Launch(plan, self._task_id, self._env, enclosure))
+            run.start(Launch(plan, self._task_id, self._env, enclosure, volume))
             self._started = True
             self._connection.update(self._task_id, "TASK_RUNNING")
             return self._watch(run, plan)

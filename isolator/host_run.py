@@ -5,6 +5,7 @@ import pwd
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from isolator import processes
@@ -15,6 +16,8 @@ from isolator.ledger import Trace
 from isolator.runs import Ended, Launch, NotStarted, give, identity
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.image import ImageConfig
+from mesos_gpu.policy.image import container_environment
 
 _POLL_S: Final = 0.02
 
@@ -49,7 +52,7 @@ class HostRun:
             user=_change(user, launch.sandbox),
         )
         try:
-            self._launcher.start(_confined(order, launch.enclosure))
+            self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch.volume))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox) from error
 
@@ -93,6 +96,15 @@ def _confined(order: Order, enclosure: Enclosure) -> Order:
         nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),
         refused=str(enclosure.refused),
     )
+
+
+def _with_volume(order: Order, volume: Path | None) -> Order:
+    """The volume's libraries stand where the host's would: those are of another driver after an upgrade, while this
+    task keeps the kernel's in use. Without a view of its own a task has the host's."""
+    if volume is None or order.nodes is None:
+        return order
+    paths = container_environment(ImageConfig(env=order.env), compat=False)
+    return replace(order, volume=str(volume), env={**order.env, **paths})
 
 
 def _explained(error: LaunchFailed, program: str, sandbox: str) -> NotStarted | MesosGpuError:

@@ -10,12 +10,12 @@ from typing import Final
 
 from isolator.environment import image_environment
 from isolator.runs import Ended, Launch, NotStarted, give, identity
-from mesos_gpu.model.assignment import Assignment
+from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.image import ImageConfig
-from mesos_gpu.policy.image import VOLUME_PATH, container_environment, unmet, wants_volume
+from mesos_gpu.policy.image import VOLUME_PATH, container_environment, needed_driver, unmet, wants_volume
+from volumes.store import Store, default_path
 
-DEFAULT_VOLUMES: Final = "/var/lib/mesos/volumes"
 SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
 
 
@@ -40,30 +40,31 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory) -> Prepar
         raise NotStarted("an image needs a user with an account on this host; name one")
     asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
     if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
-        raise NotStarted(f"{plan.image} cannot run here: {why}")
+        need = needed_driver(asked, inventory.driver_version, inventory.cuda_version)
+        outcome = Outcome(min_driver=need.least, needs=need.what) if need else None
+        raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
     binds: tuple[tuple[str, str], ...] = ()
     paths: Mapping[str, str] = {}
     if wants_volume(config):
-        binds = ((str(volume(launch.own, inventory)), VOLUME_PATH),)
+        binds = ((str(volume(launch, inventory)), VOLUME_PATH),)
         paths = container_environment(config, inventory.driver_version, inventory.cuda_version)
     give(launch.sandbox, user)
     env = image_environment(launch.own, launch.task, plan, paths)
     return Prepared({**env, "MESOS_SANDBOX": SANDBOX}, user, binds)
 
 
-def volume(own: Mapping[str, str], inventory: Inventory) -> Path:
-    """The driver volume of this host's driver.
+def volume(launch: Launch, inventory: Inventory) -> Path:
+    """The driver volume that is leased for the task.
 
     Raises:
         NotStarted: There is none. (Not the infrastructure's fault: placement would choose the same host again.)
     """
-    root = own.get("MESOS_GPU_VOLUMES") or DEFAULT_VOLUMES
-    path = Path(root, f"nvidia_{inventory.driver_version}")
-    if inventory.driver_version is None or not path.is_dir():
+    if launch.volume is None:
+        path = Store(default_path(launch.own)).path_of(inventory.driver_version or "<no driver>")
         raise NotStarted(
             f"the image asks for the driver's libraries, and this host has no driver volume {path}"
         )
-    return path
+    return launch.volume
 
 
 def command_of(plan: Assignment, config: ImageConfig) -> None:

@@ -40,6 +40,7 @@ class Order:
         cgroups: Directories of cgroups to join.
         nodes: For a /dev of its own: what to see there, and the node on the host; None: the host's /dev.
         refused: With `nodes`, the path of a node that must be denied once the cgroups are joined.
+        volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
     """
 
     argv: tuple[str, ...]
@@ -49,6 +50,7 @@ class Order:
     cgroups: tuple[str, ...] = ()
     nodes: tuple[tuple[str, str], ...] | None = None
     refused: str = ""
+    volume: str = ""
 
 
 @dataclass(slots=True)
@@ -127,7 +129,10 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
     if order["nodes"] is not None:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
         nodes = [(seen, path) for seen, path in order["nodes"]]
-        steps += [("namespace", view.enter), ("dev", lambda: view.make_dev(nodes))]
+        steps += [("namespace", view.enter)]
+        if order["volume"]:
+            steps += [("volume", lambda: view.mount_volume(order["volume"]))]
+        steps += [("dev", lambda: view.make_dev(nodes))]
     steps += [("cgroup", lambda path=path: _join(path)) for path in order["cgroups"]]  # type: ignore[misc]
     if order["nodes"] is not None:
         steps += [("cgroups", view.freeze_cgroups)]

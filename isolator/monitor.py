@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from isolator import driver_volume
 from isolator.agent_api import TERMINAL, Connection, Settings
 from isolator.cards import Cards, taken_up
 from isolator.facts import isolation_name, write_inventory
@@ -50,6 +51,7 @@ class Monitor:
         self._wake = threading.Event()
         self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
         self._cards = Cards(ledger.directory / "health.json", self._health)
+        self._volume = driver_volume.Keeper(os.environ, ledger)
         self._known = Inventory()
         self._failure = ""  # why the last probe failed
 
@@ -150,7 +152,7 @@ class Monitor:
             return
         try:
             self._survey()
-            self._known = self._cards.inventory(self._isolation())
+            self._known = self._volume.look(self._cards.inventory(self._isolation()))
             write_inventory(self._ledger.directory, self._known)
         except OSError as error:
             logger.error("what this host's executors need cannot be written: %s", error)
@@ -207,7 +209,7 @@ class Monitor:
                 return
             self._cards.put(taken_up(record, request))
             self._cards.was_reset(gpu, request, self._reset_claimed(gpu, request), time.time())
-            self._known = self._cards.inventory(self._known.isolation)
+            self._known = self._volume.look(self._cards.inventory(self._known.isolation))
         self._wake.set()
 
     def _reset_claimed(self, gpu: GpuId, request: str) -> str:

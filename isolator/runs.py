@@ -4,6 +4,7 @@ import os
 import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from isolator.enclosure import Enclosure
@@ -39,12 +40,14 @@ class Launch:
         task: Mesos' task id.
         own: The executor's environment.
         enclosure: What the task may use; set up before `start`.
+        volume: The build of the driver volume that is leased for it; None: there is none.
     """
 
     plan: Assignment
     task: str
     own: Mapping[str, str]
     enclosure: Enclosure
+    volume: Path | None = None
 
     @property
     def sandbox(self) -> str:

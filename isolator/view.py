@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.rules import STANDARD
+from mesos_gpu.policy.image import VOLUME_PATH
 
 CLONE_NEWNS: Final = 0x00020000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
@@ -91,6 +92,39 @@ def make_dev(nodes: Sequence[tuple[str, str]]) -> None:
         _mount(f"/proc/self/fd/{fd}", seen, "none", MS_BIND)
     for fd in (*kept.values(), *(fd for _, fd in sources)):
         os.close(fd)
+
+
+def mount_volume(build: str) -> None:
+    """Put a driver volume at /usr/local/nvidia, read-only, without set-user-ID programs and device nodes.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    fd = os.open(build, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    if not os.path.isdir(VOLUME_PATH):
+        _make_room(*os.path.split(VOLUME_PATH))
+    _mount(f"/proc/self/fd/{fd}", VOLUME_PATH, "none", MS_BIND)
+    _mount("none", VOLUME_PATH, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.close(fd)
+
+
+def _make_room(parent: str, name: str) -> None:
+    """A mount point that the host does not have: its parent's entries again, on a file system with one more."""
+    before = os.open(parent, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    _mount("tmpfs", parent, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k")
+    for entry in os.scandir(before):
+        seen = f"{parent}/{entry.name}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.name, dir_fd=before), seen)
+            continue
+        if entry.is_dir():
+            os.mkdir(seen)
+        else:
+            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY, 0o644))
+        _mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", MS_BIND | MS_REC)
+    os.mkdir(f"{parent}/{name}", 0o755)
+    _mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.close(before)
 
 
 def freeze_cgroups() -> None:

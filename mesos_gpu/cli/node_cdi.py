@@ -12,7 +12,6 @@ import yaml
 
 from isolator import cdi as specs
 from isolator.facts import read_driver, read_inventory
-from isolator.image_run import DEFAULT_VOLUMES
 from isolator.ledger import Ledger, directory
 from isolator.monitor import probe_from
 from mesos_gpu.cli import output
@@ -20,6 +19,7 @@ from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.policy.health import at_first_sight
+from volumes.store import Store, default_path
 
 
 @click.command()
@@ -85,9 +85,9 @@ def _inventory() -> Inventory:
 def _volume(inventory: Inventory) -> str | None:
     if inventory.driver_version is None:
         return None
-    volumes = Path(os.environ.get("MESOS_GPU_VOLUMES") or DEFAULT_VOLUMES)
-    path = volumes / f"nvidia_{inventory.driver_version}"
-    if path.is_dir():
+    store = Store(default_path(os.environ))
+    path = store.path_of(inventory.driver_version)
+    if store.current(inventory.driver_version) is not None:
         return str(path)
     output.note(
         f"without the driver volume, which is not at {path}: images must bring the driver's libraries"

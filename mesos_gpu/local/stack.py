@@ -15,11 +15,12 @@ from typing import Any, Self
 from isolator.commands import executor_command
 from isolator.ledger import Ledger
 from isolator.reaper import reap
-from mesos_gpu.adapters.simulated_gpus import MODELS, simulated_gpus, write_inventory
+from mesos_gpu.adapters.simulated_gpus import MODELS, SIMULATED_DRIVER, simulated_gpus, write_inventory
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.processes import get_json, poll
+from mesos_gpu.model.driver import cuda_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class NodeSpec:
     model: str = "NVIDIA A100-SXM4-80GB"
     cpus: float = 32.0
     mem_mib: int = 131072
+    driver: str = SIMULATED_DRIVER  # the version that it reports
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -168,6 +170,7 @@ class Stack:
         environment = {
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
+            "MESOS_GPU_VOLUMES": str(self.directory / "volumes" / str(number)),
             **({"MESOS_GPU_ALLOW_ROOT": "1"} if allow_root else {}),
             **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # it takes root
             **more,
@@ -198,7 +201,12 @@ class Stack:
         (self.directory / "nodes").mkdir(mode=0o700)
         for number, spec in self._numbered():
             gpus = simulated_gpus(spec.gpus, spec.model, seed=f"node{number}")
-            write_inventory(self.inventory(number), gpus)
+            write_inventory(
+                self.inventory(number),
+                gpus,
+                driver_version=spec.driver,
+                cuda_version=".".join(map(str, cuda_of(spec.driver) or ())),
+            )
         try:
             self.cluster.start()
             self.scheduler.start().wait()
@@ -230,7 +238,7 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes"}
+    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes"}
     foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in ours)
     if foreign:
         raise BadConfiguration(

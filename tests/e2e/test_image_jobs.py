@@ -19,6 +19,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.conftest import wait_until
+from tests.hosts import driver_volume
 from tests.kernel.conftest import needs
 from tests.kernel.test_docker_engine import setuid_su
 
@@ -51,8 +52,9 @@ CUDA: Mapping[str, Any] = json.loads(
 )
 IMAGE = "nvidia/cuda:12.4.1-base-ubuntu22.04"
 DRIVER = "535.0.0-simulated"  # what a simulated node says
+CUDA_FILE = f"/usr/local/nvidia/lib64/libcuda.so.{DRIVER}"
 ALLOWED, DENIED = "No such device or address", "Operation not permitted"
-LOOK = "for f in /dev/nvidia*; do cat $f; done 2>&1; cat /usr/local/nvidia/version"
+LOOK = "for f in /dev/nvidia*; do cat $f; done 2>&1; echo /usr/local/nvidia/lib64/libcuda.so.5*"
 MODES: dict[str, Devices] = {"cgroup1": "mesos", "cgroup2": "cgroup2"}
 
 
@@ -72,10 +74,9 @@ def images(open_directory: Path) -> Path:
 @pytest.fixture(scope="module", params=list(MODES))
 def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
     needs(request.param)
-    volume = open_directory / "volumes" / f"nvidia_{DRIVER}"
-    volume.mkdir(parents=True, exist_ok=True)
-    (volume / "version").write_text(f"{DRIVER}\n")
-    given = {"MESOS_GPU_VOLUMES": str(volume.parent), "MESOS_GPU_ISOLATION": request.param}
+    volumes = open_directory / "volumes"
+    driver_volume(volumes, DRIVER)
+    given = {"MESOS_GPU_VOLUMES": str(volumes), "MESOS_GPU_ISOLATION": request.param}
     with Stack(
         open_directory / request.param,
         [NodeSpec(2)],
@@ -104,11 +105,15 @@ def nodes(open_directory: Path) -> Path:
     return directory
 
 
-def run(client: Client, command: str | None, **more: Any) -> Job:
+def submit(client: Client, command: str | None, **more: Any) -> Job:
     request = {"name": "image", "image": IMAGE, "gpus": 1, "cpus": 0.1, "mem_mib": 64, **more}
     if command is not None:
         request["command"] = command
-    job = client.submit(request)
+    return client.submit(request)
+
+
+def run(client: Client, command: str | None, **more: Any) -> Job:
+    job = submit(client, command, **more)
     return [job, *client.follow(job)][-1]
 
 
@@ -125,7 +130,7 @@ def test_an_image_gets_its_card_the_drivers_volume_and_nothing_else(client: Clie
     assert lines[:2] == [
         f"cat: can't open '/dev/{name}': {ALLOWED}" for name in (f"nvidia{card['minor']}", "nvidiactl")
     ]
-    assert lines[2:4] == [DRIVER, card["uuid"]]
+    assert lines[2:4] == [CUDA_FILE, card["uuid"]]
     assert lines[4].endswith("/usr/local/nvidia/lib:/usr/local/nvidia/lib64")
     assert "Read-only file system" in lines[5]
     assert lines[6] == "65534"
@@ -162,12 +167,17 @@ def test_a_setuid_program_of_an_image_gains_nothing(client: Client) -> None:
     assert said(client, job).split()[:3] == ["NoNewPrivs:", "1", "65534"]
 
 
-def test_what_the_driver_cannot_run_is_refused_with_both_versions(client: Client) -> None:
-    job = run(client, "echo never", image="newer:13")
-    assert job["state"] == "failed"
-    assert "13.0" in str(job["message"])
-    assert "535.0.0" in str(job["message"])
-    assert "12.2" in str(job["message"])
+def test_what_the_driver_cannot_run_waits_for_one_that_can(client: Client) -> None:
+    job_id = submit(client, "echo never", image="newer:13")["id"]
+    wait_until("the host refuses it", lambda: client.job(job_id)["learnt_min_driver"] == "580")
+    job, why = client.job(job_id), client.why(job_id)
+    client.kill(job_id)
+    assert (job["state"], job["launches"], job["attempts"]) == ("pending", 1, 0)
+    assert all(version in str(job["message"]) for version in ("13.0", "535.0.0", "12.2")), job["message"]
+    assert (why["summary"], why["can_ever_run"]) == (
+        "the image needs CUDA 13.0 or newer, driver 580; node1.localhost has 535.0.0-simulated",
+        False,
+    )
 
 
 def test_an_images_own_entrypoint_and_no_volume_if_it_asks_for_none(client: Client) -> None:
@@ -244,10 +254,9 @@ def engine(images: Path) -> Iterator[dockerd.Dockerd]:
 def docker(open_directory: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
     """An agent that knows nothing of images."""
     needs("cgroup1")
-    volume = open_directory / "volumes" / f"nvidia_{DRIVER}"
-    volume.mkdir(parents=True, exist_ok=True)
-    (volume / "version").write_text(f"{DRIVER}\n")
-    given = {"MESOS_GPU_VOLUMES": str(volume.parent), "MESOS_GPU_DOCKER_SOCKET": str(engine.socket)}
+    volumes = open_directory / "volumes"
+    driver_volume(volumes, DRIVER)
+    given = {"MESOS_GPU_VOLUMES": str(volumes), "MESOS_GPU_DOCKER_SOCKET": str(engine.socket)}
     with Stack(open_directory / "docker", [NodeSpec(2)], executor_environment=given) as running:
         yield running
 
@@ -259,7 +268,7 @@ def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack)
         job = run(client, look, container_engine="docker")
         assert job["state"] == "finished", job["message"]
         lines = said(client, job).splitlines()
-        assert [line.rpartition(": ")[2] for line in lines] == [ALLOWED, ALLOWED, DRIVER, DENIED, "65534"]
+        assert [line.rpartition(": ")[2] for line in lines] == [ALLOWED, ALLOWED, CUDA_FILE, DENIED, "65534"]
         other = run(client, "true", gpus=0)
         assert other["state"] == "failed"
         assert "--isolation needs" in str(other["message"])

@@ -18,7 +18,7 @@ from mesos_gpu.testing.dockerd import Dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
-from tests.hosts import GPUS, INVENTORY, Host, host
+from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
 from tests.kernel.conftest import needs
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())]
@@ -46,9 +46,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
 def one(open_directory: Path, agent: ScriptedAgent, engine: Dockerd) -> Iterator[Host]:
     needs("cgroup1")
     directory = open_directory / f"docker-{time.monotonic_ns()}"
-    volume = directory / "volumes" / "nvidia_550.54.14"
-    volume.mkdir(parents=True)
-    (volume / "version").write_text("550.54.14\n")
+    driver_volume(directory / "volumes", "550.54.14")
     given = {
         "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
         "MESOS_GPU_VOLUMES": str(directory / "volumes"),
@@ -73,13 +71,14 @@ def run(one: Host, command: str, image: str = "nvidia/cuda:12.4.1-base", **more:
 def test_its_card_and_the_drivers_volume_and_nothing_else(one: Host) -> None:
     run(
         one,
-        "for f in /dev/nvidia*; do cat $f 2>&1; done; cat /usr/local/nvidia/version; touch /usr/local/nvidia/x;"
+        "for f in /dev/nvidia*; do cat $f 2>&1; done; echo /usr/local/nvidia/lib64/libcuda.so.5*;"
+        " touch /usr/local/nvidia/x;"
         "echo $NVIDIA_VISIBLE_DEVICES; echo $LD_LIBRARY_PATH; id -u; pwd > /mnt/mesos/sandbox/kept; true",
     )
     assert one.end("TASK_FINISHED") == ("Command exited with status 0", Outcome(exit_status=0))
     said = one.stdout().splitlines()
     assert said[:2] == [f"cat: can't open '/dev/{name}': {ALLOWED}" for name in ("nvidia0", "nvidiactl")]
-    assert said[2:4] == ["550.54.14", GPUS[0]]
+    assert said[2:4] == ["/usr/local/nvidia/lib64/libcuda.so.550.54.14", GPUS[0]]
     assert said[4].endswith("/usr/local/nvidia/lib:/usr/local/nvidia/lib64")
     assert said[5] == "65534"
     assert "Read-only file system" in one.stderr()
@@ -120,7 +119,7 @@ def test_a_newer_cuda_than_the_driver_has_is_refused_with_both_versions(one: Hos
     assert "12.4" in message
     assert "530.30.02" in message
     assert "12.1" in message
-    assert not outcome.infrastructure
+    assert outcome == Outcome(min_driver="535", needs="CUDA 12.4 or newer")
     assert one.stdout() == ""
 
 

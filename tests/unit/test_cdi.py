@@ -19,6 +19,7 @@ from mesos_gpu.errors import BadConfiguration, NotFound
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.builders import gpu
+from tests.hosts import driver_volume
 
 SCHEMAS = Path(__file__).parent.parent / "data/cdi"
 DRIVER = DriverFacts({"nvidia": 195, "nvidia-uvm": 511, "nvidia-caps": 510})
@@ -131,11 +132,12 @@ def test_command(node: Path, tmp_path: Path) -> None:
     result = call()
     assert names(result.stdout) == ["GPU-1", "GPU-2", "1", "2", "all"]
     assert "without the driver volume" in result.stderr
-    volume = tmp_path / "volumes/nvidia_535.183.01"
-    volume.mkdir(parents=True)
+    driver_volume(tmp_path / "volumes", "535.183.01")
     result = call()
     assert result.stderr == ""
-    assert json.loads(result.stdout)["containerEdits"]["mounts"][0]["hostPath"] == str(volume)
+    assert json.loads(result.stdout)["containerEdits"]["mounts"][0]["hostPath"] == str(
+        tmp_path / "volumes/nvidia_535.183.01"
+    )
 
 
 def test_command_writes_a_file_in_one_step(node: Path, tmp_path: Path) -> None:

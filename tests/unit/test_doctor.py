@@ -23,6 +23,7 @@ from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.builders import gpu
+from tests.hosts import driver_volume
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mknod")
 PROC_DEVICES = (
@@ -71,6 +72,7 @@ class Scene:
     root: Path
     answer: Inventory | Exception = field(default_factory=nvml)
     env: dict[str, str] = field(default_factory=dict)
+    volume: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self.env.setdefault("MESOS_GPU_AGENT", f"127.0.0.1:{free_port()}")
@@ -81,8 +83,7 @@ class Scene:
         self.file("proc/driver/nvidia/gpus/0000:01:00.0/information", "GPU UUID: GPU-1\nDevice Minor: 1\n")
         self.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
         self.file("etc/ld.so.cache", "glibc-ld.so.cache1.1\0libcuda.so.1\0/usr/lib/libcuda.so.1\0")
-        for name in ("lib64/libcuda.so.1", "lib64/libnvidia-ml.so.1", "bin/nvidia-smi"):
-            self.file(f"var/lib/mesos/volumes/nvidia_535.183.01/{name}", "")
+        self.volume = driver_volume(self.root / "var/lib/mesos/volumes", "535.183.01")
         if os.geteuid() == 0:
             for node in NODES:
                 self.node(*node)
@@ -186,10 +187,12 @@ def test_libraries(scene: Scene) -> None:
 
 
 def test_driver_volume(scene: Scene) -> None:
-    volume = scene.root / "var/lib/mesos/volumes/nvidia_535.183.01"
-    (volume / "bin/nvidia-smi").unlink()
-    scene.one("volume", Level.FAIL, "has no bin/nvidia-smi")
-    shutil.rmtree(volume)
+    scene.one("volume", Level.OK, "nvidia_535.183.01, ")
+    (scene.volume / "bin/nvidia-smi").unlink()
+    scene.one("volume", Level.FAIL, "is not as it was built: bin/nvidia-smi is missing")
+    (scene.volume / "volume.json").write_text("{}")
+    scene.one("volume", Level.FAIL, "cannot be read")
+    shutil.rmtree(scene.volume)
     scene.one("volume", Level.WARN, "nvidia_535.183.01 is not there")
 
 
