@@ -53,7 +53,7 @@ def discover(root: Path = Path("/")) -> Found:
     found = _Finder(fs)
     for name, path in _cached(fs, found):
         if is_driver_name(name):
-            found.library(name, path)
+            found.library(name, path, cached=True)
     for directory in _library_directories(fs, found):
         for name in fs.listdir(directory):
             if is_driver_name(name):
@@ -72,20 +72,24 @@ class _Finder:
         self._fs = fs
         self.libraries: dict[str, set[str]] = {}
         self._programs: dict[str, set[str]] = {}
+        self._cached: dict[str, set[str]] = {}
         self.unreadable: dict[str, str] = {}
 
-    def library(self, name: str, path: str) -> None:
-        self._add(self.libraries, name, path)
+    def library(self, name: str, path: str, *, cached: bool = False) -> None:
+        real = self._add(self.libraries, name, path)
+        if real and cached:
+            self._cached.setdefault(real, set()).add(name)
 
     def program(self, name: str, path: str) -> None:
         self._add(self._programs, name, path)
 
-    def _add(self, files: dict[str, set[str]], name: str, path: str) -> None:
+    def _add(self, files: dict[str, set[str]], name: str, path: str) -> str | None:
         real = self._fs.resolve(path)
         if real is None:
             self.unreadable[path] = "it leads nowhere"
         elif self._fs.is_file(real):
             files.setdefault(real, {real.rpartition("/")[2]}).add(name)
+        return real
 
     def all(self) -> Found:
         libraries = [self._file(path, names) for path, names in self.libraries.items()]
@@ -102,7 +106,8 @@ class _Finder:
         except (OSError, Damaged) as error:
             self.unreadable[path] = f"it cannot be read: {getattr(error, 'what', error)}"
             return None
-        return File(path, tuple(sorted(names)), elf, _hwcap(path))
+        cached = tuple(sorted(self._cached.get(path, ())))
+        return File(path, tuple(sorted(names)), elf, _hwcap(path), cached)
 
     def _elf(self, path: str) -> Elf | None:
         with self._fs.open(path) as file:

@@ -64,7 +64,7 @@ class _Reader:
 
     def read(self) -> Elf:
         tags = self._dynamic()
-        where = dict(reversed(tags))  # of what stands there twice, the first
+        where = dict(tags)  # of what stands there twice, the last: so the loader takes it
         if "DT_STRTAB" in where:
             self._strings = self._offset(where["DT_STRTAB"]), where.get("DT_STRSZ", 0)
         kind, little = self._elf["e_machine"], self._elf.little_endian
@@ -122,18 +122,17 @@ class _Reader:
         """Kernel versions of its ABI notes."""
         order = "<" if self._elf.little_endian else ">"
         notes = self._read(segment["p_offset"], min(segment["p_filesz"], _MOST_NOTES))
-        align = 8 if segment["p_align"] == 8 else 4
         at = 0
         while at + 12 <= len(notes):
             name_size, size, kind = struct.unpack_from(f"{order}3I", notes, at)
             start = at + 12 + name_size
-            start += -start % align
+            start += -start % 4
             if kind == _NT_GNU_ABI_TAG and notes[at + 12 : at + 12 + name_size] == b"GNU\0":
                 system, *version = struct.unpack_from(f"{order}4I", notes, start)
                 if system == _LINUX:
                     yield tuple(version)
             at = start + size
-            at += -at % align
+            at += -at % 4
 
     def _offset(self, address: int) -> int:
         """Where in the file that address is mapped from."""

@@ -48,6 +48,7 @@ class File:
         names: All under which it is found (links in library directories, names in the loader's cache), sorted; its
             own among them.
         elf: None: it is no ELF file.
+        cached: Names under which the loader's cache has it, sorted.
         hwcap: The loader's subdirectory for better processors that it is in ("glibc-hwcaps/x86-64-v3", "tls"); "":
             none.
     """
@@ -56,6 +57,7 @@ class File:
     names: tuple[str, ...] = ()
     elf: Elf | None = None
     hwcap: str = ""
+    cached: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

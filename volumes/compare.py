@@ -1,0 +1,142 @@
+"""What other ways to give a container the driver would take of the same host, file by file. Pure.
+
+Their lists and rules, in words of our own, from their sources: Mesos 1.11.0
+(src/slave/containerizer/mesos/isolators/gpu/volume.cpp), nvidia-docker 1.0.1 (src/nvidia/volumes.go,
+src/ldcache/ldcache.go), libnvidia-container 1.18 (src/nvc_info.c).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from volumes.manifest import LIBRARIES, PROGRAMS, TLS_ABI, stem_of
+from volumes.model import Elf, File, Found, Plan
+
+YES: Final = "yes"
+_NOT_LISTED: Final = "no: not in its list"
+_NOT_CACHED: Final = "no: not in the loader's cache"
+_ENTRY_POINTS: Final = frozenset(("libGL", "libEGL", "libGLESv1_CM", "libGLESv2"))
+
+_CLASSIC: Final = (
+    "libnvidia-ml libcuda libnvidia-opencl libnvidia-ptxjitcompiler libnvidia-fatbinaryloader libnvidia-compiler "
+    "libvdpau_nvidia libnvidia-encode libnvcuvid libnvidia-eglcore libnvidia-glcore libnvidia-tls libnvidia-glsi "
+    "libnvidia-fbc libnvidia-ifr libGLX_nvidia libEGL_nvidia libGLESv2_nvidia libGLESv1_CM_nvidia "
+    "libGL libEGL libGLESv1_CM libGLESv2"
+)
+_CURRENT: Final = (
+    "libnvidia-cfg libnvidia-nscq libcudadebugger libnvidia-gpucomp libnvidia-allocator libnvidia-pkcs11 "
+    "libnvidia-pkcs11-openssl3 libnvidia-nvvm libnvidia-tileiras libnvidia-opticalflow libnvidia-rtcore libnvoptix "
+    "libnvidia-glvkspirv libnvidia-cbl libnvidia-ngx"
+)
+_CLASSIC_PROGRAMS: Final = frozenset(
+    f"nvidia-{name}" for name in ("smi", "debugdump", "persistenced", "cuda-mps-control", "cuda-mps-server")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A way to do it. `refused`: why a listed library is not taken; None: it is."""
+
+    libraries: frozenset[str]
+    programs: frozenset[str]
+    refused: Callable[[str, str, Elf, str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A file of the host; of each way "yes" or "no" with the reason."""
+
+    path: str
+    group: str
+    ours: str
+    mesos: str
+    nvidia_docker: str
+    libnvidia_container: str
+
+
+def _old_tls(stem: str, elf: Elf) -> bool:
+    return stem == "libnvidia-tls" and elf.abi != TLS_ABI
+
+
+def _refused_by_mesos(stem: str, _name: str, elf: Elf, _version: str) -> str | None:
+    """Of any version; libGLdispatch.so only without the .0 that it has."""
+    vendor = any(
+        n == "libGLdispatch.so" or n.startswith(("libnvidia-gl", "libnvidia-egl")) for n in elf.needed
+    )
+    if stem in _ENTRY_POINTS and not vendor:
+        return "no: for another vendor's"
+    return "no: old threads" if _old_tls(stem, elf) else None
+
+
+def _refused_by_nvidia_docker(stem: str, _name: str, elf: Elf, _version: str) -> str | None:
+    ours = ("libnvidia-glcore.so", "libnvidia-eglcore.so", "libGLdispatch.so")
+    if stem in _ENTRY_POINTS and not any(each in name for name in elf.needed for each in ours):
+        return "no: for another vendor's"
+    return "no: old threads" if _old_tls(stem, elf) else None
+
+
+def _refused_by_libnvidia_container(stem: str, name: str, elf: Elf, version: str) -> str | None:
+    if _old_tls(stem, elf):
+        return "no: old threads"
+    if not name.endswith(version):
+        return "no: not of the version"
+    core = any(n.startswith(("libnvidia-glcore.so", "libnvidia-eglcore.so")) for n in elf.needed)
+    return "no: for another vendor's" if stem in _ENTRY_POINTS and not core else None
+
+
+OTHERS: Final[Mapping[str, Other]] = {
+    "mesos": Other(
+        frozenset((*_CLASSIC.split(), "libnvidia-cfg")),
+        _CLASSIC_PROGRAMS,
+        _refused_by_mesos,
+    ),
+    "nvidia_docker": Other(
+        frozenset((*_CLASSIC.split(), "libGLX", "libOpenGL", "libGLdispatch", "libnvidia-egl-wayland")),
+        _CLASSIC_PROGRAMS,
+        _refused_by_nvidia_docker,
+    ),
+    "libnvidia_container": Other(
+        frozenset((*_CLASSIC.split(), *_CURRENT.split())),
+        _CLASSIC_PROGRAMS | {"nv-fabricmanager"},
+        _refused_by_libnvidia_container,
+    ),
+}
+
+
+def compare(found: Found, ours: Plan) -> tuple[Row, ...]:
+    """One row for each file that we or another takes, programs first."""
+    taken = {entry.source: entry.group.value for entry in ours.entries}
+    why = {each.path: f"no: {each.reason}" for each in ours.excluded}
+    rows = []
+    for file in sorted((*found.libraries, *found.programs), key=lambda file: (".so" in file.name, file.path)):
+        said = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
+        if file.path in taken or YES in said.values():
+            stem = stem_of(file.name)
+            group = taken.get(file.path) or (LIBRARIES.get(stem) or PROGRAMS[stem]).value
+            rows.append(Row(file.path, group, YES if file.path in taken else why[file.path], **said))
+    return tuple(rows)
+
+
+def _taken_by(other: Other, file: File, version: str) -> str:
+    stem = stem_of(file.name)
+    if stem == file.name:
+        return YES if stem in other.programs else _NOT_LISTED
+    if stem not in other.libraries:
+        return _NOT_LISTED
+    if not any(stem_of(name) == stem for name in file.cached):
+        return _NOT_CACHED
+    return (other.refused(stem, file.name, file.elf, version) if file.elf else "no: no ELF file") or YES
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """As a table, with a sum of each column."""
+    lines = [
+        "| File | Group | mesos_gpu | Mesos 1.11.0 | nvidia-docker 1.0.1 | libnvidia-container |",
+        "|---|---|---|---|---|---|",
+    ]
+    columns = [(row.ours, row.mesos, row.nvidia_docker, row.libnvidia_container) for row in rows]
+    for row, cells in zip(rows, columns, strict=True):
+        lines.append(f"| `{row.path}` | {row.group} | {' | '.join(cells)} |")
+    counts = [sum(cell == YES for cell in column) for column in zip(*columns, strict=True)]
+    lines.append(f"| **of {len(rows)}** | | {' | '.join(f'**{count}**' for count in counts)} |")
+    return "\n".join(lines) + "\n"
