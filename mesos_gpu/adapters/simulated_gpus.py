@@ -22,6 +22,7 @@ MODELS: Final = {
     "NVIDIA H100 80GB HBM3": 81559,
     "NVIDIA H200": 143771,
 }
+SIMULATED_DRIVER: Final = "535.0.0-simulated"
 
 
 #: What an entry may say besides a GPU's facts, and what it must be.
@@ -136,7 +137,7 @@ def write_inventory(
     path: Path,
     gpus: Sequence[Gpu],
     *,
-    driver_version: str = "535.0.0-simulated",
+    driver_version: str = SIMULATED_DRIVER,
     cuda_version: str = "12.2",
 ) -> None:
     """Write the file in one step: a reader sees the old or the new."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mesos_gpu.api.service import View
-from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.model.job import JobState
-from mesos_gpu.model.node import Standing
+from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.wire.prometheus import Metric, Sample
 
 
@@ -18,13 +18,15 @@ class Snapshot:
     gpus: tuple[Standing, ...]
     gpus_used: int
     jobs: Mapping[JobState, int]
+    nodes: tuple[Node, ...] = ()  # those that are there and have reported
 
 
 def snapshot(view: View) -> Snapshot:
     """Taken on the engine's thread; the page, of 15 lines a GPU, is made elsewhere."""
     gpus = tuple(view.gpus())
     used = sum(view.holder(s.gpu.id) is not None for s in gpus)
-    return Snapshot(gpus, used, Counter(job.state for job in view.jobs.values()))
+    nodes = tuple(node for node in view.nodes.values() if node.inventory and node.lost_at is None)
+    return Snapshot(gpus, used, Counter(job.state for job in view.jobs.values()), nodes)
 
 
 def metrics(found: Snapshot) -> list[Metric]:
@@ -37,9 +39,23 @@ def metrics(found: Snapshot) -> list[Metric]:
                tuple(sample for s in gpus for sample in _transitions(s))),
         Metric("mesos_gpu_jobs", "gauge", "Jobs that are remembered, by their state.",
                tuple(({"state": state.value}, found.jobs.get(state, 0)) for state in JobState)),
+        Metric("mesos_gpu_node_info", "gauge", "1 for each node: its driver, the CUDA that it runs, its driver volume.",
+               tuple(_info(node) for node in sorted(found.nodes, key=lambda node: (node.hostname, node.id)))),
         Metric("mesos_gpu_gpus_total", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
         Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, found.gpus_used),)),
     ]  # fmt: skip
+
+
+def _info(node: Node) -> Sample:
+    said = node.inventory or Inventory()
+    labels = {
+        "agent": node.hostname,
+        "agent_id": str(node.id),
+        "driver": said.driver_version or "",
+        "cuda": said.cuda_version or "",
+        "volume": said.volume or "",
+    }
+    return labels, 1.0
 
 
 def _health(s: Standing) -> list[Sample]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mesos_gpu.api.service import View
 from mesos_gpu.model.drain import Drain, Reset
-from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.task import Task
@@ -38,6 +38,8 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "image": spec.image,
         "container_engine": spec.container_engine.value if spec.image else None,
         "on_gpu_failure": spec.on_gpu_failure.value,
+        "min_driver": spec.min_driver,
+        "learnt_min_driver": found.learnt_min_driver,
         "submitted_at": found.submitted_at,
         "started_at": found.started_at,
         "ended_at": found.ended_at,
@@ -128,6 +130,7 @@ def reset(found: Reset) -> dict[str, Any]:
 def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> dict[str, Any]:
     """An agent with its GPUs and so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
     state = "up" if found.lost_at is None else "lost"
+    said = found.inventory or Inventory(source="")
     if state == "up" and found.reported_at is None and found.monitor_launches:
         state = "unmonitored"
     return {
@@ -136,11 +139,13 @@ def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> dict[
         "state": state,
         "attributes": dict(found.attributes),
         **_counted(view, gpus),
-        "driver_version": found.inventory.driver_version if found.inventory else None,
-        "cuda_version": found.inventory.cuda_version if found.inventory else None,
-        "isolation": (found.inventory.isolation or None) if found.inventory else None,
+        "driver_version": said.driver_version,
+        "cuda_version": said.cuda_version,
+        "volume": said.volume,
+        "volume_problem": said.volume_problem or None,
+        "isolation": said.isolation or None,
         "drain": drain(view.drain_of(found.hostname)),
-        "source": found.inventory.source if found.inventory else None,
+        "source": said.source or None,
         "reported_at": found.reported_at,
         "tasks": tasks,
     }

@@ -1,9 +1,14 @@
 """`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.shapes import Node
 
 
 @click.command()
@@ -50,6 +55,13 @@ def list_nodes(app: App, as_json: bool) -> None:
     _show_nodes(app, as_json)
 
 
+def _volume(node: "Node") -> str | None:
+    """`ready` is the running driver's; another version is said, and is not of use to a new task."""
+    if node["volume"] is None:
+        return "none" if node["volume_problem"] else None
+    return "ready" if node["volume"] == node["driver_version"] else node["volume"]
+
+
 def _show_nodes(app: App, as_json: bool) -> None:
     found = app.client().nodes()
     if as_json:
@@ -64,6 +76,8 @@ def _show_nodes(app: App, as_json: bool) -> None:
             "SICK",
             "TASKS",
             "DRIVER",
+            "CUDA",
+            "VOLUME",
             "SOURCE",
             "ISOLATION",
             "REPORTED",
@@ -80,6 +94,8 @@ def _show_nodes(app: App, as_json: bool) -> None:
                 n["gpus_sick"],
                 n["tasks"],
                 n["driver_version"],
+                n["cuda_version"],
+                _volume(n),
                 n["source"],
                 n["isolation"],
                 output.age(n["reported_at"]),
@@ -91,6 +107,9 @@ def _show_nodes(app: App, as_json: bool) -> None:
         ],
         empty="No agent has offered anything yet.",
     )
+    for problem in sorted({n["volume_problem"] for n in found if n["volume_problem"]}):
+        where = ", ".join(n["hostname"] for n in found if n["volume_problem"] == problem)
+        output.note(f"no driver volume on {where}: {problem}")
 
 
 @click.command()

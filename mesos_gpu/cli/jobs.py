@@ -94,6 +94,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("cpus", job["cpus"]),
         ("memory", f"{job['mem_mib']} MiB"),
         ("gpus", f"{job['gpus']}{' of model ' + ' or '.join(job['gpu_model']) if job['gpu_model'] else ''}"),
+        ("min driver", _min_driver(job)),
         ("held gpus", " ".join(job["gpu_ids"])),
         ("node", job["hostname"]),
         ("user", job["user"]),
@@ -108,6 +109,12 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("started", output.stamp(job["started_at"])),
         ("ended", output.stamp(job["ended_at"])),
     ]
+
+
+def _min_driver(job: "Job") -> str | None:
+    learnt = job["learnt_min_driver"]
+    asked = [job["min_driver"]] if job["min_driver"] else []
+    return ", ".join([*asked, *([f"{learnt} by its image"] if learnt else [])]) or None
 
 
 def _show_launches(tasks: Sequence["Task"]) -> None:

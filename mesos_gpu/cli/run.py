@@ -7,7 +7,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.types import DURATION, ENV, LABEL, MEMORY
+from mesos_gpu.cli.types import DRIVER, DURATION, ENV, LABEL, MEMORY
 from mesos_gpu.model.job import Engine, OnGpuFailure
 
 
@@ -33,6 +33,7 @@ from mesos_gpu.model.job import Engine, OnGpuFailure
               help="What runs the image; default: the scheduler's choice.")  # fmt: skip
 @click.option("--on-gpu-failure", type=click.Choice([choice.value for choice in OnGpuFailure]),
               help="If a GPU of it breaks: start it elsewhere, say so, or nothing; default: restart.")  # fmt: skip
+@click.option("--min-driver", type=DRIVER, help="Oldest NVIDIA driver that may run it, as 535 or 535.104.05.")
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
 @json_option

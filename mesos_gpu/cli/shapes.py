@@ -27,6 +27,8 @@ class Job(TypedDict):
     image: str | None
     container_engine: str | None
     on_gpu_failure: str
+    min_driver: str | None
+    learnt_min_driver: str | None
     submitted_at: float
     started_at: float | None
     ended_at: float | None
@@ -130,6 +132,8 @@ class Node(TypedDict):
     gpus_drained: int
     driver_version: str | None
     cuda_version: str | None
+    volume: str | None
+    volume_problem: str | None
     isolation: str | None
     drain: Drain | None
     source: str | None

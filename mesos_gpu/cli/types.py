@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.driver import MINIMUM
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
@@ -130,7 +131,7 @@ class JobRef(click.ParamType[str]):
 
 
 class Ref(click.ParamType[str]):
-    """What the scheduler resolves: a GPU or a node."""
+    """What the scheduler knows: a GPU, a node, a driver's version."""
 
     def __init__(
         self, name: str, pattern: str, form: str, completed: Callable[["Client"], list[str]]
@@ -210,4 +211,12 @@ NODE: Final = Ref(
     r"[A-Za-z0-9][A-Za-z0-9._-]*",
     "a node: its host name or the ID of its agent",
     lambda client: sorted({node["hostname"] for node in client.nodes()}),
+)
+DRIVER: Final = Ref(
+    "version",
+    MINIMUM.pattern,
+    "a driver version, as 535 or 535.104.05",
+    lambda client: sorted(
+        {v for node in client.nodes() if MINIMUM.fullmatch(v := node["driver_version"] or "")}
+    ),
 )

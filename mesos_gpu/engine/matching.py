@@ -17,13 +17,15 @@ from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.placement import Ask, Candidate, place
 
 
-def ask_of(spec: JobSpec, settings: Settings) -> Ask:
+def ask_of(job: Job, settings: Settings) -> Ask:
     """What one launch of the job takes from an offer, with its executor's share."""
+    spec = job.spec
     return Ask(
         cpus=round(spec.cpus + settings.executor_cpus, 3),
         mem_mib=spec.mem_mib + settings.executor_mem_mib,
         gpus=spec.gpus,
         models=spec.gpu_model,
+        min_driver=job.min_driver,
     )
 
 
@@ -59,6 +61,7 @@ class _Desk:
             gpus_offered=int(total(self.left, "gpus")),
             free=tuple(self.free),
             gpus_total=len(self.node.gpus),
+            driver=self.node.driver_version,
         )
 
     def launch(
@@ -176,7 +179,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
         if not candidates:
             return
         job = turn.state.jobs[job_id]
-        ask = ask_of(job.spec, turn.settings)
+        ask = ask_of(job, turn.settings)
         if job.not_before > turn.now or ask in refused:
             continue
         chosen = place(ask, list(candidates.values()))

@@ -8,6 +8,7 @@ from mesos_gpu.engine.effects import Acknowledge, Kill
 from mesos_gpu.engine.evictions import on_broken
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.driver import as_new_as, newer_of
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.job import Job, JobState
@@ -106,12 +107,27 @@ def _on_job(
         turn.end_job(job, JobState.KILLED, message, code)
     elif Action.RETRY in actions:
         turn.retry(job, message, code, final=is_final_error(status))
+    elif Action.REQUEUE in actions and outcome is not None and outcome.min_driver and not task.evicted:
+        _learn(turn, job, task, outcome, message)
     elif Action.REQUEUE in actions:
         turn.requeue(job, task.evicted or message)
     elif task.state in _SHOWN:
         shown = JobState.KILLING if job.kill_requested else _SHOWN[task.state]
         message = task.evicted or status.message or shown.value
         turn.put_job(replace(job, state=shown, started_at=task.started_at, message=message))
+
+
+def _learn(turn: Turn, job: Job, task: Task, outcome: Outcome, message: str) -> None:
+    """Its image needs a newer driver than the node has: back to its place, and elsewhere the next time."""
+    least = newer_of(job.learnt_min_driver, outcome.min_driver)
+    needs = outcome.needs if least == outcome.min_driver else job.image_needs
+    job = replace(job, learnt_min_driver=least, image_needs=needs)
+    node = turn.state.nodes.get(task.agent_id)
+    if node is not None and as_new_as(node.driver_version, least):
+        # The node reports another driver than its executor found: it would be chosen again at once.
+        turn.requeue(job, message)
+    else:
+        turn.put_job(replace(job, state=JobState.PENDING, started_at=None, message=message))
 
 
 def _on_monitor(turn: Turn, task: Task) -> None:

@@ -34,3 +34,7 @@ class Outcome:
     signal: int | None = None
     infrastructure: bool = False  # not the job's fault: no attempt is used up
     refused_gpus: tuple[GpuId, ...] = ()  # another claim holds them
+    min_driver: str | None = (
+        None  # the host's driver is too old for the image: the oldest that will do, "550"
+    )
+    needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from mesos_gpu.model.driver import newer_of
 from mesos_gpu.model.ids import JobId, TaskId
 
 
@@ -43,6 +44,9 @@ class JobSpec:
     image: str | None = None  # a Docker image, "name[:tag]"; None: the host's file system
     container_engine: Engine = Engine.MESOS  # of no meaning without an image
     on_gpu_failure: OnGpuFailure = OnGpuFailure.RESTART
+    min_driver: str | None = (
+        None  # the oldest NVIDIA driver that may run it, "535"; None: any, or none at all
+    )
 
 
 class JobState(Enum):
@@ -83,3 +87,10 @@ class Job:
     ended_at: float | None = None
     exit_code: int | None = None  # as a shell gives it: 128 + N after signal N
     message: str = ""  # the latest thing that happened, for people
+    learnt_min_driver: str | None = None  # the same of its image, which only an executor could read
+    image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
+
+    @property
+    def min_driver(self) -> str | None:
+        """The oldest driver that may run it, by its request and its image."""
+        return newer_of(self.spec.min_driver, self.learnt_min_driver)

@@ -28,6 +28,11 @@ class Node:
         """All GPUs that the monitor reported, in any health."""
         return self.inventory.gpus if self.inventory else ()
 
+    @property
+    def driver_version(self) -> str | None:
+        """As the monitor reported it; None: no driver, or not known."""
+        return self.inventory.driver_version if self.inventory else None
+
     def gpu(self, gpu_id: GpuId) -> Gpu | None:
         """The GPU with that UUID."""
         return next((gpu for gpu in self.gpus if gpu.id == gpu_id), None)

@@ -71,7 +71,9 @@ def next_state(
         return TaskState.LOST if status.reason in _INFRASTRUCTURE else TaskState.FAILED
     if status.state == "TASK_FAILED":
         by_others = (
-            sick_gpu or status.reason in _INFRASTRUCTURE or (outcome is not None and outcome.infrastructure)
+            sick_gpu
+            or status.reason in _INFRASTRUCTURE
+            or (outcome is not None and (outcome.infrastructure or outcome.min_driver is not None))
         )
         return TaskState.LOST if by_others else TaskState.FAILED
     return None

@@ -9,6 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from mesos_gpu.model.driver import (
+    CUDA_LABEL,
+    CUDA_OF_BRANCH,
+    VERSION,
+    Version,
+    cuda_of,
+    order,
+    version_of,
+)
 from mesos_gpu.model.image import ImageConfig
 
 VOLUME: Final = "nvidia_driver"
@@ -16,41 +25,10 @@ VOLUME_PATH: Final = "/usr/local/nvidia"  # where images expect the driver volum
 COMPAT_PATH: Final = "/usr/local/cuda/compat"
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VOLUMES_LABEL: Final = "com.nvidia.volumes.needed"
-CUDA_LABEL: Final = "com.nvidia.cuda.version"
 
-#: The newest CUDA of each driver branch, for drivers that do not say it themselves. Source: "CUDA Toolkit and
-#: Corresponding Driver Versions" in the CUDA Toolkit release notes (13.0 and its archive), Linux x86_64.
-_CUDA_OF_BRANCH: Final = (
-    (367, (8, 0)),
-    (384, (9, 0)),
-    (390, (9, 1)),
-    (396, (9, 2)),
-    (410, (10, 0)),
-    (418, (10, 1)),
-    (440, (10, 2)),
-    (450, (11, 0)),
-    (455, (11, 1)),
-    (460, (11, 2)),
-    (465, (11, 3)),
-    (470, (11, 4)),
-    (495, (11, 5)),
-    (510, (11, 6)),
-    (515, (11, 7)),
-    (520, (11, 8)),
-    (525, (12, 0)),
-    (530, (12, 1)),
-    (535, (12, 2)),
-    (545, (12, 3)),
-    (550, (12, 4)),
-    (555, (12, 5)),
-    (560, (12, 6)),
-    (565, (12, 7)),
-    (570, (12, 8)),
-    (575, (12, 9)),
-    (580, (13, 0)),
-)
+_NEEDS: Final = "the image needs "
+_PARTS: Final = re.compile(r"[\s,]+")
 _CONDITION: Final = re.compile(r"(?P<name>[^<>=!]+)(?P<operator>[<>=!]+)(?P<value>.+)")
-_VERSION: Final = re.compile(r"\d+(?:\.\d+)*")
 _OPERATORS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
     "=": (lambda order: order == 0, "{} exactly"),
     "!=": (lambda order: order != 0, "other than {}"),
@@ -59,8 +37,6 @@ _OPERATORS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
     ">": (lambda order: order > 0, "newer than {}"),
     ">=": (lambda order: order >= 0, "{} or newer"),
 }
-
-Version = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,28 +89,68 @@ def unmet(
         return f"the image needs volume {names}, which this platform does not have"
     if config.env.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true"):
         return None
-    cuda = _version(cuda_version) or _cuda_of(driver_version)
-    host = _Host(driver_version, cuda, brand, _version(arch))
+    cuda = version_of(cuda_version) or cuda_of(driver_version)
+    host = _Host(driver_version, cuda, brand, version_of(arch))
     found = (_unmet_requirement(text, host) for text in _requirements(config))
     return next((why for why in found if why), None)
 
 
+@dataclass(frozen=True, slots=True)
+class DriverNeed:
+    """What an image says of drivers, where a host's is too old."""
+
+    least: str  # the oldest newer driver that the image takes, "550"
+    what: str  # in the image's terms, "CUDA 12.4 or newer"
+
+
+def needed_driver(
+    config: ImageConfig, driver_version: str | None, cuda_version: str | None = None
+) -> DriverNeed | None:
+    """What would do instead of a host's driver; None: this one does, or no newer one would.
+
+    It is sought among the branches that are known and the versions that the image names. An image may also take
+    some older branch ("driver>=470,driver<471"): a minimum cannot say that, and the job waits for a newer one.
+    """
+    why = unmet(config, driver_version, cuda_version)
+    if why is None:
+        return None
+    has = version_of(driver_version) or ()
+    known = {
+        version_of(text) or (): text
+        for text in (*(str(branch) for branch, _ in CUDA_OF_BRANCH), *_drivers_named(config))
+    }
+    newer = (known[version] for version in sorted(known) if order(version, has) > 0)
+    least = next((text for text in newer if unmet(config, text, None) is None), None)
+    return DriverNeed(least, why.removeprefix(_NEEDS).partition(";")[0]) if least else None
+
+
+def _drivers_named(config: ImageConfig) -> set[str]:
+    conditions = (_CONDITION.fullmatch(part) for text in _requirements(config) for part in _PARTS.split(text))
+    named = {found["value"] for found in conditions if found and found["name"].lower() == "driver"}
+    return {text for text in named if VERSION.fullmatch(text)}
+
+
 def container_environment(
-    config: ImageConfig, driver_version: str | None = None, cuda_version: str | None = None
+    config: ImageConfig,
+    driver_version: str | None = None,
+    cuda_version: str | None = None,
+    *,
+    compat: bool = True,
 ) -> dict[str, str]:
     """PATH and LD_LIBRARY_PATH for an image with the driver volume: its own, and what is missing.
 
     Order as in Mesos: the image's own, /usr/local/cuda/compat, lib, lib64. But compat always stands before the
     driver's own, also where the image names those already; and it is left out when the host's driver is as new
-    as the image's CUDA: an older libcuda in front of a newer driver fails with CUDA error 803.
+    as the image's CUDA: an older libcuda in front of a newer driver fails with CUDA error 803. So it is without
+    `compat`, for a command on the host's file system: what lies there came with a toolkit of any age.
     """
     own = [path for path in config.env.get("LD_LIBRARY_PATH", "").split(":") if path]
     drivers = [f"{VOLUME_PATH}/lib", f"{VOLUME_PATH}/lib64"]
     own += [path for path in drivers if path not in own]
-    host = _version(cuda_version) or _cuda_of(driver_version)
-    image = _version(config.env.get("CUDA_VERSION") or config.labels.get(CUDA_LABEL))
+    host = version_of(cuda_version) or cuda_of(driver_version)
+    image = version_of(config.env.get("CUDA_VERSION") or config.labels.get(CUDA_LABEL))
     old_enough = host is not None and image is not None and image[:2] <= host[:2]
-    if not old_enough and COMPAT_PATH not in own:
+    if compat and not old_enough and COMPAT_PATH not in own:
         own.insert(min(own.index(path) for path in drivers), COMPAT_PATH)
     binaries = [path for path in (config.env.get("PATH") or DEFAULT_PATH).split(":") if path]
     if f"{VOLUME_PATH}/bin" not in binaries:
@@ -168,7 +184,7 @@ def _unmet_requirement(text: str, host: _Host) -> str | None:
     if not reasons:
         return None
     others = ", nor is another alternative met" if len(reasons) > 1 else ""
-    return f"the image needs {reasons[0]}{others}"
+    return f"{_NEEDS}{reasons[0]}{others}"
 
 
 def _unmet_condition(text: str, host: _Host) -> str | None:
@@ -180,16 +196,16 @@ def _unmet_condition(text: str, host: _Host) -> str | None:
         return _unmet_brand(found["operator"], value, host)
     known: Mapping[str, tuple[str, Version | None, str]] = {
         "cuda": ("CUDA", host.cuda, _says_cuda(host)),
-        "driver": ("driver", _version(host.driver), _says_driver(host)),
+        "driver": ("driver", version_of(host.driver), _says_driver(host)),
         "arch": ("compute capability", host.arch, _says_arch(host)),
     }
     if name not in known:
         return f"{text!r}, a condition that this platform does not know"
-    if not _VERSION.fullmatch(value):
+    if not VERSION.fullmatch(value):
         return f"{text!r}, which cannot be read: {value!r} is not a version"
     noun, has, says = known[name]
     holds, words = _OPERATORS[found["operator"]]
-    if has is not None and holds(_order(has, _version(value) or ())):
+    if has is not None and holds(order(has, version_of(value) or ())):
         return None
     return f"{noun} {words.format(value)}; {says}"
 
@@ -219,23 +235,3 @@ def _says_arch(host: _Host) -> str:
     if host.arch is None:
         return "that of this host's GPUs is not known"
     return f"this host's GPUs have {'.'.join(map(str, host.arch))}"
-
-
-def _version(text: str | None) -> Version | None:
-    """The numbers at its beginning: drivers may have more behind them ("575.57.08-open")."""
-    found = _VERSION.match(text or "")
-    return tuple(map(int, found[0].split("."))) if found else None
-
-
-def _order(left: Version, right: Version) -> int:
-    """Below, at or above 0; missing parts are 0."""
-    size = max(len(left), len(right))
-    a, b = (v + (0,) * (size - len(v)) for v in (left, right))
-    return (a > b) - (a < b)
-
-
-def _cuda_of(driver_version: str | None) -> Version | None:
-    driver = _version(driver_version)
-    if driver is None:
-        return None
-    return next((cuda for branch, cuda in reversed(_CUDA_OF_BRANCH) if branch <= driver[0]), None)

@@ -6,6 +6,7 @@ The rule is *bundle*: the agent that has the least to spare and still fits, so t
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId
 
@@ -18,6 +19,7 @@ class Ask:
     mem_mib: float
     gpus: int = 0
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
+    min_driver: str | None = None  # the oldest driver that will do; None: any, or none at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Candidate:
     gpus_offered: int  # Mesos' count; not which
     free: tuple[Gpu, ...]  # healthy, held by nobody
     gpus_total: int = 0
+    driver: str | None = None  # None: it has none, or it is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Chosen:
 
 def _fits(ask: Ask, candidate: Candidate, model: str | None) -> bool:
     if candidate.cpus < ask.cpus or candidate.mem_mib < ask.mem_mib or candidate.gpus_offered < ask.gpus:
+        return False
+    if not as_new_as(candidate.driver, ask.min_driver):
         return False
     return ask.gpus == 0 or ask.gpus <= sum(
         1 for gpu in candidate.free if model is None or gpu.model == model

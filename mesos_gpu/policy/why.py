@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mesos_gpu.model.driver import as_new_as, version_of
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.job import Job, JobState
@@ -22,6 +23,7 @@ class NodeView:
     drained: str = ""  # why nothing at all may start there
     cpus: float | None = None  # what its held offers leave; None: no offer of it is held
     mem_mib: float | None = None
+    driver: str | None = None  # as its monitor reported it
 
 
 def explain(job: Job, ask: Ask, nodes: Sequence[NodeView], *, position: int | None, now: float) -> Why:
@@ -38,18 +40,19 @@ def explain(job: Job, ask: Ask, nodes: Sequence[NodeView], *, position: int | No
         return Why(job.id, job.state, _not_pending(job), None, can_ever_run=True)
     found = [NodeReasons(n.hostname, n.agent_id, tuple(_reasons(ask, n))) for n in nodes]
     unknown = not nodes or any(node.unusable and not node.gpus for node in nodes)  # a report may come yet
-    able = ask.gpus == 0 or unknown or any(len(_of_model(ask, n.gpus)) >= ask.gpus for n in nodes)
+    # Without a need of GPUs or a driver, nothing is known of a node that could keep it off for ever.
+    able = (not ask.gpus and ask.min_driver is None) or unknown or any(_could(ask, n) for n in nodes)
     nearest = _nearest(ask, nodes)
     if job.not_before > now:
         summary = f"waits {job.not_before - now:.1f} s before its next launch: {job.message}"
     elif not nodes:
         summary = "no agent has offered anything yet"
     elif not able:
-        summary = _never(ask, nodes)
+        summary = _never(job, ask, nodes)
     elif any(not reasons.reasons for reasons in found):
         summary = "it fits now, and is about to be launched"
     else:
-        summary = f"waits for {_need(ask)}"
+        summary = f"waits for {_need(job, ask)}"
         if nearest is not None:
             summary += f"; nearest is {nearest.hostname}, which {nearest.missing}"
     return Why(job.id, job.state, summary, position, can_ever_run=able, nodes=tuple(found), nearest=nearest)
@@ -60,12 +63,31 @@ def _not_pending(job: Job) -> str:
     return f"it is {job.state.value}" + (f": {job.message}" if said else "")
 
 
-def _need(ask: Ask) -> str:
+def _need(job: Job, ask: Ask) -> str:
     parts = [f"{ask.cpus:g} cpus", f"{ask.mem_mib:g} MiB"]
     if ask.gpus:
         kind = f" of model {' or '.join(ask.models)}" if ask.models else ""
         parts.append(f"{ask.gpus} GPU{'s' if ask.gpus > 1 else ''}{kind}")
+    if ask.min_driver:
+        parts.append(f"driver {ask.min_driver} or newer{_of_image(job, ask)}")
     return ", ".join(parts)
+
+
+def _of_image(job: Job, ask: Ask) -> str:
+    return f" (the image needs {job.image_needs})" if _is_of_image(job, ask) else ""
+
+
+def _is_of_image(job: Job, ask: Ask) -> bool:
+    return bool(job.image_needs) and ask.min_driver == job.learnt_min_driver
+
+
+def _enough(ask: Ask, node: NodeView) -> bool:
+    return len(_of_model(ask, node.gpus)) >= ask.gpus
+
+
+def _could(ask: Ask, node: NodeView) -> bool:
+    """Whether the node would do if it were empty and well."""
+    return _enough(ask, node) and as_new_as(node.driver, ask.min_driver)
 
 
 def _of_model(ask: Ask, gpus: Sequence[Gpu]) -> list[Gpu]:
@@ -76,7 +98,9 @@ def _of_model(ask: Ask, gpus: Sequence[Gpu]) -> list[Gpu]:
     return max(groups, key=len)
 
 
-def _never(ask: Ask, nodes: Sequence[NodeView]) -> str:
+def _never(job: Job, ask: Ask, nodes: Sequence[NodeView]) -> str:
+    if any(_enough(ask, node) for node in nodes):
+        return _never_by_driver(job, ask, nodes)
     models = sorted({gpu.model for node in nodes for gpu in node.gpus})
     if not models:
         return f"asks for {ask.gpus} GPUs, and no node reports any"
@@ -90,10 +114,29 @@ def _never(ask: Ask, nodes: Sequence[NodeView]) -> str:
     )
 
 
+def _never_by_driver(job: Job, ask: Ask, nodes: Sequence[NodeView]) -> str:
+    best = _newest(ask, nodes)
+    has = f"{best.hostname} has {best.driver}" if best.driver else "no node reports a driver"
+    if _is_of_image(job, ask):
+        return f"the image needs {job.image_needs}, driver {ask.min_driver}; {has}"
+    kind = " with the GPUs that it asks for" if ask.gpus else ""
+    newest = f"the newest is {best.driver} on {best.hostname}" if best.driver else has
+    return f"no node{kind} has driver {ask.min_driver} or newer; {newest}"
+
+
+def _newest(ask: Ask, nodes: Sequence[NodeView]) -> NodeView:
+    """The nearest miss of those that fail for their driver alone."""
+    enough = [node for node in nodes if _enough(ask, node)]
+    return max(sorted(enough, key=lambda node: node.hostname), key=lambda node: version_of(node.driver) or ())
+
+
 def _reasons(ask: Ask, node: NodeView) -> list[str]:
     if node.drained:
         return [node.drained]
     reasons = []
+    if not as_new_as(node.driver, ask.min_driver):
+        has = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"
+        reasons.append(f"{has}, and {ask.min_driver} is the oldest that will do")
     if ask.gpus:
         reasons += _gpu_reasons(ask, node)
     if node.cpus is not None and node.cpus < ask.cpus:
@@ -130,7 +173,9 @@ def _blocked(gpu: Gpu, node: NodeView) -> str:
 
 
 def _nearest(ask: Ask, nodes: Sequence[NodeView]) -> Nearest | None:
-    able = [node for node in nodes if ask.gpus == 0 or len(_of_model(ask, node.gpus)) >= ask.gpus]
+    able = [node for node in nodes if _could(ask, node)]
+    if not able and any(_enough(ask, node) for node in nodes):
+        able = [_newest(ask, nodes)]
     ranked = sorted(able, key=lambda node: (_distance(ask, node), node.hostname))
     for node in ranked[:1]:
         return Nearest(node.hostname, "; ".join(_reasons(ask, node)) or "nothing")

@@ -102,7 +102,7 @@ class StateView:
         if job.state is JobState.PENDING:
             position = self._state.queue.index((job.sequence, job.id))
         nodes = [self._node_view(node) for node in self._state.nodes.values()]
-        return explain(job, ask_of(job.spec, self._settings), nodes, position=position, now=self._now)
+        return explain(job, ask_of(job, self._settings), nodes, position=position, now=self._now)
 
     def _node_view(self, node: Node) -> NodeView:
         offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
@@ -117,6 +117,7 @@ class StateView:
             agent_id=node.id,
             hostname=node.hostname,
             gpus=tuple(gpus),
+            driver=node.driver_version,
             holders=holders,
             unusable=self._unusable(node),
             drained=self._drained(node),

@@ -72,21 +72,22 @@ class World:
         """Offers arrive."""
         return self.feed(ev.OffersArrived(tuple(replace(o, received_at=self.now) for o in offers)))
 
-    def node(self, agent: str, *gpus: Gpu, cpus: float = 8) -> list[fx.Effect]:
+    def node(self, agent: str, *gpus: Gpu, cpus: float = 8, driver: str | None = None) -> list[fx.Effect]:
         """An agent with GPUs comes up: its offer, its monitor's launch and first report, and what is left."""
         self.serial += 1
         effects = self.offers(offer(f"{agent}-o{self.serial}", agent, cpus=cpus, gpus=len(gpus)))
         launched = only(effects, fx.Launch).tasks[0].task
-        effects = self.report(agent, *gpus, task=launched.id)
+        effects = self.report(agent, *gpus, task=launched.id, driver=driver)
         return effects + self.offers(offer(f"{agent}-p{self.serial}", agent, cpus=cpus - 1, gpus=len(gpus)))
 
-    def report(self, agent: str, *gpus: Gpu, task: TaskId | None = None) -> list[fx.Effect]:
+    def report(
+        self, agent: str, *gpus: Gpu, task: TaskId | None = None, driver: str | None = None
+    ) -> list[fx.Effect]:
         """The node monitor of an agent reports."""
         monitor = task or self.state.nodes[AgentId(agent)].monitor
         assert monitor is not None
-        return self.status(
-            monitor, "TASK_RUNNING", agent=agent, data=report.encode(Inventory(gpus, "simulated"))
-        )
+        data = report.encode(Inventory(gpus, "simulated", driver))
+        return self.status(monitor, "TASK_RUNNING", agent=agent, data=data)
 
     def status(
         self,

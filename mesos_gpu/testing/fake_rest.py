@@ -15,7 +15,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "command": None, "argv": None, "cpus": 1.0, "mem_mib": 128, "gpus": 0, "gpu_model": [], "env": {},
     "user": None, "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0, "started_at": None,
     "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
-    "image": None, "container_engine": None, "on_gpu_failure": "restart",
+    "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
     "exit_code": None, "message": "", "task_id": None, "hostname": None, "gpu_ids": [],
 }  # fmt: skip
 

@@ -85,10 +85,12 @@ function showNodes(nodes, gpus) {
     const own = gpus.filter((gpu) => gpu.agent_id === node.agent_id);
     const models = [...new Set(own.map((gpu) => gpu.model))].join(", ");
     const about = [node.state, models, node.driver_version && `driver ${node.driver_version}`,
-      node.cuda_version && `CUDA ${node.cuda_version}`, node.isolation && `isolation ${node.isolation}`].filter(Boolean).join(" · ");
+      node.cuda_version && `CUDA ${node.cuda_version}`, node.volume && `volume ${node.volume}`,
+      node.isolation && `isolation ${node.isolation}`].filter(Boolean).join(" · ");
     const boxes = make("div", "gpus");
     boxes.append(...own.map(gpuBox));
     card.append(head, make("p", "", about, `agent ${node.agent_id}`), boxes);
+    if (node.volume_problem) card.append(make("p", "problem", `no driver volume: ${node.volume_problem}`));
     if (node.drain) card.append(make("p", "drain", `drained${node.drain.by && ` by ${node.drain.by}`}: ${node.drain.reason}`));
     card.append(gpuNotes(own));
     return card;

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 
 from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.driver import version_of
 
 __all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
 
@@ -46,6 +47,11 @@ def decode_outcome(data: bytes) -> Outcome:
         ValueError: Not an outcome of this version.
     """
     try:
-        return Outcome(**_fields(data, "Outcome"))  # type: ignore[arg-type]
+        outcome = Outcome(**_fields(data, "Outcome"))  # type: ignore[arg-type]
+        if outcome.min_driver is not None and version_of(outcome.min_driver) is None:
+            raise TypeError(f"{outcome.min_driver!r} is no driver's version")
+        if not isinstance(outcome.needs, str):
+            raise TypeError(f"needs must be a string, got {outcome.needs!r}")
     except TypeError as error:
         raise ValueError(f"not an outcome: {error}") from error
+    return outcome

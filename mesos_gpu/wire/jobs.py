@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mesos_gpu.model.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
 from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure
 from mesos_gpu.wire import image as images
 
@@ -23,7 +24,7 @@ LABEL_KEY: Final = re.compile(r"[^\0]+")
 LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
 KNOWN: Final = (
     "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
-    "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure",
+    "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure", "min_driver",
 )  # fmt: skip
 
 
@@ -117,6 +118,7 @@ def spec_from_mapping(
         image=image,
         container_engine=check.one_of("container_engine", engine) if image else Engine.MESOS,
         on_gpu_failure=check.one_of("on_gpu_failure", OnGpuFailure.RESTART),
+        min_driver=check.min_driver(gpus),
     )
     return check.problems or spec
 
@@ -206,6 +208,21 @@ class _Check:
         if len(set(models)) != len(models):
             self.problem("gpu_model", f"names a model twice: {show(models)}")
         return tuple(models)
+
+    def min_driver(self, gpus: int) -> str | None:
+        """What is asked for, else what the label asks for: the first branch that runs its CUDA."""
+        labels = self._value.get("labels")
+        cuda = labels.get(CUDA_LABEL) if isinstance(labels, dict) else None
+        if "min_driver" in self._value or not gpus or not isinstance(cuda, str) or not cuda.strip():
+            return self.text("min_driver", None, MINIMUM, 'a driver version, as "535" or "535.104.05"')
+        least = branch_for(cuda.strip())
+        if least is None:
+            newest = ".".join(map(str, CUDA_OF_BRANCH[-1][1]))
+            form = f"a CUDA version up to {newest}, the newest whose driver is known here"
+            self.problem(
+                f"labels/{_escaped(CUDA_LABEL)}", f"must be {form}, or set min_driver; got {show(cuda)}"
+            )
+        return least
 
     def strings(self, key: str, pattern: re.Pattern[str]) -> dict[str, str]:
         got = self._value.get(key, {})

@@ -103,6 +103,8 @@ def encode(inventory: Inventory) -> bytes:
             "driver_version": inventory.driver_version,
             "cuda_version": inventory.cuda_version,
             "isolation": inventory.isolation,
+            "volume": inventory.volume,
+            "volume_problem": inventory.volume_problem,
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
         },
         separators=(",", ":"),
@@ -124,4 +126,6 @@ def decode(data: bytes) -> Inventory:
         driver_version=value["driver_version"],
         cuda_version=value.get("cuda_version"),
         isolation=value.get("isolation", ""),
+        volume=value.get("volume"),
+        volume_problem=value.get("volume_problem", ""),
     )

@@ -56,9 +56,11 @@ class Rig:
         self.daemon.put(ev.OffersArrived((offer(f"{agent}-2", agent, gpus=len(gpus)),)))
 
     def report(self, *gpus: Gpu, agent: str = "a1", isolation: str = "") -> None:
+        self.tell(Inventory(gpus, "simulated", "535", "12.2", isolation), agent)
+
+    def tell(self, found: Inventory, agent: str = "a1") -> None:
         monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(10)
         assert monitor is not None
-        found = Inventory(gpus, "simulated", "535", "12.2", isolation)
         self.status(monitor, "TASK_RUNNING", agent, report.encode(found))
 
     def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
@@ -98,6 +100,29 @@ def test_the_life_of_a_job(rig: Rig) -> None:
     assert rig.call("GET", f"/v1/jobs/{job['id']}").json()["state"] == "killed"
     assert rig.call("DELETE", f"/v1/jobs/{job['id']}").status_code == 200
     assert rig.call("GET", f"/v1/jobs/{job['id']}/tasks").json()["tasks"][0]["state"] == "killed"
+
+
+def test_a_node_says_its_driver_and_its_volume(rig: Rig) -> None:
+    rig.node()
+    (node,) = rig.call("GET", "/v1/nodes").json()["nodes"]
+    assert (node["driver_version"], node["cuda_version"]) == ("535", "12.2")
+    assert (node["volume"], node["volume_problem"]) == (None, None)
+    for volume, problem in (("535", ""), (None, "no room on /")):
+        rig.tell(Inventory((gpu("g0"),), "nvml", "535", "12.2", volume=volume, volume_problem=problem))
+        (node,) = rig.call("GET", "/v1/nodes").json()["nodes"]
+        assert (node["volume"], node["volume_problem"]) == (volume, problem or None)
+
+
+def test_a_job_whose_driver_no_node_has_says_so(rig: Rig) -> None:
+    rig.node()
+    job = rig.submit(gpus=1, labels={"com.nvidia.cuda.version": "12.4"})
+    assert (job["min_driver"], job["learnt_min_driver"]) == ("550", None)
+    why = rig.call("GET", f"/v1/why/{job['id']}").json()
+    assert not why["can_ever_run"]
+    assert why["nearest"]["missing"] == "has driver 535, and 550 is the oldest that will do"
+    refused = rig.call("POST", "/v1/jobs", json={"command": "x", "min_driver": "new"})
+    (problem,) = refused.json()["error"]["problems"]
+    assert (refused.status_code, problem["path"]) == (422, "/min_driver")
 
 
 def test_every_shape_is_what_the_client_expects(rig: Rig) -> None:

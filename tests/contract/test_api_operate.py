@@ -170,6 +170,8 @@ def test_metrics(rig: Rig) -> None:
     assert 'mesos_gpu_jobs{state="starting"} 1' in lines
     assert 'mesos_gpu_jobs{state="failed"} 0' in lines
     assert {"mesos_gpu_gpus_total 2", "mesos_gpu_gpus_used 1"} <= set(lines)
-    sample = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.]+')
+    info = 'agent="a1.example",agent_id="a1",driver="535",cuda="12.2",volume=""'
+    assert f"mesos_gpu_node_info{{{info}}} 1" in lines
+    sample = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z_]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.]+')
     assert all(sample.fullmatch(line) for line in lines if not line.startswith("#"))
     assert len(lines) == len(set(lines)), "no series twice"

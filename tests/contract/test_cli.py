@@ -350,25 +350,47 @@ def test_lists_as_json_and_empty(rest: FakeRest, name: str) -> None:
     assert len(call(name).stdout.splitlines()) == 1  # the header
 
 
+NODE = {
+    "agent_id": "S0",
+    "hostname": "n",
+    "state": "up",
+    "attributes": {"b": "2", "a": "1"},
+    "gpus_total": 4,
+    "gpus_used": 1,
+    "gpus_sick": 0,
+    "gpus_drained": 0,
+    "driver_version": None,
+    "cuda_version": None,
+    "volume": None,
+    "volume_problem": "no room on /",
+    "isolation": "off",
+    "drain": None,
+    "source": "simulated",
+    "reported_at": None,
+    "tasks": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("volume", "problem", "shown"),
+    [("535.1", None, "ready"), ("470.2", None, "470.2"), (None, "no room", "none"), (None, None, "-")],
+)
+def test_nodes_say_how_their_driver_volume_is(
+    rest: FakeRest, volume: str | None, problem: str | None, shown: str
+) -> None:
+    node = {**NODE, "driver_version": "535.1", "cuda_version": "12.2"}
+    rest.fixed["GET /v1/nodes"] = (
+        200,
+        {"nodes": [{**node, "volume": volume, "volume_problem": problem, "hostname": name} for name in "ab"]},
+    )
+    got = call("nodes")
+    assert got.stdout.splitlines()[1].split()[6:9] == ["535.1", "12.2", shown]
+    said = f"mesos-gpu: no driver volume on a, b: {problem}\n"
+    assert got.stderr == (said if problem else "")
+
+
 def test_nodes_and_status(rest: FakeRest) -> None:
-    node = {
-        "agent_id": "S0",
-        "hostname": "n",
-        "state": "up",
-        "attributes": {"b": "2", "a": "1"},
-        "gpus_total": 4,
-        "gpus_used": 1,
-        "gpus_sick": 0,
-        "gpus_drained": 0,
-        "driver_version": None,
-        "cuda_version": None,
-        "isolation": "off",
-        "drain": None,
-        "source": "simulated",
-        "reported_at": time.time(),
-        "tasks": 2,
-    }
-    rest.fixed["GET /v1/nodes"] = (200, {"nodes": [node]})
+    rest.fixed["GET /v1/nodes"] = (200, {"nodes": [{**NODE, "reported_at": time.time()}]})
     assert call("nodes").stdout.splitlines()[1].split() == [
         "n",
         "up",
@@ -377,6 +399,8 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "0",
         "2",
         "-",
+        "-",
+        "none",
         "simulated",
         "off",
         "0s",

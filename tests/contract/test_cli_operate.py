@@ -157,6 +157,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["run", "--image", "A:b", "--", "x"], 65, "/image: must be an image"),
     (["run", "--container-engine", "docker", "--", "x"], 65, "/container_engine: needs an image"),
     (["run", "--on-gpu-failure", "panic", "--", "x"], 2, "'panic' is not one of"),
+    (["run", "--min-driver", "new", "--", "x"], 2, "'new' is not a driver version, as 535 or 535.104.05"),
 ]
 
 
@@ -167,11 +168,14 @@ def test_wrong_use(rig: Rig) -> None:
 
 
 def test_run_takes_an_image_without_a_command(rig: Rig) -> None:
-    job_id = good("run", "-d", "--image", "nvidia/cuda:12", "--on-gpu-failure", "ignore").strip()
+    job_id = good("run", "-d", "--image", "nvidia/cuda:12", "--on-gpu-failure", "ignore",
+                  "--min-driver", "535.104").strip()  # fmt: skip
     job = rig.call("GET", f"/v1/jobs/{job_id}").json()
     assert (job["name"], job["argv"], job["image"]) == ("cuda", None, "nvidia/cuda:12")
     assert (job["container_engine"], job["on_gpu_failure"]) == ("mesos", "ignore")
-    assert "image         nvidia/cuda:12 (mesos)\n" in good("show", job_id)
+    shown = good("show", job_id)
+    assert "image         nvidia/cuda:12 (mesos)\n" in shown
+    assert "min driver    535.104\n" in shown
 
 
 def test_completion(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

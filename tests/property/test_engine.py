@@ -12,6 +12,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.drain import Target
+from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Gpu, Health, Transition
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import OnGpuFailure
@@ -19,6 +20,7 @@ from mesos_gpu.model.saves import SaveTask
 from mesos_gpu.policy.history import MOST
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 
+DRIVERS = {"a0": "535.104.05", "a1": "550.54.14"}
 AGENTS = {f"a{n}": tuple(gpu(f"g{n}{i}") for i in range(3)) for n in range(2)}
 TARGETS = [(Target.GPU, card.id) for cards in AGENTS.values() for card in cards] + [
     (Target.NODE, f"{agent}.example") for agent in AGENTS
@@ -71,6 +73,9 @@ class Scheduler(RuleBasedStateMachine):
             node = state.nodes[item.task.agent_id]
             if item.spec is not None:
                 assert (Target.NODE, node.hostname) not in state.drains, "placed on a drained node"
+                job = state.jobs[JobId(str(item.task.job_id))]
+                for least in (job.spec.min_driver, job.learnt_min_driver):
+                    assert as_new_as(node.driver_version, least), "placed on too old a driver"
             for gpu_id in item.task.gpus:
                 found = node.gpu(gpu_id)
                 assert found is not None, "granted without being reported"
@@ -95,7 +100,7 @@ class Scheduler(RuleBasedStateMachine):
     def monitor(self, agent: str, gpus: tuple[Gpu, ...] | None = None) -> None:
         node = self.world.state.nodes.get(AgentId(agent))
         if node is not None and node.monitor in self.mesos.running:
-            self.take(self.world.report(agent, *(gpus or AGENTS[agent])))
+            self.take(self.world.report(agent, *(gpus or AGENTS[agent]), driver=DRIVERS[agent]))
 
     # --- what may happen
 
@@ -103,8 +108,9 @@ class Scheduler(RuleBasedStateMachine):
         gpus=st.integers(0, 3),
         attempts=st.integers(1, 3),
         failure=st.sampled_from(sorted(OnGpuFailure, key=str)),
+        min_driver=st.sampled_from([None, None, "535", "550"]),
     )
-    def submit(self, gpus: int, attempts: int, failure: OnGpuFailure) -> None:
+    def submit(self, gpus: int, attempts: int, failure: OnGpuFailure, min_driver: str | None) -> None:
         self.mesos.serial += 1
         job_id = JobId(f"j{self.mesos.serial}")
         self.take(
@@ -118,6 +124,7 @@ class Scheduler(RuleBasedStateMachine):
                         mem_mib=1,
                         max_attempts=attempts,
                         on_gpu_failure=failure,
+                        min_driver=min_driver,
                     ),
                 )
             )
@@ -190,13 +197,22 @@ class Scheduler(RuleBasedStateMachine):
         state = data.draw(st.sampled_from(live + TERMINAL if runs else TERMINAL))
         self.update(task_id, state)
 
-    def update(self, task_id: TaskId, state: str) -> None:
+    @rule(data=st.data(), least=st.sampled_from(["470", "535.200", "550.54"]))
+    def image_needs_a_driver(self, data: st.DataObject, least: str) -> None:
+        """An executor refuses the image; now and then a host has not the driver that its monitor told of."""
+        jobs = [task_id for task_id, item in self.mesos.running.items() if item.spec is not None]
+        if jobs:
+            task_id = data.draw(st.sampled_from(sorted(jobs)))
+            self.update(task_id, "TASK_FAILED", Outcome(min_driver=least, needs="a driver"))
+
+    def update(self, task_id: TaskId, state: str, outcome: Outcome | None = None) -> None:
         item = self.mesos.running.get(task_id)
         agent = str(item.task.agent_id) if item else "a0"
         if state in TERMINAL:
             self.mesos.running.pop(task_id, None)
         is_monitor = item is not None and item.spec is None
-        outcome = Outcome(exit_status=0) if state == "TASK_FINISHED" and not is_monitor else None
+        if state == "TASK_FINISHED" and not is_monitor:
+            outcome = Outcome(exit_status=0)
         self.take(self.world.status(task_id, state, agent=agent, outcome=outcome))
 
     @rule(data=st.data())

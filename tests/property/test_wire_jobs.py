@@ -37,6 +37,7 @@ good = st.fixed_dictionaries(
         "max_attempts": st.integers(1, 1000),
         "image": st.sampled_from(["a", "r.example:5000/a/b:1"]),
         "on_gpu_failure": st.sampled_from(["restart", "notify", "ignore"]),
+        "min_driver": st.sampled_from(["535", "535.104.05"]),
         "timeout_s": st.none() | st.floats(0.001, 1e9),
     },
 )

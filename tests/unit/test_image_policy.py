@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.model.image import ImageConfig
-from mesos_gpu.policy.image import container_environment, unmet, wants_volume
+from mesos_gpu.policy.image import DriverNeed, container_environment, needed_driver, unmet, wants_volume
 
 OFFICIAL = json.loads((Path(__file__).parent.parent / "data/cuda-image/config.json").read_text())
 
@@ -152,6 +152,40 @@ def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
     assert unmet(image(fine | {"NVIDIA_REQUIRE_DRIVER": "driver>=550"}), "535.1", "12.2") == (
         "the image needs driver 550 or newer; this host has driver 535.1"
     )
+
+
+@pytest.mark.parametrize(
+    ("config", "driver", "cuda", "need"),
+    [
+        (image(cuda="12.4.1"), "550.54.15", "12.4", None),
+        (image(cuda="12.4.1"), "535.183.01", "12.2", DriverNeed("550", "CUDA 12.4 or newer")),
+        (image(cuda="12.2"), None, None, DriverNeed("535", "CUDA 12.2 or newer")),
+        (image(cuda="99"), "535.1", "12.2", None),
+        (image(cuda="new"), "535.1", "12.2", None),
+        (image(volumes="cache"), "535.1", "12.2", None),
+        # NVIDIA's own: it takes 470, 525 and 535, too, but no branch between them and 550
+        (official(), "545.23.08", "12.3", DriverNeed("550", "CUDA 12.4 or newer")),
+        (official(), None, None, DriverNeed("470", "CUDA 12.4 or newer")),
+        (
+            image({"NVIDIA_REQUIRE_DRIVER": "driver>=535.104"}),
+            "535.54",
+            "12.2",
+            DriverNeed("535.104", "driver 535.104 or newer"),
+        ),
+        (
+            image({"NVIDIA_REQUIRE_DRIVER": "driver<535"}),
+            "535.54",
+            "12.2",
+            None,
+        ),
+        # its CUDA is not what the branch has: the host's own version is not asked for again
+        (image(cuda="12.4"), "550.54", "12.2", DriverNeed("555", "CUDA 12.4 or newer")),
+    ],
+)
+def test_the_oldest_driver_that_would_do(
+    config: ImageConfig, driver: str | None, cuda: str | None, need: DriverNeed | None
+) -> None:
+    assert needed_driver(config, driver, cuda) == need
 
 
 def test_unknown_capability_is_refused() -> None:

@@ -34,18 +34,23 @@ from mesos_gpu.testing.builders import gpu
 
 JOB = Job(
     JobId("j1"),
-    JobSpec("j", argv=("a", "b"), env={"K": "v"}, gpu_model=("A100",), gpus=2),
+    JobSpec("j", argv=("a", "b"), env={"K": "v"}, gpu_model=("A100",), gpus=2, min_driver="535"),
     1.5,
     7,
     JobState.RUNNING,
     exit_code=3,
+    learnt_min_driver="550",
+    image_needs="CUDA 12.4 or newer",
 )
 TASK = Task(TaskId("j1.1"), AgentId("a1"), "j1.1", JobId("j1"), TaskState.RUNNING, 2.5, gpus=(GpuId("g0"),))
 DRAIN = Drain(Target.NODE, "h", "fan", "ann", 3.5, 9.5)
 CHANGE = Transition(1.25, Health.OK, Health.SICK, "XID 79")
 CARD = Card(GpuId("g0"), (CHANGE,), {"sick": 1}, Reset("r1", "why", "ann", 4.5, 5.5))
 NODE = Node(
-    AgentId("a1"), "h", attributes={"rack": "1"}, inventory=Inventory((gpu("g0"),), "simulated", "535")
+    AgentId("a1"),
+    "h",
+    attributes={"rack": "1"},
+    inventory=Inventory((gpu("g0"),), "simulated", "535", volume="535"),
 )
 
 
@@ -91,11 +96,15 @@ def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> No
         spec = '{"name":"j","command":"true"}'
         job = f'{{"id":"j1","spec":{spec},"submitted_at":1.0,"sequence":1}}'
         db.execute("INSERT INTO jobs VALUES ('j1', 1, ?)", (job,))
+        said = '{"gpus":[],"source":"nvml","driver_version":"535.1"}'
+        node = f'{{"id":"a1","hostname":"h","inventory":{said}}}'
+        db.execute("INSERT INTO nodes VALUES ('a1', ?)", (node,))
         db.execute("PRAGMA user_version=1")
     db.close()
     store = SqliteStore(path)
+    assert store.load().nodes == (Node(AgentId("a1"), "h", inventory=Inventory((), "nvml", "535.1")),)
     (found,) = store.load().jobs
-    assert found.spec == JobSpec("j", "true")
+    assert (found.spec, found.min_driver) == (JobSpec("j", "true"), None)
     store.save([SaveCard(CARD)])
     assert store.load().cards == (CARD,)
     store.close()

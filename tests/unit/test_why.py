@@ -15,6 +15,7 @@ NOW = 1000.0
 JOB = Job(JobId("j1"), JobSpec("job", "true"), NOW, 1)
 BIG = NodeView(AgentId("a1"), "big", tuple(gpu(f"g{i}") for i in range(4)), {}, cpus=8.0, mem_mib=8000.0)
 SMALL = NodeView(AgentId("a2"), "small", (gpu("g8", "T4"),), {}, cpus=8.0, mem_mib=8000.0)
+OLD = replace(BIG, driver="470.82")
 PLAIN = NodeView(AgentId("a3"), "plain", (), {}, cpus=1.0, mem_mib=100.0)
 
 
@@ -70,6 +71,35 @@ CASES = {
     ),
     "cpus": (ask(cpus=4), [PLAIN], "waits for 4 cpus, 128 MiB; nearest is plain, which lacks 3 cpus; "
              "lacks 28 MiB of memory", True),
+    "driver": (
+        replace(ask(1), min_driver="535"),
+        [OLD],
+        "no node with the GPUs that it asks for has driver 535 or newer; the newest is 470.82 on big",
+        False,
+    ),
+    "driver of none": (
+        replace(ask(), min_driver="535"),
+        [PLAIN],
+        "no node has driver 535 or newer; no node reports a driver",
+        False,
+    ),
+    "driver, and no report yet": (
+        replace(ask(1), min_driver="535"),
+        [OLD, replace(PLAIN, unusable="its node monitor has not reported its GPUs yet")],
+        "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is big, which has driver 470.82, "
+        "and 535 is the oldest that will do",
+        True,
+    ),
+    "driver elsewhere is full": (
+        replace(ask(1), min_driver="535"),
+        [OLD, replace(SMALL, driver="535.54", holders={GpuId("g8"): "j"})],
+        "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is small, which lacks 1 free GPU: "
+        "g8 is used by j",
+        True,
+    ),
+    "driver is as new": (
+        replace(ask(1), min_driver="470.9"), [OLD], "it fits now, and is about to be launched", True
+    ),
     "it fits": (ask(1), [BIG], "it fits now, and is about to be launched", True),
 }  # fmt: skip
 
@@ -90,6 +120,37 @@ def test_each_node_says_its_own() -> None:
         "plain": "has only 0 GPUs",
     }
     assert why.queue_position == 3
+
+
+@pytest.mark.parametrize(
+    ("nodes", "summary"),
+    [
+        ([OLD, SMALL], "the image needs CUDA 12.4 or newer, driver 550; big has 470.82"),
+        ([PLAIN, BIG], "the image needs CUDA 12.4 or newer, driver 550; no node reports a driver"),
+        (
+            [OLD, replace(SMALL, driver="550.54", drained="is drained by ann: fan")],
+            "waits for 1 cpus, 128 MiB, 1 GPU, driver 550 or newer (the image needs CUDA 12.4 or newer); "
+            "nearest is small, which is drained by ann: fan",
+        ),
+    ],
+)
+def test_what_an_image_needs_is_said(nodes: list[NodeView], summary: str) -> None:
+    job = replace(JOB, learnt_min_driver="550", image_needs="CUDA 12.4 or newer")
+    found = explain(job, replace(ask(1), min_driver=job.min_driver), nodes, position=0, now=NOW)
+    assert found.summary == summary
+    by_request = replace(job, spec=replace(job.spec, min_driver="555"))
+    found = explain(by_request, replace(ask(1), min_driver="555"), nodes, position=0, now=NOW)
+    assert "the image" not in found.summary
+
+
+def test_each_node_says_its_driver() -> None:
+    why = explain(JOB, replace(ask(1), min_driver="535"), [OLD, SMALL], position=0, now=NOW)
+    assert {n.hostname: n.reasons[0] for n in why.nodes} == {
+        "big": "has driver 470.82, and 535 is the oldest that will do",
+        "small": "reports no NVIDIA driver, and 535 is the oldest that will do",
+    }
+    assert why.nearest is not None
+    assert why.nearest.hostname == "big"
 
 
 def test_back_off_is_said() -> None:

@@ -120,6 +120,23 @@ def test_assignment_and_outcome_come_back() -> None:
     assert assignment.decode_assignment(assignment.encode(plan)) == plan
     outcome = Outcome(signal=9, infrastructure=True, refused_gpus=(GpuId("g"),))
     assert assignment.decode_outcome(assignment.encode(outcome)) == outcome
+    too_old = Outcome(min_driver="550", needs="CUDA 12.4 or newer")
+    assert assignment.decode_outcome(assignment.encode(too_old)) == too_old
+
+
+def test_what_older_executors_and_monitors_do_not_say_is_absent() -> None:
+    old = b'{"version":1,"kind":"Outcome","exit_status":3,"signal":null,"infrastructure":false,"refused_gpus":[]}'
+    assert assignment.decode_outcome(old) == Outcome(exit_status=3)
+    found = report.decode(b'{"version":1,"source":"nvml","driver_version":"535.1","gpus":[]}')
+    assert (found.volume, found.volume_problem) == (None, "")
+
+
+@pytest.mark.parametrize(
+    "field", ['"min_driver":550', '"min_driver":"new"', '"min_driver":["5"]', '"min_driver":"5","needs":1']
+)
+def test_a_minimum_that_is_none_is_refused(field: str) -> None:
+    with pytest.raises(ValueError, match="not an outcome"):
+        assignment.decode_outcome(f'{{"version":1,"kind":"Outcome",{field}}}'.encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version":2,"kind":"Outcome"}', b"\xff"])
@@ -132,7 +149,7 @@ def test_other_data_is_refused(data: bytes) -> None:
 
 def test_a_report_comes_back() -> None:
     gpu = Gpu(GpuId("g"), "T4", 15360, 3, "0:1", 1, (Link(GpuId("h"), "NV4"),), Health.SICK, "XID 79")
-    inventory = Inventory((gpu,), "nvml", "535.1")
+    inventory = Inventory((gpu,), "nvml", "535.1", "12.2", "cgroup2", "535.1", "no room on /")
     assert report.decode(report.encode(inventory)) == inventory
 
 

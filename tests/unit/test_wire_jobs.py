@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.model.driver import CUDA_LABEL
 from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure
 from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
 
@@ -24,11 +25,11 @@ def test_everything() -> None:
         "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
         "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
         "timeout_s": 1.5, "kill_grace_s": 0, "image": "a/b:c", "container_engine": "docker",
-        "on_gpu_failure": "notify",
+        "on_gpu_failure": "notify", "min_driver": "535.104.05",
     }  # fmt: skip
     assert spec_from_mapping(value) == JobSpec(
         "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0,
-        "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY,
+        "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY, "535.104.05",
     )  # fmt: skip
 
 
@@ -82,6 +83,17 @@ def test_null_is_absent() -> None:
         ({"image": 7}, "/image", "must be an image, as [registry[:port]/]path[:tag][@digest]: got 7"),
         ({"on_gpu_failure": "panic"}, "/on_gpu_failure", "one of restart, notify, ignore"),
         ({"on_gpu_failure": 1}, "/on_gpu_failure", "got 1"),
+        ({"min_driver": 535}, "/min_driver", 'a driver version, as "535" or "535.104.05", got 535'),
+        ({"min_driver": "535-open"}, "/min_driver", 'got "535-open"'),
+        ({"min_driver": "535.", "gpus": 1}, "/min_driver", 'got "535."'),
+        ({"min_driver": "5" * 5000}, "/min_driver", "must be a driver version"),
+        (
+            {"gpus": 1, "labels": {CUDA_LABEL: "99.1"}},
+            f"/labels/{CUDA_LABEL}",
+            'must be a CUDA version up to 13.3, the newest whose driver is known here, or set min_driver; got "99.1"',
+        ),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "new"}}, f"/labels/{CUDA_LABEL}", 'got "new"'),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "1" * 5000}}, f"/labels/{CUDA_LABEL}", "must be a CUDA version"),
     ],
 )
 def test_each_problem_names_field_value_and_rule(value: dict[str, Any], path: str, reason: str) -> None:
@@ -116,6 +128,26 @@ def test_the_scheduler_s_engine_is_for_images_that_come_without_one() -> None:
         spec = decode(body, allow_root=False, engine=Engine.DOCKER)
         assert isinstance(spec, JobSpec)
         assert spec.container_engine is engine
+
+
+@pytest.mark.parametrize(
+    ("fields", "least"),
+    [
+        ({"gpus": 1, "labels": {CUDA_LABEL: "12.2"}}, "535"),
+        ({"gpus": 1, "labels": {CUDA_LABEL: " 12.4.1 "}}, "550"),
+        ({"gpus": 1, "labels": {CUDA_LABEL: ""}}, None),
+        ({"gpus": 0, "labels": {CUDA_LABEL: "12.2"}}, None),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "12.2"}, "min_driver": "470.82"}, "470.82"),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "99.1"}, "min_driver": "700"}, "700"),
+        ({"gpus": 0, "min_driver": "535"}, "535"),
+    ],
+)
+def test_the_oldest_driver_is_the_one_given_or_that_of_the_label(
+    fields: dict[str, Any], least: str | None
+) -> None:
+    spec = spec_from_mapping({"command": "true", **fields})
+    assert isinstance(spec, JobSpec)
+    assert spec.min_driver == least
 
 
 def test_root_is_for_those_who_allow_it() -> None:

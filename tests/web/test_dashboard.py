@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
 from tests.contract.test_api import Rig
 
@@ -61,6 +61,10 @@ def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, tmp_
 def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_path: Path) -> None:
     sick = replace(gpu("g1", health=Health.SICK), reason="XID 79 <b>", warnings=("XID 13",))
     rig.node(gpus=(gpu("g0"), sick), isolation="off")
+    rig.node("a2", (gpu("g2"),))
+    rig.tell(Inventory((gpu("g2"),), "nvml", "535.1", "12.2", volume="535.1"), "a2")
+    cards = (gpu("g0"), sick)
+    rig.tell(Inventory(cards, "nvml", "470.1", "11.4", "off", volume_problem="no room <b>"))
     assert rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": "ann"}).ok
     done = subprocess.run(
         [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
@@ -68,6 +72,8 @@ def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_
     )  # fmt: skip
     page = done.stdout
     assert "Isolation is OFF on a1.example" in page
+    assert "driver 535.1 · CUDA 12.2 · volume 535.1" in page
+    assert "no driver volume: no room &lt;b&gt;" in page
     assert 'class="gpu drained"' in page
     assert 'class="gpu sick warned"' in page
     assert re.search(r"<li[^>]*>0: drained for [^<]*: drained by ann: fan</li>", page)
