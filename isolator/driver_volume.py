@@ -20,6 +20,8 @@ from mesos_gpu.model.gpu import Inventory
 from volumes.store import Store, default_path, verify
 
 KIND: Final = "volume"  # of a trace: a lease, for as long as the holding is in the ledger
+AT_WORK: Final = "it is being built"
+AWAITED_S, AWAITED_POLL_S = 20.0, 0.1
 RETRY_S: Final = 60.0
 LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added
 VERIFY_S: Final = 24 * 3600.0
@@ -32,6 +34,16 @@ def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
     if inventory.driver_version is None:
         return None
     return Store(default_path(env)).current(inventory.driver_version)
+
+
+def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWAITED_S) -> Path | None:
+    """The same, once the monitor is ready with it, if it is at it: on a host that has just come up."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        build = for_tasks(env, inventory)
+        if build is not None or inventory.volume_problem != AT_WORK or time.monotonic() > deadline:
+            return build
+        time.sleep(AWAITED_POLL_S)
 
 
 def lease(build: Path | None) -> tuple[Trace, ...]:
@@ -106,7 +118,7 @@ class Keeper:
             self._thread.start()
         if self._store.current(version) is not None:
             return replace(inventory, volume=version, volume_problem=self._problem)
-        return replace(inventory, volume=None, volume_problem=self._problem or "it is being built")
+        return replace(inventory, volume=None, volume_problem=self._problem or AT_WORK)
 
     def busy(self) -> bool:
         """Whether it works on a volume now."""

@@ -138,7 +138,8 @@ class Executor:
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run = self._run_for(plan, inventory)
         enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env))
-        volume = driver_volume.for_tasks(self._env, inventory)
+        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
+        volume = choose(self._env, inventory)
         try:
             self._claim(plan, (*enclosure.traces(), *run.traces(), *driver_volume.lease(volume)))
             if volume is not None and not volume.exists():  # it was removed before it was leased

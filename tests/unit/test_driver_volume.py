@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -136,6 +137,20 @@ def test_a_failed_build_says_why(node: Node) -> None:
     node.keeper = Keeper(node.env, node.ledger)
     wait_until("it has tried", lambda: "no-such" in node.look().volume_problem)
     assert node.look().volume is None
+
+
+def test_an_image_waits_for_a_volume_that_is_being_built_and_for_no_other(node: Node) -> None:
+    building = replace(node.inventory, volume_problem=driver_volume.AT_WORK)
+    assert driver_volume.awaited(node.env, building, timeout_s=0.2) is None
+    node.look()
+    build = driver_volume.awaited(node.env, building)
+    assert build is not None
+    assert build == node.store.current(OLD)
+    failed = replace(node.inventory, driver_version=NEW, volume_problem="the disk is full")
+    began = time.monotonic()
+    assert driver_volume.awaited(node.env, failed) is None
+    assert time.monotonic() - began < driver_volume.AWAITED_S / 2
+    wait_until("it is done", lambda: not node.keeper.busy())
 
 
 def test_a_host_without_a_driver_has_none(node: Node) -> None:
