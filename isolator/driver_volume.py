@@ -56,6 +56,19 @@ def driver_root(env: Mapping[str, str]) -> Path:
     return Path(env.get("MESOS_GPU_DRIVER_ROOT") or "/")
 
 
+def libraries_of_module(env: Mapping[str, str]) -> Path | None:
+    """Of the driver whose kernel module is loaded, from its volume; None: there is none.
+
+    NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an upgrade of
+    packages without a reload, the host's own does.
+    """
+    from volumes.version import kernel_version
+
+    version = kernel_version(driver_root(env))
+    build = Store(default_path(env)).current(version) if version else None
+    return build / "lib64" if build else None
+
+
 def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
     """Who has which build: tasks by their leases, and mount namespaces of others, as containers by CDI are.
 

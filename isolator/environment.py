@@ -25,17 +25,14 @@ def task_environment(
     return {**kept, **user, **_of_job(task_id, assignment)}
 
 
-def image_environment(
-    own: Mapping[str, str], task_id: str, assignment: Assignment, paths: Mapping[str, str]
-) -> dict[str, str]:
+def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignment) -> dict[str, str]:
     """What the command gets on top of its image's own: of the host only what Mesos says of the task.
 
     Args:
         own, task_id, assignment: As of `task_environment`.
-        paths: PATH and LD_LIBRARY_PATH, where the driver volume adds to them.
     """
     kept = {k: own[k] for k in _OF_MESOS if k in own}
-    return {**kept, **paths, **_of_job(task_id, assignment)}
+    return {**kept, **_of_job(task_id, assignment)}
 
 
 def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:

@@ -47,10 +47,10 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory) -> Prepar
     paths: Mapping[str, str] = {}
     if wants_volume(config):
         binds = ((str(volume(launch, inventory)), VOLUME_PATH),)
-        paths = container_environment(config, inventory.driver_version, inventory.cuda_version)
+        paths = container_environment(asked, inventory.driver_version, inventory.cuda_version)
     give(launch.sandbox, user)
-    env = image_environment(launch.own, launch.task, plan, paths)
-    return Prepared({**env, "MESOS_SANDBOX": SANDBOX}, user, binds)
+    env = image_environment(launch.own, launch.task, plan)
+    return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds)
 
 
 def volume(launch: Launch, inventory: Inventory) -> Path:

@@ -7,6 +7,7 @@ and in order, like every status update.
 import base64
 import json
 import logging
+import math
 import os
 import sys
 import threading
@@ -123,16 +124,17 @@ class Monitor:
             if now >= look_at or self._probe.changed():
                 self._reap()
                 self._look()
-                look_at = time.monotonic() + (
-                    min(interval_s, self._pace_s()) if self._cards.restless() else interval_s
-                )
+                look_at = time.monotonic() + min(interval_s, self._pace_s())
             if (now >= due or self._known != last) and self._sent():
                 last, due = self._known, time.monotonic() + interval_s
             self._wake.wait(min(LOOK_S, interval_s))
 
     def _pace_s(self) -> float:
-        """Between looks while a card is not well: it shall not wait long for each step of its way back."""
-        return max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK)
+        """Between looks while a card is not well: it shall not wait long for each step of its way back. Or while the
+        driver volume is built, which takes a second."""
+        if self._known.volume_problem == driver_volume.AT_WORK:
+            return LOOK_S
+        return max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK) if self._cards.restless() else math.inf
 
     def _sent(self) -> bool:
         """Send what is known, unless an earlier report still waits: an agent that was away shall not find a
@@ -292,6 +294,7 @@ def probe_from(env: Mapping[str, str]) -> GpuProbe:
     return ChildProbe(
         deadline_s=_seconds(env, "MESOS_GPU_PROBE_DEADLINE_S", DEADLINE_S),
         recheck_s=_seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S),
+        libraries=lambda: driver_volume.libraries_of_module(env),
     )
 
 

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.adapters.nvml import Nvml, load
@@ -125,9 +126,9 @@ class _Stopped(Exception):
 class _Child:
     """One child; a thread reads what it says."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -247,6 +248,7 @@ class ChildProbe:
         recheck_s: float = RECHECK_S,
         command: Sequence[str] = COMMAND,
         reset_command: Sequence[str] = RESET_COMMAND,
+        libraries: Callable[[], Path | None] = lambda: None,
     ) -> None:
         """No child runs yet.
 
@@ -255,9 +257,10 @@ class ChildProbe:
             recheck_s: After that a card, or a driver, that hung is tried again; doubles with each failure.
             command: What serves as the child.
             reset_command: What resets a card; its UUID is added.
+            libraries: A directory of NVML's library to go before the host's; asked at each start of a child.
         """
         self._deadline_s, self._recheck_s = deadline_s, recheck_s
-        self._command, self._reset_command = command, reset_command
+        self._command, self._reset_command, self._libraries = command, reset_command, libraries
         self._child: _Child | None = None
         self._hung: dict[int | None, _Hung] = {}  # by index; None: the driver as a whole
         self._names: dict[int, GpuId] = {}  # by index, as last seen
@@ -305,6 +308,7 @@ class ChildProbe:
         try:
             tool = subprocess.Popen(
                 [*self._reset_command, gpu_id],
+                env=self._env(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -334,7 +338,7 @@ class ChildProbe:
                 raise _silent(self._hung[None].why)
             if self._child is None or self._child.ended():
                 self._drop_child()
-                self._child = _Child(self._command)
+                self._child = _Child(self._command, self._env())
             child = self._child
             child.ask([index for index in self._hung if index is not None])
             try:
@@ -348,6 +352,12 @@ class ChildProbe:
                 self._names |= child.names
                 return found
         raise _silent(self._hung[next(reversed(self._hung))].why)
+
+    def _env(self) -> dict[str, str]:
+        first = self._libraries()
+        paths = [str(first)] if first else []
+        paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+        return {**os.environ, **({"LD_LIBRARY_PATH": ":".join(paths)} if paths else {})}
 
     def _renumbered(self, names: Mapping[int, GpuId]) -> bool:
         """Whether a card that is skipped has another index now; then nothing is skipped any more."""
@@ -371,7 +381,7 @@ class ChildProbe:
         if hung.child is None:
             if time.monotonic() < hung.retry_at:
                 return
-            hung.child, hung.tries = _Child(self._command), True
+            hung.child, hung.tries = _Child(self._command, self._env()), True
             hung.child.ask([], alone=-1 if index is None else index)
         if not hung.tries:
             hung.child = None if hung.child.ended() else hung.child

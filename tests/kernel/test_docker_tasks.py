@@ -74,12 +74,15 @@ def test_its_card_and_the_drivers_volume_and_nothing_else(one: Host) -> None:
         "for f in /dev/nvidia*; do cat $f 2>&1; done; echo /usr/local/nvidia/lib64/libcuda.so.5*;"
         " touch /usr/local/nvidia/x;"
         "echo $NVIDIA_VISIBLE_DEVICES; echo $LD_LIBRARY_PATH; id -u; pwd > /mnt/mesos/sandbox/kept; true",
+        env={"LD_LIBRARY_PATH": "/opt/own"},
     )
     assert one.end("TASK_FINISHED") == ("Command exited with status 0", Outcome(exit_status=0))
     said = one.stdout().splitlines()
     assert said[:2] == [f"cat: can't open '/dev/{name}': {ALLOWED}" for name in ("nvidia0", "nvidiactl")]
     assert said[2:4] == ["/usr/local/nvidia/lib64/libcuda.so.550.54.14", GPUS[0]]
-    assert said[4].endswith("/usr/local/nvidia/lib:/usr/local/nvidia/lib64")
+    assert said[4] == "/opt/own:/usr/local/nvidia/lib:/usr/local/nvidia/lib64", (
+        "what the job sets stands first"
+    )
     assert said[5] == "65534"
     assert "Read-only file system" in one.stderr()
     assert (one.sandbox / "kept").owner() == "nobody"

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ import pytest
 from isolator import driver_volume
 from isolator.driver_volume import Keeper, holders, is_older
 from isolator.ledger import Ledger, Owner
-from mesos_gpu.errors import Damaged
+from isolator.probing import ChildProbe
+from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.testing.elf_files import driver_tree
 from tests.conftest import wait_until
@@ -109,6 +111,22 @@ def test_libraries_that_are_newer_than_the_module_leave_the_volume_as_it_is(node
     found = node.look()
     assert found.volume == OLD
     assert f"no library of driver {OLD} was found" in found.volume_problem
+
+
+def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_by_now(node: Node) -> None:
+    """Packages upgraded, module not reloaded: NVML of the new version would refuse to work."""
+    assert driver_volume.libraries_of_module(node.env) is None
+    node.ready()
+    driver_tree(node.root, NEW, kernel=OLD)
+    libraries = driver_volume.libraries_of_module(node.env)
+    assert libraries == node.store.path_of(OLD).resolve() / "lib64"
+    seen = node.root / "seen"
+    code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['LD_LIBRARY_PATH'])"
+    probe = ChildProbe(command=[sys.executable, "-c", code, str(seen)], libraries=lambda: libraries)
+    with pytest.raises(Unavailable):
+        probe.survey()
+    probe.close()
+    assert seen.read_text().split(":")[0] == str(libraries)
 
 
 def test_what_is_added_to_the_same_driver_is_taken_in(node: Node) -> None:
