@@ -2,7 +2,7 @@
 
 Their lists and rules, in words of our own, from their sources: Mesos 1.11.0
 (src/slave/containerizer/mesos/isolators/gpu/volume.cpp), nvidia-docker 1.0.1 (src/nvidia/volumes.go,
-src/ldcache/ldcache.go), libnvidia-container 1.18 (src/nvc_info.c).
+src/ldcache/ldcache.go), libnvidia-container at 00b4b47 (src/nvc_info.c).
 """
 
 from collections.abc import Callable, Mapping, Sequence

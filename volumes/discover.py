@@ -22,7 +22,8 @@ _TRIPLETS: Final = (
     "arm-linux-gnueabihf",
     "powerpc64le-linux-gnu",
 )
-#: Of Debian and Ubuntu (triplets; nvidia/current, before that nvidia-384), RHEL (lib64, lib64/nvidia), others.
+#: Of Debian and Ubuntu (triplets; nvidia/current, nvidia/tesla-535, before that nvidia-384), RHEL (lib64,
+#: lib64/nvidia), others.
 _LIBRARY_DIRECTORIES: Final = (
     *(f"{top}/{triplet}" for top in ("/usr/lib", "/lib") for triplet in _TRIPLETS),
     *(
@@ -36,10 +37,9 @@ _LIBRARY_DIRECTORIES: Final = (
         "/usr/local/lib64",
     ),
 )
-_BELOW_LIBRARIES: Final = ("", "nvidia", "nvidia/current", "vdpau", "tls")
+_BELOW_LIBRARIES: Final = ("", "nvidia", "vdpau", "tls")
 _PROGRAM_DIRECTORIES: Final = (
     *("/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/bin"),
-    *("/usr/lib/nvidia/current", "/usr/lib/nvidia/bin"),
 )
 
 
@@ -131,13 +131,17 @@ def _library_directories(fs: Root, found: _Finder) -> list[str]:
     cached = [path.rpartition("/")[0] for path in found.libraries]
     usual = [f"{top}/{below}".rstrip("/") for top in _LIBRARY_DIRECTORIES for below in _BELOW_LIBRARIES]
     branches = [f"/usr/lib/{name}" for name in fs.listdir("/usr/lib") if name.startswith("nvidia-")]
+    flavours = [
+        f"{top}/nvidia/{name}" for top in _LIBRARY_DIRECTORIES for name in fs.listdir(f"{top}/nvidia")
+    ]
     beside = [f"{directory}/tls" for directory in cached]
-    return _resolved(fs, (*cached, *usual, *branches, *beside))
+    return _resolved(fs, (*cached, *usual, *flavours, *branches, *beside))
 
 
 def _program_directories(fs: Root) -> list[str]:
     branches = [f"/usr/lib/{name}/bin" for name in fs.listdir("/usr/lib") if name.startswith("nvidia-")]
-    return _resolved(fs, (*_PROGRAM_DIRECTORIES, *branches))
+    flavours = [f"/usr/lib/nvidia/{name}" for name in fs.listdir("/usr/lib/nvidia")]
+    return _resolved(fs, (*_PROGRAM_DIRECTORIES, *flavours, *branches))
 
 
 def _resolved(fs: Root, directories: Iterable[str]) -> list[str]:

@@ -59,10 +59,10 @@ def volume(root: Path | None, runs: int, as_json: bool) -> None:
 
 
 def _fetch(root: Path) -> None:
-    from mesos_gpu.testing.driver_packages import ALL, install
+    from mesos_gpu.testing.driver_packages import ALL, CURRENT, install
 
-    output.note("fetching and unpacking NVIDIA's driver 535 of Debian 12")
-    install("535.261.03", root, ALL)
+    output.note(f"fetching and unpacking NVIDIA's driver {CURRENT} of Debian 12")
+    install(root, *ALL)
 
 
 def _figures(root: Path, top: Path, runs: int) -> dict[str, object]:

@@ -1,0 +1,63 @@
+"""A Docker image with a Python, a shell and glibc, made of this machine's own files: nothing is pulled."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.testing.dockerd import busybox
+from mesos_gpu.testing.images import busybox_layer, layer, save
+
+#: As an image of NVIDIA's says that it wants the driver, with the path of CUDA's compatibility libraries.
+WANTS_DRIVER: Final = {
+    "Env": ["PATH=/usr/bin:/bin", "PYTHONHOME=/usr", "NVIDIA_VISIBLE_DEVICES=all", "CUDA_VERSION=99.0"],
+    "Labels": {"com.nvidia.volumes.needed": "nvidia_driver"},
+}
+_PACKAGES: Final = ("collections", "ctypes", "encodings", "importlib", "json", "re")
+_MODULES: Final = ("_ctypes", "_struct", "_json", "_posixsubprocess", "select", "math", "fcntl", "grp")
+_LIBRARIES: Final = "lib/x86_64-linux-gnu"  # where Debian's loader looks without a cache
+#: Of glibc and GCC, for what is loaded later.
+_ALWAYS: Final = (
+    "libc.so.6",
+    "libm.so.6",
+    "libdl.so.2",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libutil.so.1",
+    "libgcc_s.so.1",
+)
+
+
+def python_image(directory: Path, name: str) -> Path:
+    """Write `<directory>/<name>.tar` for x86_64, some 30 MB.
+
+    Raises:
+        Unavailable: There is no static busybox, or no ldd.
+    """
+    program = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    home = f"usr/lib/{stdlib.name}"
+    files: dict[str, bytes] = {"usr/bin/python3": program.read_bytes()}
+    sources = [*stdlib.glob("*.py"), *(p for name in _PACKAGES for p in (stdlib / name).rglob("*.py"))]
+    files |= {f"{home}/{path.relative_to(stdlib)}": path.read_bytes() for path in sources}
+    modules = [p for each in _MODULES for p in (stdlib / "lib-dynload").glob(f"{each}.*.so")]
+    files |= {f"{home}/lib-dynload/{path.name}": path.read_bytes() for path in modules}
+    for library in _closure([program, *modules]):
+        files[f"{_LIBRARIES}/{library.name}"] = library.read_bytes()
+    files["lib64/ld-linux-x86-64.so.2"] = Path("/lib64/ld-linux-x86-64.so.2").read_bytes()
+    base = busybox_layer(busybox(), ["sh", "ls", "cat", "env", "id"])
+    return save(directory, name, [base, layer(files)], WANTS_DRIVER)
+
+
+def _closure(files: list[Path]) -> set[Path]:
+    """Libraries that they need, and those that any image has."""
+    done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=30)
+    found = {Path(path) for path in re.findall(r"=> (/\S+)", done.stdout)}
+    libc = next((path for path in found if path.name == "libc.so.6"), None)
+    if libc is None:
+        raise Unavailable(f"ldd does not tell what Python needs: {done.stderr}", remedy="install libc-bin")
+    return found | {libc.parent / name for name in _ALWAYS}

@@ -1,0 +1,78 @@
+"""Fetching packages: only what has the right digest, and no more than once."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.testing import driver_packages
+from mesos_gpu.testing.driver_packages import ALL, CURRENT, NEXT, Package, fetch, packages
+
+CONTENT = b"a package"
+
+
+class Handler(SimpleHTTPRequestHandler):
+    asked: list[str] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A mirror with one package; the directory that it serves."""
+    top = tmp_path / "mirror"
+    (top / "pool").mkdir(parents=True)
+    (top / "pool/one.deb").write_bytes(CONTENT)
+    package = Package("pool/one.deb", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
+    Handler.asked = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(top))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(driver_packages, "MIRRORS", (f"http://127.0.0.1:{server.server_port}",))
+        monkeypatch.setattr(driver_packages, "packages", lambda *_: [package])
+        monkeypatch.setenv("MESOS_GPU_TEST_CACHE", str(tmp_path / "cache"))
+        yield top
+        server.shutdown()
+
+
+def test_fetched_once_and_again_if_damaged(mirror: Path) -> None:
+    (path,) = fetch("any")
+    assert path.read_bytes() == CONTENT
+    fetch("any")
+    assert len(Handler.asked) == 1
+    path.write_bytes(b"a pockage")
+    fetch("any")
+    assert path.read_bytes() == CONTENT
+    assert len(Handler.asked) == 2
+
+
+def test_another_content_is_refused(mirror: Path) -> None:
+    (mirror / "pool/one.deb").write_bytes(b"a virus!!")
+    with pytest.raises(Unavailable, match=r"has another one\.deb"):
+        fetch("any")
+
+
+def test_what_is_not_there_is_said_with_what_to_do(mirror: Path) -> None:
+    (mirror / "pool/one.deb").unlink()
+    with pytest.raises(Unavailable, match="404") as caught:
+        fetch("any")
+    assert "put one.deb into" in caught.value.remedy
+
+
+def test_the_list() -> None:
+    listed = packages(*ALL, NEXT)
+    assert len({package.name for package in listed}) == len(listed)
+    assert all(len(package.sha256) == 64 and package.path.startswith("pool/") for package in listed)
+    assert any(package.name == f"libcuda1_{CURRENT}-1_amd64.deb" for package in listed)
+    text = Path(driver_packages.__file__).with_suffix(".json").read_text()
+    assert json.loads(text), "names and digests, and nothing of NVIDIA's"
