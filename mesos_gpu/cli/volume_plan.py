@@ -4,10 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from volumes.compare import compare, markdown
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.volume import json_option, root_of, root_option, version_option
+from volumes.compare import compare, markdown
 from volumes.discover import discover
 from volumes.manifest import plan as plan_of
 from volumes.model import Found, Plan
