@@ -31,6 +31,7 @@ _CURRENT: Final = (
 _CLASSIC_PROGRAMS: Final = frozenset(
     f"nvidia-{name}" for name in ("smi", "debugdump", "persistenced", "cuda-mps-control", "cuda-mps-server")
 )
+_MACHINES_OF_NVIDIA_DOCKER: Final = frozenset(("x86_64", "i686", "ppc64le"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ def _refused_by_mesos(stem: str, _name: str, elf: Elf, _version: str) -> str | N
 
 
 def _refused_by_nvidia_docker(stem: str, _name: str, elf: Elf, _version: str) -> str | None:
+    if elf.machine not in _MACHINES_OF_NVIDIA_DOCKER:
+        return f"no: not for {elf.machine}"
     ours = ("libnvidia-glcore.so", "libnvidia-eglcore.so", "libGLdispatch.so")
     if stem in _ENTRY_POINTS and not any(each in name for name in elf.needed for each in ours):
         return "no: for another vendor's"

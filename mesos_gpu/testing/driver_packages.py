@@ -25,7 +25,8 @@ MIRRORS: Final = (
     "http://deb.debian.org/debian",
     "https://snapshot.debian.org/archive/debian/20251101T000000Z",
 )
-TIMEOUT_S: Final = 60.0
+#: To connect, and between two parts of an answer: with both mirrors silent, a test must still have time to say so.
+TIMEOUT_S: Final = (5.0, 20.0)
 #: The whole driver of Debian 12; without "large" (OptiX and ray tracing) it is 79 MB instead of 228.
 CURRENT: Final = "535.261.03"
 ALL: Final = (CURRENT, f"{CURRENT} large", "glvnd")
@@ -38,6 +39,8 @@ _TRIPLETS: Final = (
 )
 #: Alternatives that are not directly in the directory of libraries.
 _ELSEWHERE: Final = {"libnvidia-cfg.so.1": "nvidia", "libvdpau_nvidia.so.1": "vdpau"}
+#: Of those, what glx-alternative-nvidia (contrib), which nvidia-alternative needs, puts there all the same.
+_AGAIN: Final = "libnvidia-cfg.so.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +130,15 @@ def _unpack(tool: str, file: Path, root: Path) -> None:
 
 
 def _alternatives(root: Path) -> Iterator[tuple[str, str]]:
-    """What the script of nvidia-alternative gives update-alternatives: link, and file."""
+    """What the scripts of nvidia-alternative and glx-alternative-nvidia give update-alternatives: link, and file."""
     for triplet in _TRIPLETS:
         top = f"/usr/lib/{triplet}"
         for path in sorted(root.glob(f"{top[1:]}/nvidia/*/lib*.so*")):
             if path.is_symlink() and (path.name == "libcuda.so" or not path.name.endswith(".so")):
                 below = "/".join(filter(None, (top, _ELSEWHERE.get(path.name))))
                 yield f"{below}/{path.name}", f"/{path.relative_to(root)}"
+                if path.name == _AGAIN:
+                    yield f"{top}/{path.name}", f"{below}/{path.name}"
     for name in ("nvidia-smi", "nvidia-debugdump"):
         for path in sorted(root.glob(f"usr/lib/nvidia/*/{name}")):
             yield f"/usr/bin/{name}", f"/{path.relative_to(root)}"

@@ -20,6 +20,8 @@ WANTS_DRIVER: Final = {
 _PACKAGES: Final = ("collections", "ctypes", "encodings", "importlib", "json", "re")
 _MODULES: Final = ("_ctypes", "_struct", "_json", "_posixsubprocess", "select", "math", "fcntl", "grp")
 _LIBRARIES: Final = "lib/x86_64-linux-gnu"  # where Debian's loader looks without a cache
+#: Of /etc/ld.so.conf: to be found as it was, whatever is mounted.
+LOADER_CONF: Final = f"/{_LIBRARIES}\n"
 #: Of glibc and GCC, for what is loaded later.
 _ALWAYS: Final = (
     "libc.so.6",
@@ -33,7 +35,7 @@ _ALWAYS: Final = (
 
 
 def python_image(directory: Path, name: str) -> Path:
-    """Write `<directory>/<name>.tar` for x86_64, some 30 MB.
+    """Write `<directory>/<name>.tar` for x86_64, under 40 MB.
 
     Raises:
         Unavailable: There is no static busybox, or no ldd.
@@ -49,6 +51,7 @@ def python_image(directory: Path, name: str) -> Path:
     for library in _closure([program, *modules]):
         files[f"{_LIBRARIES}/{library.name}"] = library.read_bytes()
     files["lib64/ld-linux-x86-64.so.2"] = Path("/lib64/ld-linux-x86-64.so.2").read_bytes()
+    files["etc/ld.so.conf"] = LOADER_CONF.encode()
     base = busybox_layer(busybox(), ["sh", "ls", "cat", "env", "id"])
     return save(directory, name, [base, layer(files)], WANTS_DRIVER)
 

@@ -432,7 +432,7 @@ def test_an_executor_that_is_not_let_in_ends(open_directory: Path, agent: Script
     with host(open_directory, agent, MESOS_RECOVERY_TIMEOUT="400ms") as one:
         assert one.process.wait(10) == 1
         log = (one.sandbox / "executor.log").read_text()
-    assert log.count("403") == 1, "said once, however often it was tried"
+    assert log.count('"403 ') == 1, "said once, however often it was tried"
 
 
 def test_the_token_and_the_agents_name_go_with_each_call(open_directory: Path, agent: ScriptedAgent) -> None:

@@ -8,21 +8,27 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from isolator.facts import write_inventory
 from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
+from mesos_gpu.testing.dockerd import Dockerd
 from mesos_gpu.testing.driver_packages import CURRENT, NEXT, fetch, install
-from mesos_gpu.testing.python_image import python_image
+from mesos_gpu.testing.python_image import LOADER_CONF, python_image
+from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
+from tests.hosts import GPUS, INVENTORY, host
 from tests.kernel.conftest import needs
+from volumes.build import make
 from volumes.discover import discover
-from volumes.manifest import plan
+from volumes.manifest import LOADERS, is_driver_name, plan, stem_of
 from volumes.store import Store, verify
 
 pytestmark = pytest.mark.cluster
@@ -37,7 +43,10 @@ def loaded(name):
         return str(error)
     return ""
 def lacking(path):
-    done = subprocess.run(["/lib64/ld-linux-x86-64.so.2", "--list", path], capture_output=True, text=True)
+    # as ldd does: the loader's own --list ends at the first that is lacking, and names no other
+    done = subprocess.run(["/lib64/ld-linux-x86-64.so.2", path], env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"},
+        capture_output=True, text=True)
+    assert done.returncode == 0 and "libc.so.6" in done.stdout, path + done.stderr
     return [l.split()[0] for l in (done.stdout + done.stderr).splitlines() if "not found" in l]
 top = "/usr/local/nvidia/lib64"
 smi = subprocess.run(["nvidia-smi"], capture_output=True, text=True)
@@ -50,7 +59,7 @@ print(json.dumps({
     "smi": [smi.returncode, smi.stdout + smi.stderr],
     "mount": [l.split()[5] for l in open("/proc/self/mountinfo") if l.split()[4] == "/usr/local/nvidia"],
     "LD_LIBRARY_PATH": os.environ["LD_LIBRARY_PATH"],
-    "loader": [n for n in os.listdir("/etc") if n.startswith("ld.so")],
+    "loader": {n: open(f"/etc/{n}").read() for n in os.listdir("/etc") if n.startswith("ld.so")},
 }))
 """
 NAMES = (
@@ -116,9 +125,37 @@ def look(client: Client, **more: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def seen(stack: Stack) -> dict[str, Any]:
-    with Client(stack.url) as client:
+def look_by_docker(directory: Path, root: Path, archive: Path) -> dict[str, Any]:
+    """The same by a Docker Engine; the executor is real, and the agent scripted."""
+    if lacks := dockerd.missing():
+        pytest.skip(lacks)
+    needs("cgroup1")
+    (directory / "volumes").mkdir(parents=True)
+    make(directory / "volumes", root, CURRENT)
+    with Dockerd() as engine, scripted_agent() as agent:
+        engine.load(archive)
+        given = {"MESOS_GPU_DOCKER_SOCKET": str(engine.socket), "MESOS_GPU_ISOLATION": "cgroup1"}
+        with host(directory, agent, MESOS_GPU_VOLUMES=str(directory / "volumes"), **given) as one:
+            inventory = replace(INVENTORY, driver_version=CURRENT, cuda_version="12.2")
+            write_inventory(directory / "node", inventory)
+            argv = ("python3", "-c", LOOK)
+            one.launch(
+                None, argv=argv, image=IMAGE, container_engine="docker", gpus=GPUS[:1], env={"NAMES": NAMES}
+            )
+            one.end("TASK_FINISHED")
+            found = json.loads(one.stdout())
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.fixture(scope="module", params=["mesos", "docker"])
+def seen(
+    request: pytest.FixtureRequest, open_directory: Path, roots: dict[str, Path], images: Path
+) -> dict[str, Any]:
+    """What a task sees of the volume in a container of each engine."""
+    if request.param == "docker":
+        return look_by_docker(open_directory / "docker", roots[CURRENT], images / f"{IMAGE}.tar")
+    with Client(request.getfixturevalue("stack").url) as client:
         return look(client, image=IMAGE)
 
 
@@ -131,10 +168,14 @@ def test_what_a_cuda_image_needs_loads(seen: dict[str, Any]) -> None:
 
 def test_no_library_of_the_volume_lacks_one_of_nvidias(seen: dict[str, Any]) -> None:
     lacking = {
-        name: [n for n in lacks if "nvidia" in n or "cuda" in n] for name, lacks in seen["lacking"].items()
+        name: [n for n in lacks if is_driver_name(n) and stem_of(n) not in LOADERS]
+        for name, lacks in seen["lacking"].items()
     }
     assert len(lacking) >= 50
     assert not any(lacking.values()), seen["lacking"]
+    assert "libX11.so.6" in seen["lacking"]["libGLX_nvidia.so.0"], (
+        "what is lacking is seen: this image has no X"
+    )
 
 
 def test_nvidia_smi_starts_and_fails_only_for_want_of_a_driver(seen: dict[str, Any]) -> None:
@@ -147,7 +188,7 @@ def test_the_volume_is_read_only_and_stands_after_cudas_own(seen: dict[str, Any]
     (options,) = seen["mount"]
     assert "ro" in options.split(",")
     assert seen["LD_LIBRARY_PATH"] == "/usr/local/cuda/compat:/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
-    assert seen["loader"] == []
+    assert seen["loader"] == {"ld.so.conf": LOADER_CONF}
 
 
 def test_a_command_on_the_host_has_it_too(stack: Stack) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -37,7 +38,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     package = Package("pool/one.deb", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
     Handler.asked = []
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(top))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=partial(server.serve_forever, 0.02), daemon=True).start()
         monkeypatch.setattr(driver_packages, "MIRRORS", (f"http://127.0.0.1:{server.server_port}",))
         monkeypatch.setattr(driver_packages, "packages", lambda *_: [package])
         monkeypatch.setenv("MESOS_GPU_TEST_CACHE", str(tmp_path / "cache"))
@@ -54,6 +55,22 @@ def test_fetched_once_and_again_if_damaged(mirror: Path) -> None:
     fetch("any")
     assert path.read_bytes() == CONTENT
     assert len(Handler.asked) == 2
+
+
+def test_the_second_mirror_has_what_the_first_has_not(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = driver_packages.MIRRORS[0]
+    monkeypatch.setattr(driver_packages, "MIRRORS", (f"{there}/forgotten", there))
+    (path,) = fetch("any")
+    assert path.read_bytes() == CONTENT
+    assert Handler.asked == ["/forgotten/pool/one.deb", "/pool/one.deb"]
+
+
+def test_a_silent_mirror_is_given_up(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(driver_packages, "MIRRORS", (f"http://127.0.0.1:{silent.getsockname()[1]}",))
+        monkeypatch.setattr(driver_packages, "TIMEOUT_S", (1.0, 0.1))
+        with pytest.raises(Unavailable, match=r"cannot be reached.*timed out"):
+            fetch("any")
 
 
 def test_another_content_is_refused(mirror: Path) -> None:

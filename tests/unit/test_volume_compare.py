@@ -8,7 +8,7 @@ import pytest
 from tests.unit.test_volume_manifest import CUDA, DISPATCH, GL, ML, V, library, program
 from volumes.compare import OTHERS, Row, compare, markdown
 from volumes.manifest import LIBRARIES, PROGRAMS, plan
-from volumes.model import File, Found
+from volumes.model import Elf, File, Found
 
 
 def cached(file: File, *names: str) -> File:
@@ -58,6 +58,10 @@ CASES = {
     "TLS without a note": (
         cached(library(f"libnvidia-tls.so.{V}")),
         {"ours": "yes", "mesos": "no: old threads", "libnvidia_container": "no: old threads"},
+    ),
+    "a machine that nvidia-docker did not know": (
+        replace(cached(library(f"libnvcuvid.so.{V}")), elf=Elf(64, "aarch64", "libnvcuvid.so.1")),
+        {"mesos": "yes", "nvidia_docker": "no: not for aarch64", "libnvidia_container": "yes"},
     ),
     "the driver's own libGL": (
         cached(library(f"libGL.so.{V}", "libGL.so.1", needed=[f"libnvidia-glcore.so.{V}"])),
