@@ -1,0 +1,220 @@
+"""Least growth of expected fragmentation. Pure.
+
+After FGD (Weng et al., "Beware of Fragmentation", USENIX ATC'23): the fragmentation of a node, F, is the idle GPU that
+a request drawn from the recent mix could not use there: all of it where the request cannot run at all (or needs no
+GPU), else what is idle on GPUs that are too small for it. A launch goes where F grows least. Beside F, what the launch
+takes of the worth of free space counts (`prices`): FGD alone puts a fraction next to another that it leaves a useless
+rest with.
+
+What GPUs a node has free, of which model, is its *state*; few are met. For each state and each GPU request, what is
+lost in every state that could follow is tabled once, by how many of the mix the node's processors are enough for. A
+score is then a look into that table.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mesos_gpu.policy.cluster.prices import worth
+from mesos_gpu.policy.cluster.shapes import WHOLE, Shape
+from mesos_gpu.policy.cluster.view import Index, Integers, View
+
+COVERED: Final = 0.95  # of the requests: rarer ones are left out of the mix
+STEPS: Final = 100  # of the score: what differs by less is a tie, which the node with the least free GPU wins
+SHARE_OF_F: Final = 0.3  # of F in the score, where the worth of space counts wholly
+_TIES: Final = 16384
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of a request what F depends on."""
+
+    cpu_milli: int
+    gpus: int
+    gpu_milli: int
+    models: tuple[str, ...]
+
+
+class Mix(NamedTuple):
+    """What is asked for: the most frequent kinds and their shares, which add up to 1, and every fraction's count."""
+
+    kinds: Mapping[Kind, float]
+    fractions: Mapping[int, float]
+
+
+def mix_of(shapes: Iterable[Shape]) -> Mix:
+    """Of requests: the kinds that together are 95 % of them."""
+    every = Counter(shapes)
+    counts = Counter[Kind]()
+    for shape, count in every.items():
+        counts[Kind(shape.cpu_milli, shape.gpus, shape.gpu_milli if shape.gpus else 0, shape.models)] += count
+    found: dict[Kind, int] = {}
+    for kind, count in sorted(counts.items(), key=lambda item: (-item[1], repr(item[0]))):
+        if sum(found.values()) >= COVERED * counts.total():
+            break
+        found[kind] = count
+    fractions = Counter[int]()
+    for shape, count in every.items():
+        if shape.gpus == 1 and shape.gpu_milli < WHOLE:
+            fractions[shape.gpu_milli] += count
+    total = sum(found.values())
+    return Mix({kind: count / total for kind, count in found.items()}, fractions)
+
+
+class Fragmentation:
+    """`Policy`."""
+
+    def __init__(self, mix: Mix, *, share_of_f: float = SHARE_OF_F, share_of_worth: float = 1.0) -> None:
+        """`share_of_f` 1 and `share_of_worth` 0 is FGD itself."""
+        kinds = sorted(mix.kinds, key=lambda kind: (kind.cpu_milli, repr(kind)))
+        self._kinds = kinds
+        self._share = np.array([mix.kinds[kind] for kind in kinds])
+        self._cpu = np.array([kind.cpu_milli for kind in kinds], dtype=np.int64)
+        self._gpus = np.array([kind.gpus for kind in kinds], dtype=np.int64)
+        self._milli = np.array([kind.gpu_milli for kind in kinds], dtype=np.int64)
+        self._share_of_f = share_of_f
+        self._worth = worth(mix.fractions) * WHOLE * share_of_worth
+
+    def attach(self, view: View) -> None:
+        """As `Policy.attach`."""
+        self.view = view
+        width = len(self._kinds) + 1
+        self._states: dict[tuple[int, ...], int] = {}
+        self._free_of: list[tuple[int, ...]] = []  # by state: the model, then its free GPUs
+        self._now = np.zeros((256, width))  # by state: what is lost as it is
+        self._requests: dict[tuple[int, int], int] = {}
+        self._request_of = np.empty(0, dtype=np.int64)  # by shape
+        self._own = np.empty(0)  # by shape: what it takes itself, so that a perfect fit costs nothing
+        self._first = np.zeros(
+            (256, 0), dtype=np.int64
+        )  # by state and request: where what could follow is tabled
+        self._count = np.zeros((256, 0), dtype=np.int64)
+        self._table, self._rows = np.zeros((1024, width)), 0
+        self._suits: dict[int, Floats] = {}
+        self.state = np.array([self._state_of(row) for row in range(len(view.cpu))], dtype=np.int64)
+
+    def learn(self, shape: int) -> None:
+        """As `Policy.learn`."""
+        want = self.view.shapes[shape]
+        key = (want.gpus, want.gpu_milli if want.gpus else 0)
+        index = self._requests.get(key)
+        if index is None:
+            index = self._requests[key] = len(self._requests)
+            grown = np.zeros((len(self._first), 1), dtype=np.int64)
+            self._first, self._count = np.hstack([self._first, grown]), np.hstack([self._count, grown])
+            for state in range(len(self._free_of)):
+                self._follow(state, {key: index})
+        self._request_of = np.append(self._request_of, index)
+        self._own = np.append(self._own, want.milli if self._worth[WHOLE] else 0)
+
+    def changed(self, row: int) -> None:
+        """As `Policy.changed`."""
+        self.state[row] = self._state_of(row)
+
+    def _state_of(self, row: int) -> int:
+        key = (int(self.view.model[row]), *self.view.most_free[row].tolist())
+        number = self._states.get(key)
+        if number is None:
+            number = self._states[key] = len(self._free_of)
+            self._free_of.append(key)
+            if number == len(self._now):
+                self._now = np.concatenate([self._now, np.zeros_like(self._now)])
+                self._first = np.concatenate([self._first, np.zeros_like(self._first)])
+                self._count = np.concatenate([self._count, np.zeros_like(self._count)])
+            self._now[number] = self._lost(key[0], np.array([key[1:]]))[0]
+            self._follow(number, self._requests)
+        return number
+
+    def _follow(self, state: int, requests: Mapping[tuple[int, int], int]) -> None:
+        """Table what would be lost in each state that these requests could make of this one."""
+        model, *free = self._free_of[state]
+        every: list[list[int]] = []
+        for (gpus, milli), index in requests.items():
+            after = _after(free, gpus, milli)
+            self._first[state, index], self._count[state, index] = self._rows + len(every), len(after)
+            every += after
+        end = self._rows + len(every)
+        while end >= len(
+            self._table
+        ):  # one row more than is used: where nothing follows, too, there is a first
+            self._table = np.concatenate([self._table, np.zeros_like(self._table)])
+        if every:
+            self._table[self._rows : end] = self._lost(model, np.array(every))
+        self._rows = end
+
+    def _lost(self, model: int, free: Integers) -> Floats:
+        """Of each row of free GPUs, by how many kinds (the first ones) the processors are enough for."""
+        found = self.fragmentation(model, free) * self._share_of_f
+        found -= self._worth[free].sum(axis=1)[:, None]
+        return found
+
+    def fragmentation(self, model: int, free: Integers) -> Floats:
+        """F, in thousandths of a GPU; otherwise as `_lost`."""
+        idle = free.sum(axis=1)
+        small = free[:, :, None] < self._milli
+        fits = (~small).sum(axis=1) >= self._gpus
+        on_small = (free[:, :, None] * small).sum(axis=1)
+        gain = self._share * self._suit(model) * fits * (on_small - idle[:, None])
+        found = np.zeros((len(free), len(self._kinds) + 1))
+        np.cumsum(gain, axis=1, out=found[:, 1:])
+        found += idle[:, None]
+        return np.asarray(found, dtype=np.float64)
+
+    def fragmented(self) -> float:
+        """F of all nodes together, in thousandths of a GPU."""
+        view = self.view
+        enough = np.searchsorted(self._cpu, view.cpu, "right")
+        found = (
+            self.fragmentation(int(view.model[row]), view.most_free[row : row + 1])[0, enough[row]]
+            for row in range(len(view.cpu))
+        )
+        return float(sum(found))
+
+    def _suit(self, model: int) -> Floats:
+        """1 for each kind that needs a GPU and may run on that model."""
+        if model not in self._suits:
+            name = self.view.model_names()[model]
+            may = [kind.gpus > 0 and (not kind.models or name in kind.models) for kind in self._kinds]
+            self._suits[model] = np.array(may, dtype=np.float64)
+        return self._suits[model]
+
+    def keys(self, rows: Index, shapes: Index) -> Integers:
+        """As `Policy.keys`: 100 steps of a sigmoid of what is lost, as in FGD."""
+        view = self.view
+        state, request, cpu = self.state[rows], self._request_of[shapes], view.cpu[rows]
+        before = self._now[state, self._cpu.searchsorted(cpu, "right")]
+        enough = self._cpu.searchsorted(cpu - view.shape_cpu[shapes], "right")
+        first, count = self._first[state, request], self._count[state, request]
+        least = self._table[first, enough]
+        for choice in range(1, int(count.max(initial=0))):
+            other = self._table[first + np.minimum(choice, np.maximum(count - 1, 0)), enough]
+            least = np.minimum(least, other)
+        growth = least - before - self._own[shapes]
+        score = (STEPS / (1.0 + np.exp(growth / WHOLE))).astype(np.int64)
+        return np.asarray((STEPS - score) * _TIES + view.total[rows], dtype=np.int64)
+
+    def device(self, row: int, shape: int) -> int:
+        """As `Policy.device`: the GPU with which the least is lost, the tightest of those."""
+        view = self.view
+        want, free = view.shapes[shape], view.free[row]
+        state, request = self.state[row], self._request_of[shape]
+        enough = int(np.searchsorted(self._cpu, view.cpu[row] - want.cpu_milli, "right"))
+        first, count = int(self._first[state, request]), int(self._count[state, request])
+        values = sorted({left for left in free if left >= want.gpu_milli})
+        return free.index(values[int(self._table[first : first + count, enough].argmin())])
+
+
+def _after(free: list[int], gpus: int, milli: int) -> list[list[int]]:
+    """What a request could make of GPUs (sorted, the freest first): one for each different GPU that it could be on."""
+    if gpus == 0:
+        return [free]
+    if milli == WHOLE:
+        return [[*[0] * gpus, *free[gpus:]]] if free.count(WHOLE) >= gpus else []
+    values = sorted({left for left in free if left >= milli})
+    places = [(free.index(value), value - milli) for value in values]
+    return [[*free[:at], left, *free[at + 1 :]] for at, left in places]

@@ -1,0 +1,156 @@
+"""The cluster as arrays: one decision is one look along one row of keys.
+
+For each request shape and each node there is a key: how well the node would do, smaller is better. A launch changes
+one node, so it changes one column, for all shapes at once; a decision for a shape that is known is an argmin.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+
+NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape
+_ANY: Final = -1  # all bits: every model will do
+Integers = npt.NDArray[np.int64]
+Index = Any  # a number, or an array or slice of numbers
+
+
+class Policy(Protocol):
+    """Gives keys, and chooses among the GPUs of a node."""
+
+    def attach(self, view: "View") -> None:
+        """Begin, for that view, in which there are no shapes yet."""
+
+    def learn(self, shape: int) -> None:
+        """There is one shape more."""
+
+    def changed(self, row: int) -> None:
+        """What is free on a node is another now."""
+
+    def keys(self, rows: Index, shapes: Index) -> Integers:
+        """Of one node for many shapes, or of many nodes for one shape; from 0 below NEVER.
+
+        What it says of a node that cannot take a shape is of no account.
+        """
+
+    def device(self, row: int, shape: int) -> int:
+        """For a fraction: the index of the GPU on that node."""
+
+
+class View:
+    """Nodes are rows, shapes are numbers in order of their first appearance.
+
+    Attributes:
+        cpu, mem, model: Of each node, what is free and the number of its GPUs' model.
+        total: Free thousandths of GPUs of each node.
+        most_free: The same of each GPU, sorted, the freest first.
+        free: The same in the order of the GPUs.
+        shapes: All that were asked for; shape_*: their parts.
+    """
+
+    def __init__(self, nodes: Sequence[NodeState], policy: Policy) -> None:
+        """All nodes at once."""
+        width = max([len(node.gpu_free_milli) for node in nodes] + [1])
+        self.cpu = np.array([node.cpu_milli for node in nodes], dtype=np.int64)
+        self.mem = np.array([node.mem_mib for node in nodes], dtype=np.int64)
+        self.free = [[*node.gpu_free_milli, *[0] * (width - len(node.gpu_free_milli))] for node in nodes]
+        self.most_free = np.array([sorted(free, reverse=True) for free in self.free], dtype=np.int64)
+        self.total = self.most_free.sum(axis=1)
+        self._models: dict[str, int] = {}
+        self.model = np.array([self._model(node.model) for node in nodes], dtype=np.int64)
+        self.shapes: list[Shape] = []
+        self._numbers: dict[Shape, int] = {}
+        self._restricted = False  # whether any shape asks for models
+        none = np.empty(0, dtype=np.int64)
+        self.shape_cpu = self.shape_mem = self.shape_last = self.shape_milli = self.shape_models = none
+        self._keys = np.full((16, len(nodes)), NEVER, dtype=np.int32)
+        self._policy = policy
+        policy.attach(self)
+
+    def _model(self, name: str) -> int:
+        return self._models.setdefault(name, len(self._models))
+
+    def model_names(self) -> tuple[str, ...]:
+        """By number."""
+        return tuple(self._models)
+
+    def shape(self, shape: Shape) -> int:
+        """Its number; a new one is scored on all nodes."""
+        number = self._numbers.get(shape)
+        if number is None:
+            number = self._numbers[shape] = len(self.shapes)
+            self._add(shape, number)
+        return number
+
+    def _add(self, shape: Shape, number: int) -> None:
+        self.shapes.append(shape)
+        self.shape_cpu = np.append(self.shape_cpu, shape.cpu_milli)
+        self.shape_mem = np.append(self.shape_mem, shape.mem_mib)
+        self.shape_last = np.append(self.shape_last, max(shape.gpus - 1, 0))
+        self.shape_milli = np.append(self.shape_milli, shape.gpu_milli if shape.gpus else 0)
+        models = sum(1 << self._model(name) for name in set(shape.models)) if shape.models else _ANY
+        self.shape_models = np.append(self.shape_models, models)
+        self._restricted |= models != _ANY
+        if number == len(self._keys):
+            self._keys = np.concatenate([self._keys, np.full_like(self._keys, NEVER)])
+        self._policy.learn(number)
+        rows = np.flatnonzero(self._able(number))
+        if shape.gpus <= self.most_free.shape[1] and len(rows):
+            self._keys[number, rows] = self._policy.keys(rows, number)
+
+    def _able(self, shape: int) -> npt.NDArray[np.bool_]:
+        """Of each node, whether it can take the shape."""
+        last = min(self.shape_last[shape], self.most_free.shape[1] - 1)
+        able = self.most_free[:, last] >= self.shape_milli[shape]
+        able &= self.cpu >= self.shape_cpu[shape]
+        able &= self.mem >= self.shape_mem[shape]
+        able &= ((1 << self.model) & self.shape_models[shape]) != 0
+        return np.asarray(able)
+
+    def best(self, shape: int) -> int | None:
+        """The node for a shape; None: there is none."""
+        keys = self._keys[shape]
+        row = int(keys.argmin())
+        return row if keys[row] != NEVER else None
+
+    def take(self, row: int, shape: int) -> tuple[int, ...]:
+        """Put a task there: the indexes of its GPUs, as the policy chooses them."""
+        want = self.shapes[shape]
+        slots: tuple[int, ...] = ()
+        if want.gpus and want.gpu_milli < WHOLE:
+            slots = (self._policy.device(row, shape),)
+        elif want.gpus:
+            slots = tuple([slot for slot, milli in enumerate(self.free[row]) if milli == WHOLE][: want.gpus])
+        self._change(row, want, slots, -1)
+        return slots
+
+    def give(self, row: int, shape: int, slots: Sequence[int]) -> None:
+        """A task has ended."""
+        self._change(row, self.shapes[shape], slots, 1)
+
+    def _change(self, row: int, want: Shape, slots: Sequence[int], sign: int) -> None:
+        self.cpu[row] += sign * want.cpu_milli
+        self.mem[row] += sign * want.mem_mib
+        if slots:
+            free = self.free[row]
+            for slot in slots:
+                free[slot] += sign * want.gpu_milli
+            self.most_free[row] = sorted(free, reverse=True)
+            self.total[row] += sign * want.milli
+        self._rescore(row)
+
+    def _rescore(self, row: int) -> None:
+        self._policy.changed(row)
+        count = len(self.shapes)
+        width = self.most_free.shape[1]
+        able = self.most_free[row].take(self.shape_last, mode="clip") >= self.shape_milli
+        able &= self.shape_cpu <= self.cpu[row]
+        able &= self.shape_mem <= self.mem[row]
+        if self._restricted:
+            able &= (self.shape_models & (1 << self.model[row])) != 0
+        if count and self.shape_last.max() >= width:  # more GPUs than any node has
+            able &= self.shape_last < width
+        self._keys[:count, row] = np.where(able, self._policy.keys(row, slice(0, count)), NEVER)

@@ -1,0 +1,149 @@
+"""How many GPUs of a cluster can be given away before requests no longer fit: the experiment of the FGD paper.
+
+Requests arrive in a random order, then requests drawn from them again, until they add up to more than the cluster has.
+Each is placed when it comes, or never; none ends. What counts is how much is allocated when as much has arrived as the
+cluster has (100 %). Source: Weng et al., USENIX ATC'23, section 6.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix, mix_of
+from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Random, Spread
+from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.view import Policy, View
+
+ORDERS: Final = ("permuted", "file")
+MARKS: Final = (50, 80, 90, 95, 100, 110, 120, 130)  # % of the cluster's GPUs that have been asked for
+_POLICIES: Final[Mapping[str, Callable[[Mix, int], Policy]]] = {
+    "bundle": lambda mix, seed: Bundle(),
+    "spread": lambda mix, seed: Spread(),
+    "fragmentation": lambda mix, seed: Fragmentation(mix),
+    "fgd": lambda mix, seed: Fragmentation(mix, share_of_f=1.0, share_of_worth=0.0),
+    "bestfit": lambda mix, seed: BestFit(),
+    "random": lambda mix, seed: Random(seed),
+}
+POLICIES: Final = tuple(_POLICIES)
+
+
+@dataclass(slots=True)
+class Result:
+    """Percentages by how much had arrived, in % of the cluster's GPUs.
+
+    Attributes:
+        alloc_pct: Of the cluster's GPUs, allocated.
+        frag_pct_total, frag_pct_idle: What is fragmented, of all GPUs and of the idle ones.
+        seconds: Spent on decisions and bookkeeping.
+    """
+
+    policy: str
+    seed: int
+    alloc_pct: dict[str, float] = field(default_factory=dict)
+    frag_pct_total: dict[str, float] = field(default_factory=dict)
+    frag_pct_idle: dict[str, float] = field(default_factory=dict)
+    attempts: int = 0
+    placements: int = 0
+    seconds: float = 0.0
+
+    def document(self) -> dict[str, object]:
+        """As the command prints it."""
+        return {
+            "policy": self.policy,
+            "alloc_pct": self.alloc_pct,
+            "frag_pct_total": self.frag_pct_total,
+            "frag_pct_idle": self.frag_pct_idle,
+            "attempts_per_s": round(self.attempts / self.seconds) if self.seconds else None,
+            "placements_per_s": round(self.placements / self.seconds) if self.seconds else None,
+            "seed": self.seed,
+        }
+
+
+def run(
+    nodes: Sequence[NodeState],
+    pods: Sequence[Shape],
+    policy: str,
+    seed: int,
+    *,
+    order: str = "permuted",
+    target: int = 130,
+    marks: Sequence[int] = MARKS,
+    told: Callable[[float], None] = lambda _: None,
+) -> Result:
+    """One experiment.
+
+    Args:
+        nodes, pods: The cluster, empty; and the requests, of which some need GPUs.
+        policy: One of POLICIES.
+        seed: Of all chance.
+        order: "permuted": nodes, and requests before any is drawn again; "file": as they are.
+        target: To go on until so much has arrived, in % of the cluster's GPUs.
+        marks: When to measure.
+        told: Is called with the % that have arrived, now and then.
+
+    Raises:
+        BadConfiguration: No GPUs, or none asked for.
+    """
+    chance = random.Random(seed)
+    stream, nodes = list(pods), list(nodes)
+    if order == "permuted":
+        chance.shuffle(nodes)
+        chance.shuffle(stream)
+    capacity = sum(sum(node.gpu_free_milli) for node in nodes)
+    wanted = sum(pod.milli for pod in stream)
+    if not capacity or not wanted:
+        lacks = "the nodes have no GPUs" if not capacity else "no request is for a GPU"
+        raise BadConfiguration(lacks, remedy="give both: they are what is counted")
+    while wanted < target / 100 * capacity:
+        stream.append(chance.choice(pods))
+        wanted += stream[-1].milli
+    mix = mix_of(pods)
+    view = View(nodes, _POLICIES[policy](mix, seed))
+    result = Result(policy, seed)
+    ahead = sorted(mark for mark in marks if mark <= target)
+    at = iter([*[mark / 100 * capacity for mark in ahead], float("inf")])
+    next_at, arrived, began = next(at), 0, time.perf_counter()
+    for pod in stream:
+        arrived += pod.milli
+        number = view.shape(pod)
+        row = view.best(number)
+        result.attempts += 1
+        if row is not None:
+            view.take(row, number)
+            result.placements += 1
+        while arrived >= next_at:
+            result.seconds += time.perf_counter() - began
+            _measure(result, str(ahead.pop(0)), view, mix, capacity)
+            told(100 * arrived / capacity)
+            next_at, began = next(at), time.perf_counter()
+        if next_at == float("inf"):
+            break
+    result.seconds += time.perf_counter() - began if ahead else 0.0
+    return result
+
+
+def _measure(result: Result, mark: str, view: View, mix: Mix, capacity: int) -> None:
+    idle = int(view.total.sum())
+    lost = fragmented(view, mix)
+    result.alloc_pct[mark] = round(100 * (capacity - idle) / capacity, 3)
+    result.frag_pct_total[mark] = round(100 * lost / capacity, 3)
+    result.frag_pct_idle[mark] = round(100 * lost / idle, 3) if idle else 0.0
+
+
+def fragmented(view: View, mix: Mix) -> float:
+    """F of all nodes, in thousandths of a GPU, whatever policy the view has."""
+    states = [
+        NodeState(int(view.cpu[row]), int(view.mem[row]), tuple(free), view.model_names()[view.model[row]])
+        for row, free in enumerate(view.free)
+    ]
+    measure = Fragmentation(mix)
+    View(states, measure)
+    return measure.fragmented()
+
+
+def cluster(nodes: int, gpus: int, *, cpu_milli: int = 96_000, mem_mib: int = 393_216) -> list[NodeState]:
+    """Nodes that are all alike and empty."""
+    return [NodeState(cpu_milli, mem_mib, (WHOLE,) * gpus, "any")] * nodes

@@ -1,0 +1,90 @@
+"""Reading the openb trace, and files that are made like it."""
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import Damaged, NotFound
+from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+
+NODE_COLUMNS: Final = ("cpu_milli", "memory_mib", "gpu")
+POD_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+
+
+def read_nodes(path: Path) -> list[NodeState]:
+    """Nodes with all that they have free. `path`: a CSV file, or one with gzip.
+
+    Raises:
+        NotFound, Damaged: As of `read_pods`.
+    """
+    found = []
+    for row in _rows(path, NODE_COLUMNS):
+        gpus = row.number("gpu", most=64)
+        model = row.text("model")
+        found.append(NodeState(row.number("cpu_milli"), row.number("memory_mib"), (WHOLE,) * gpus, model))
+    return found
+
+
+def read_pods(path: Path) -> list[Shape]:
+    """What each pod asks for, in the order of the file.
+
+    Raises:
+        NotFound: There is no such file.
+        Damaged: A column is missing, or a value is wrong; names the file, the line, the column and the value.
+    """
+    found = []
+    for row in _rows(path, POD_COLUMNS):
+        gpus, milli = row.number("num_gpu", most=64), row.number("gpu_milli", most=WHOLE)
+        if gpus and not milli:
+            row.wrong("gpu_milli", f"from 1 to {WHOLE}")
+        if gpus > 1 and milli != WHOLE:
+            row.wrong("gpu_milli", f"{WHOLE} where num_gpu is more than 1")
+        models = tuple(sorted(name for name in row.text("gpu_spec").split("|") if name))
+        shape = Shape(row.number("cpu_milli"), row.number("memory_mib"), gpus, milli or WHOLE, models)
+        found.append(shape)
+    return found
+
+
+class _Row:
+    def __init__(self, path: Path, line: int, values: dict[str, str]) -> None:
+        self._path, self._line, self._values = path, line, values
+
+    def text(self, column: str) -> str:
+        return self._values.get(column) or ""
+
+    def number(self, column: str, most: int = 1 << 40) -> int:
+        text = self.text(column)
+        if not text.isdecimal() or int(text) > most:
+            self.wrong(column, f"a whole number up to {most}" if most < 1 << 40 else "a whole number")
+        return int(text)
+
+    def wrong(self, column: str, wanted: str) -> None:
+        raise Damaged(
+            f"{self._path}, line {self._line}: {column} is {self.text(column)!r}",
+            remedy=f"write {wanted}",
+        )
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}", remedy="name a CSV file") from error
+    try:
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        lacking = [name for name in columns if name not in (reader.fieldnames or ())]
+        if lacking:
+            raise Damaged(
+                f"{path} has no column {', '.join(lacking)}",
+                remedy=f"give it the columns {', '.join(columns)}",
+            )
+        for values in reader:
+            yield _Row(path, reader.line_num, values)
+    except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError) as error:
+        raise Damaged(
+            f"{path} is no CSV file: {error}", remedy="write one, with a line of column names"
+        ) from error
