@@ -11,7 +11,7 @@ import numpy as np
 from mesos_gpu.policy.cluster.view import Index, Integers, View
 
 _SCATTER: Final = 0x9E3779B1  # 2^32 / golden ratio: near values land far apart (Knuth, TAOCP 3, 6.4)
-TIES: Final = 1024
+TIES: Final = 16384
 
 
 class Simple:

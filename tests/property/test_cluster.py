@@ -1,0 +1,109 @@
+"""Whatever comes and goes: the arrays say what a plain account says, and no GPU is given twice."""
+
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.policy.cluster.fragmentation import Fragmentation, mix_of
+from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Spread
+from mesos_gpu.policy.cluster.prices import worth
+from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.view import NEVER, Policy, View
+
+MODELS = ("T4", "A100")
+shapes = st.builds(
+    Shape,
+    st.integers(0, 8).map(lambda n: n * 1000),
+    st.integers(0, 8).map(lambda n: n * 1000),
+    st.integers(0, 5),
+    st.just(WHOLE),
+    st.lists(st.sampled_from(MODELS), unique=True, max_size=2).map(tuple),
+) | st.builds(Shape, st.just(1000), st.just(1000), st.just(1), st.sampled_from([50, 320, 470, 650, 810]))
+nodes = st.builds(
+    NodeState,
+    st.sampled_from([4000, 16_000]),
+    st.sampled_from([4000, 16_000]),
+    st.integers(0, 4).map(lambda n: (WHOLE,) * n),
+    st.sampled_from(MODELS),
+)
+policies: st.SearchStrategy[Callable[[list[Shape]], Policy]] = st.sampled_from(
+    [
+        lambda _: Bundle(),
+        lambda _: Spread(),
+        lambda _: BestFit(),
+        lambda asked: Fragmentation(mix_of(asked)),
+        lambda asked: Fragmentation(mix_of(asked), share_of_f=1.0, share_of_worth=0.0),
+    ]
+)
+
+
+def fits(view: View, row: int, shape: Shape, models: list[str]) -> bool:
+    free = view.free[row]
+    enough = sum(milli >= shape.gpu_milli for milli in free) >= shape.gpus
+    right = not shape.models or models[row] in shape.models
+    return bool(enough and right and view.cpu[row] >= shape.cpu_milli and view.mem[row] >= shape.mem_mib)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=12), policies, st.data()
+)
+def test_accounts(
+    cluster: list[NodeState], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
+) -> None:
+    view = View(cluster, make(asked))
+    models = [node.model for node in cluster]
+    running: list[tuple[int, int, tuple[int, ...]]] = []
+    for shape in asked:
+        number = view.shape(shape)
+        able = [row for row in range(len(cluster)) if fits(view, row, shape, models)]
+        row = view.best(number)
+        assert (row in able) if able else row is None
+        if row is not None:
+            slots = view.take(row, number)
+            assert len(slots) == len(set(slots)) == shape.gpus
+            running.append((row, number, slots))
+        if running and data.draw(st.booleans()):
+            view.give(*running.pop(data.draw(st.integers(0, len(running) - 1))))
+        _check(view, cluster, running)
+        afresh = View(_states(view, models), make(asked))
+        for known in view.shapes:
+            old, new = view._keys[view.shape(known)], afresh._keys[afresh.shape(known)]
+            assert ((old == NEVER) == (new == NEVER)).all()
+            if not isinstance(view._policy, BestFit):  # which measures by the largest node of the beginning
+                assert (old == new).all(), "what was rescored is what a new view says"
+
+
+def _states(view: View, models: list[str]) -> list[NodeState]:
+    return [
+        NodeState(int(view.cpu[row]), int(view.mem[row]), tuple(free), models[row])
+        for row, free in enumerate(view.free)
+    ]
+
+
+def _check(view: View, cluster: list[NodeState], running: list[tuple[int, int, tuple[int, ...]]]) -> None:
+    for row, node in enumerate(cluster):
+        here = [(view.shapes[number], slots) for at, number, slots in running if at == row]
+        assert view.cpu[row] == node.cpu_milli - sum(shape.cpu_milli for shape, _ in here) >= 0
+        assert view.mem[row] == node.mem_mib - sum(shape.mem_mib for shape, _ in here) >= 0
+        for slot, milli in enumerate(view.free[row][: len(node.gpu_free_milli)]):
+            used = sum(shape.gpu_milli for shape, slots in here if slot in slots)
+            assert milli == WHOLE - used >= 0
+        assert view.total[row] == sum(view.free[row])
+        assert view.most_free[row].tolist() == sorted(view.free[row], reverse=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.integers(1, WHOLE - 1), st.integers(1, 100), max_size=12))
+def test_worth(demand: dict[int, int]) -> None:
+    found = worth(demand)
+    assert found[0] == 0
+    assert found[WHOLE] == 1
+    assert (found[1:] >= found[:-1]).all(), "more space is not worth less"
+    for milli in demand:
+        for other in demand:
+            if milli + other <= WHOLE:
+                assert found[milli + other] >= found[milli] + found[other] - 1e-6, (
+                    "space for two is worth both"
+                )
