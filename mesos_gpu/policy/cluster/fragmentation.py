@@ -24,9 +24,9 @@ from mesos_gpu.policy.cluster.shapes import WHOLE, Shape
 from mesos_gpu.policy.cluster.view import Index, Integers, View
 
 COVERED: Final = 0.95  # of the requests: rarer ones are left out of the mix
-STEPS: Final = 100  # of the score: what differs by less is a tie, which the node with the least free GPU wins
+STEPS: Final = 100  # of the score: what differs by less is a tie, which the best fit wins
 SHARE_OF_F: Final = 0.3  # of F in the score, where the worth of space counts wholly
-_TIES: Final = 16384
+_TIES: Final = 1 << 20
 Floats = npt.NDArray[np.float64]
 
 
@@ -83,6 +83,8 @@ class Fragmentation:
     def attach(self, view: View) -> None:
         """As `Policy.attach`."""
         self.view = view
+        self._most_cpu = max(int(view.cpu.max(initial=0)), 1)
+        self._most_gpu = view.most_free.shape[1] * WHOLE
         width = len(self._kinds) + 1
         self._states: dict[tuple[int, ...], int] = {}
         self._free_of: list[tuple[int, ...]] = []  # by state: the model, then its free GPUs
@@ -184,7 +186,8 @@ class Fragmentation:
         return self._suits[model]
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """As `Policy.keys`: 100 steps of a sigmoid of what is lost, as in FGD."""
+        """As `Policy.keys`: 100 steps of a sigmoid of what is lost, as in FGD, then the least that is left on the node
+        of processors and GPUs, each as a share of the largest node's."""
         view = self.view
         state, request, cpu = self.state[rows], self._request_of[shapes], view.cpu[rows]
         before = self._now[state, self._cpu.searchsorted(cpu, "right")]
@@ -196,7 +199,8 @@ class Fragmentation:
             least = np.minimum(least, other)
         growth = least - before - self._own[shapes]
         score = (STEPS / (1.0 + np.exp(growth / WHOLE))).astype(np.int64)
-        return np.asarray((STEPS - score) * _TIES + view.total[rows], dtype=np.int64)
+        left = (cpu - view.shape_cpu[shapes]) / self._most_cpu + view.total[rows] / self._most_gpu
+        return np.asarray((STEPS - score) * _TIES + (left * (_TIES / 2 - 1)).astype(np.int64))
 
     def device(self, row: int, shape: int) -> int:
         """As `Policy.device`: the GPU with which the least is lost, the tightest of those."""

@@ -1,45 +1,31 @@
 """Bundle, spread; and for comparison best fit and chance. Pure.
 
-Ties are broken by what is free on a node and what is asked for, never by a node's name or place: nodes that are
-alike are alike.
+No key has anything of a node's name or place in it: nodes that are alike are alike. Ties are the view's to break.
 """
 
 from typing import Final
 
 import numpy as np
 
+from mesos_gpu.policy.cluster.shapes import WHOLE
 from mesos_gpu.policy.cluster.view import Index, Integers, View
 
-_SCATTER: Final = 0x9E3779B1  # 2^32 / golden ratio: near values land far apart (Knuth, TAOCP 3, 6.4)
-TIES: Final = 16384
+_BITS: Final = 14
+_LEAST: Final = (1 << _BITS) - 1
 
 
 class Simple:
-    """What the simple policies share: they fit fractions most tightly, and remember of shapes how to scatter ties."""
+    """What the simple policies share: they remember nothing, and fit fractions most tightly."""
 
     def attach(self, view: View) -> None:
         """As `Policy.attach`."""
         self.view = view
-        self._mixed = np.empty(0, dtype=np.int64)
 
     def learn(self, shape: int) -> None:
-        """As `Policy.learn`."""
-        want = self.view.shapes[shape]
-        mixed = want.cpu_milli * 131 + want.mem_mib * 17 + want.milli * 1009
-        self._mixed = np.append(self._mixed, mixed)
+        """Nothing is remembered of shapes."""
 
     def changed(self, row: int) -> None:
         """Nothing is remembered of nodes."""
-
-    def scattered(self, rows: Index, shapes: Index) -> Integers:
-        """From 0 below TIES: a tie-break that favours no kind of node. To prefer more or less processors or memory
-        among the nodes that are as full costs half a percent of the GPUs on the trace of docs/simulation.md."""
-        view = self.view
-        found = self._mixed[shapes] + (view.cpu[rows] * 31 + view.mem[rows] * 7)
-        found *= _SCATTER
-        found >>= 13
-        found &= TIES - 1
-        return np.asarray(found)
 
     def device(self, row: int, shape: int) -> int:
         """As `Policy.device`: the GPU that the least would be left of."""
@@ -48,20 +34,25 @@ class Simple:
 
 
 class Bundle(Simple):
-    """Whole nodes are kept free: the node with the least free GPU goes first."""
+    """Whole nodes are kept free: the node with the least free GPU goes first, for work without GPUs then the one with
+    the least free processors."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
         """As `Policy.keys`."""
-        return np.asarray(self.scattered(rows, shapes) + self.view.total[rows] * TIES)
+        view = self.view
+        processors = np.where(view.shape_milli[shapes] > 0, 0, np.minimum(view.cpu[rows] >> 4, _LEAST))
+        return np.asarray(processors + (view.total[rows] << _BITS))
 
 
 class Spread(Simple):
-    """Load is shared: the node with the most free GPU goes first."""
+    """Load is shared: the node with the most free GPU goes first, then the one with the most free processors."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
         """As `Policy.keys`."""
-        most = self.view.most_free.shape[1] * 1000
-        return np.asarray(self.scattered(rows, shapes) + (most - self.view.total[rows]) * TIES)
+        view = self.view
+        most = view.most_free.shape[1] * WHOLE
+        used = _LEAST - np.minimum(view.cpu[rows] >> 4, _LEAST)
+        return np.asarray(used + ((most - view.total[rows]) << _BITS))
 
 
 class BestFit(Simple):
@@ -91,5 +82,5 @@ class Random(Simple):
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
         """As `Policy.keys`."""
-        size = np.broadcast_shapes(np.shape(self.view.cpu[rows]), np.shape(self._mixed[shapes]))
+        size = np.broadcast_shapes(np.shape(self.view.cpu[rows]), np.shape(self.view.shape_cpu[shapes]))
         return self._chance.integers(0, 2**30, size)

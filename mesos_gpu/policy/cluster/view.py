@@ -14,6 +14,7 @@ from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
 
 NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape
 _ANY: Final = -1  # all bits: every model will do
+_SCATTER: Final = 0x9E3779B97F4A7C  # of the golden ratio: near values land far apart (Knuth, TAOCP 3, 6.4)
 Integers = npt.NDArray[np.int64]
 Index = Any  # a number, or an array or slice of numbers
 
@@ -67,6 +68,7 @@ class View:
         none = np.empty(0, dtype=np.int64)
         self.shape_cpu = self.shape_mem = self.shape_last = self.shape_milli = self.shape_models = none
         self._keys = np.full((16, len(nodes)), NEVER, dtype=np.int32)
+        self._changes = 0
         self._policy = policy
         policy.attach(self)
 
@@ -110,11 +112,24 @@ class View:
         able &= ((1 << self.model) & self.shape_models[shape]) != 0
         return np.asarray(able)
 
-    def best(self, shape: int) -> int | None:
-        """The node for a shape; None: there is none."""
-        keys = self._keys[shape]
+    def best(self, shape: int, allowed: npt.NDArray[np.bool_] | None = None) -> int | None:
+        """The node for a shape, of those that are allowed; None: there is none."""
+        keys = self._keys[shape] if allowed is None else np.where(allowed, self._keys[shape], NEVER)
         row = int(keys.argmin())
-        return row if keys[row] != NEVER else None
+        least = keys[row]
+        if least == NEVER:
+            return None
+        tied = np.flatnonzero(keys[row:] == least)
+        return row + (int(tied[self._lot(row + tied)]) if len(tied) > 1 else 0)
+
+    def _lot(self, rows: Integers) -> int:
+        """Which of some nodes that are as good: drawn by how much has changed so far, from their order by what is free
+        there. So it is the same in every run, no name and no place decides, and no kind of node is favoured: to
+        prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace of
+        docs/simulation.md."""
+        drawn = (self._changes * _SCATTER >> 40) % len(rows)
+        order = (self.cpu[rows] << 24) + (self.mem[rows] << 4) + self.total[rows]
+        return int(order.argpartition(drawn)[drawn])
 
     def take(self, row: int, shape: int) -> tuple[int, ...]:
         """Put a task there: the indexes of its GPUs, as the policy chooses them."""
@@ -131,6 +146,14 @@ class View:
         """A task has ended."""
         self._change(row, self.shapes[shape], slots, 1)
 
+    def set_row(self, row: int, state: NodeState) -> None:
+        """Another account of a node, of the same model and no more GPUs than the largest had."""
+        free = [*state.gpu_free_milli, *[0] * (self.most_free.shape[1] - len(state.gpu_free_milli))]
+        self.cpu[row], self.mem[row], self.free[row] = state.cpu_milli, state.mem_mib, free
+        self.most_free[row] = sorted(free, reverse=True)
+        self.total[row] = sum(free)
+        self._rescore(row)
+
     def _change(self, row: int, want: Shape, slots: Sequence[int], sign: int) -> None:
         self.cpu[row] += sign * want.cpu_milli
         self.mem[row] += sign * want.mem_mib
@@ -143,6 +166,7 @@ class View:
         self._rescore(row)
 
     def _rescore(self, row: int) -> None:
+        self._changes += 1
         self._policy.changed(row)
         count = len(self.shapes)
         width = self.most_free.shape[1]

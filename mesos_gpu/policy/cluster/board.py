@@ -1,0 +1,140 @@
+"""The agents whose offers are on the table, placed on by the arrays of the simulator. Pure."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from mesos_gpu.model.driver import as_new_as
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix
+from mesos_gpu.policy.cluster.local import closest
+from mesos_gpu.policy.cluster.policies import Bundle, Spread
+from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.view import Policy, View
+from mesos_gpu.policy.placement import Ask, Candidate, Chosen
+
+Mask = npt.NDArray[np.bool_]
+PLACEMENTS: Final = ("bundle", "spread", "fragmentation")
+
+
+class Board:
+    """Candidates as rows of views: one row for each model that an agent has, for a job never gets a mix of models.
+    There is one view for each policy that is asked for."""
+
+    def __init__(self, candidates: Iterable[Candidate], mix: Callable[[], Mix]) -> None:
+        """`mix`: what is asked for lately; called once, if a job wants to be placed by fragmentation."""
+        ordered = sorted(candidates, key=lambda candidate: (candidate.hostname, candidate.agent_id))
+        self._known = {candidate.agent_id: candidate for candidate in ordered}
+        self._rows = [(each.agent_id, model) for each in ordered for model in _models(each)]
+        self._of: dict[AgentId, list[int]] = {}
+        for row, (agent_id, _) in enumerate(self._rows):
+            self._of.setdefault(agent_id, []).append(row)
+        self._mix = mix
+        self._views: dict[str, View] = {}
+        self._without_gpus = np.array([self._known[agent_id].gpus_total == 0 for agent_id, _ in self._rows])
+        self._new_enough: dict[str, Mask] = {}
+
+    def _state(self, row: int) -> NodeState:
+        agent_id, model = self._rows[row]
+        candidate = self._known[agent_id]
+        free = min(sum(gpu.model == model for gpu in candidate.free), candidate.gpus_offered)
+        return NodeState(
+            math.floor(candidate.cpus * 1000 + 1e-6), math.floor(candidate.mem_mib), (WHOLE,) * free, model
+        )
+
+    def _view(self, placement: str) -> View:
+        if placement not in self._views:
+            policies: dict[str, Callable[[], Policy]] = {
+                "bundle": Bundle,
+                "spread": Spread,
+                "fragmentation": lambda: Fragmentation(self._mix()),
+            }
+            states = [self._state(row) for row in range(len(self._rows))]
+            self._views[placement] = View(states, policies[placement]())
+        return self._views[placement]
+
+    def update(self, candidate: Candidate) -> None:
+        """Something was launched there."""
+        self._known[candidate.agent_id] = candidate
+        for row in self._of[candidate.agent_id]:
+            for view in self._views.values():
+                view.set_row(row, self._state(row))
+
+    def place(
+        self,
+        ask: Ask,
+        open_to: Mapping[AgentId, Candidate],
+        placement: str = "bundle",
+        siblings: Mapping[AgentId, int] | None = None,
+    ) -> Chosen | None:
+        """Where the ask fits best; None: nowhere.
+
+        Args:
+            ask: What a launch takes.
+            open_to: The candidates that it may use, each as it is, or with less for this job's use.
+            placement: One of PLACEMENTS.
+            siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
+        """
+        view, allowed = self._view(placement), self._allowed(ask, open_to)
+        masks = [allowed]
+        if not ask.gpus and self._without_gpus.any():  # such work keeps off GPUs, if it can
+            masks.insert(0, self._without_gpus if allowed is None else allowed & self._without_gpus)
+        if placement == "spread" and siblings:
+            masks = [narrow for mask in masks for narrow in self._by_siblings(mask, siblings)]
+        for model in ask.models or (None,):
+            number = view.shape(_shape(ask, model))
+            for mask in masks:
+                row = view.best(number, mask)
+                if row is not None:
+                    return self._chosen(row, ask, open_to)
+        return None
+
+    def _chosen(self, row: int, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen:
+        agent_id, model = self._rows[row]
+        free = [gpu for gpu in open_to[agent_id].free if gpu.model == model]
+        return Chosen(agent_id, closest(free, ask.gpus) if ask.gpus else ())
+
+    def _allowed(self, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Mask | None:
+        """Which rows may be chosen; None: all."""
+        mask = self._drivers(ask.min_driver) if ask.min_driver is not None else None
+        closed = [
+            row
+            for agent_id, known in self._known.items()
+            if open_to.get(agent_id) is not known
+            for row in self._of[agent_id]
+            if not self._still_fits(row, ask, open_to.get(agent_id))
+        ]
+        if closed:
+            mask = np.ones(len(self._rows), dtype=bool) if mask is None else mask.copy()
+            mask[closed] = False
+        return mask
+
+    def _still_fits(self, row: int, ask: Ask, candidate: Candidate | None) -> bool:
+        if candidate is None or candidate.cpus < ask.cpus or candidate.mem_mib < ask.mem_mib:
+            return False
+        free = sum(gpu.model == self._rows[row][1] for gpu in candidate.free)
+        return ask.gpus <= min(free, candidate.gpus_offered) or not ask.gpus
+
+    def _drivers(self, least: str) -> Mask:
+        if least not in self._new_enough:
+            able = [as_new_as(self._known[agent_id].driver, least) for agent_id, _ in self._rows]
+            self._new_enough[least] = np.array(able, dtype=bool)
+        return self._new_enough[least]
+
+    def _by_siblings(self, mask: Mask | None, siblings: Mapping[AgentId, int]) -> list[Mask]:
+        """The same, the agents with the fewest tasks of the app first."""
+        counts = np.array([siblings.get(agent_id, 0) for agent_id, _ in self._rows])
+        masks = [counts == count for count in sorted(set(counts.tolist()))]
+        return masks if mask is None else [mask & each for each in masks]
+
+
+def _models(candidate: Candidate) -> list[str]:
+    return sorted({gpu.model for gpu in candidate.free}) or [""]
+
+
+def _shape(ask: Ask, model: str | None) -> Shape:
+    cpu_milli, mem_mib = math.ceil(ask.cpus * 1000 - 1e-6), math.ceil(ask.mem_mib)
+    return Shape(cpu_milli, mem_mib, ask.gpus, WHOLE, () if model is None else (model,))

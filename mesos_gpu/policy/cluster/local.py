@@ -1,0 +1,71 @@
+"""Which GPUs of one node: near to each other, and such that those that are left are near to each other, too. Pure."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import Final
+
+from mesos_gpu.model.gpu import Gpu
+from mesos_gpu.model.ids import GpuId
+
+#: How far two GPUs are, by the words of `nvidia-smi topo -m`: over one PCIe switch, several, the host bridge, within
+#: a NUMA node, between NUMA nodes. NVLink (NV1 to NV18) is nearer than all, and nearer with more links.
+_FAR: Final[Mapping[str, int]] = {"PIX": 30, "PXB": 40, "PHB": 50, "NODE": 60, "SYS": 80}
+_UNKNOWN, _NVLINK = 70, 20
+_MOST: Final = 5_000  # sets that are compared; beyond, GPUs are added one by one
+_NV: Final = re.compile(r"NV(\d+)")
+
+
+def closest(free: Sequence[Gpu], count: int) -> tuple[GpuId, ...]:
+    """`count` of the free GPUs, all of one model; by minor number where nothing else decides."""
+    gpus = sorted(free, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))
+    if count >= len(gpus):
+        return tuple(gpu.id for gpu in gpus)
+    far = {(a.id, b.id): _distance(a, b) for a, b in combinations(gpus, 2)}
+    if len(set(far.values())) <= 1:
+        return tuple(gpu.id for gpu in gpus[:count])
+    if math.comb(len(gpus), count) <= _MOST:
+        return min(
+            (tuple(gpu.id for gpu in chosen) for chosen in combinations(gpus, count)),
+            key=lambda ids: (_within(ids, far), _within(_others(gpus, ids), far)),
+        )
+    return _grown(gpus, count, far)
+
+
+def _distance(one: Gpu, other: Gpu) -> int:
+    kind = next((link.kind for link in one.links if link.peer == other.id), "")
+    kind = kind or next((link.kind for link in other.links if link.peer == one.id), "")
+    if found := _NV.fullmatch(kind):
+        return max(_NVLINK - int(found[1]), 0)
+    if kind in _FAR:
+        return _FAR[kind]
+    if one.numa_node is None or other.numa_node is None:
+        return _UNKNOWN
+    return _FAR["NODE"] if one.numa_node == other.numa_node else _FAR["SYS"]
+
+
+def _others(gpus: Sequence[Gpu], ids: Sequence[GpuId]) -> tuple[GpuId, ...]:
+    return tuple(gpu.id for gpu in gpus if gpu.id not in ids)
+
+
+def _within(ids: Sequence[GpuId], far: Mapping[tuple[GpuId, GpuId], int]) -> int:
+    """The sum over all pairs; `ids` in the order of `far`."""
+    return sum(far[pair] for pair in combinations(ids, 2))
+
+
+def _grown(gpus: Sequence[Gpu], count: int, far: Mapping[tuple[GpuId, GpuId], int]) -> tuple[GpuId, ...]:
+    """From each GPU on, always the nearest to those that are chosen; the best of these sets."""
+
+    def apart(one: GpuId, other: GpuId) -> int:
+        return far[one, other] if (one, other) in far else far[other, one]
+
+    found = []
+    for start in gpus:
+        chosen, rest = [start.id], [gpu.id for gpu in gpus if gpu is not start]
+        while len(chosen) < count:
+            nearest = min(rest, key=lambda gpu: sum(apart(gpu, each) for each in chosen))
+            rest.remove(nearest)
+            chosen.append(nearest)
+        found.append(tuple(gpu.id for gpu in gpus if gpu.id in chosen))
+    return min(found, key=lambda ids: _within(ids, far))
