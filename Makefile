@@ -42,6 +42,7 @@ check: setup ## Format, lint, types, layers, spelling
 
 bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch
+	@$(BIN)/mesos-gpu bench placement
 	@$(BIN)/mesos-gpu bench volume
 	@if [ "$$(id -u)" = 0 ]; then $(BIN)/mesos-gpu bench isolation; else echo "bench isolation needs root"; fi
 

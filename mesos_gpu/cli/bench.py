@@ -12,6 +12,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.bench_isolation import isolation
+from mesos_gpu.cli.bench_placement import placement
 from mesos_gpu.cli.bench_volume import volume
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.shapes import Job, ended
@@ -66,6 +67,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
 
 bench.add_command(isolation)
 bench.add_command(volume)
+bench.add_command(placement)
 
 
 def _submit(client: Client, command: str = "true") -> Job:

@@ -69,6 +69,7 @@ class View:
         self.shape_cpu = self.shape_mem = self.shape_last = self.shape_milli = self.shape_models = none
         self._keys = np.full((16, len(nodes)), NEVER, dtype=np.int32)
         self._changes = 0
+        self._account = _account(self.cpu, self.mem, self.total)
         self._policy = policy
         policy.attach(self)
 
@@ -128,8 +129,7 @@ class View:
         prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace of
         docs/simulation.md."""
         drawn = (self._changes * _SCATTER >> 40) % len(rows)
-        order = (self.cpu[rows] << 24) + (self.mem[rows] << 4) + self.total[rows]
-        return int(order.argpartition(drawn)[drawn])
+        return int(self._account[rows].argpartition(drawn)[drawn])
 
     def take(self, row: int, shape: int) -> tuple[int, ...]:
         """Put a task there: the indexes of its GPUs, as the policy chooses them."""
@@ -167,6 +167,7 @@ class View:
 
     def _rescore(self, row: int) -> None:
         self._changes += 1
+        self._account[row] = _account(self.cpu[row], self.mem[row], self.total[row])
         self._policy.changed(row)
         count = len(self.shapes)
         width = self.most_free.shape[1]
@@ -178,3 +179,8 @@ class View:
         if count and self.shape_last.max() >= width:  # more GPUs than any node has
             able &= self.shape_last < width
         self._keys[:count, row] = np.where(able, self._policy.keys(row, slice(0, count)), NEVER)
+
+
+def _account(cpu: Index, mem: Index, total: Index) -> Any:
+    """All that is free on a node as one number: equal for nodes that are alike."""
+    return (cpu << 28) + (mem << 6) + total
