@@ -97,6 +97,7 @@ def build(
         _store(store).path,
         root_of(root),
         driver_version,
+        nvml=_noted() if root_of(root) == Path("/") else None,
         held=lambda: frozenset(_holders()),
         anew=anew,
     )
@@ -227,11 +228,16 @@ def _chosen(store: Store, version: str | None) -> Volume:
 
 def _running() -> str | None:
     """The version of the driver that runs, as far as this host says."""
+    return kernel_version(driver_root(os.environ)) or _noted()
+
+
+def _noted() -> str | None:
+    """What NVML said to the node monitor since this boot, if that is of a real driver."""
     try:
-        noted = read_inventory(directory()).driver_version
+        noted = read_inventory(directory())
     except MesosGpuError:
-        noted = None
-    return kernel_version(driver_root(os.environ)) or noted
+        return None
+    return noted.driver_version if noted.source == "nvml" else None
 
 
 def _described(found: Volume) -> dict[str, Any]:
