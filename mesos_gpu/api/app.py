@@ -59,6 +59,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/v1/jobs/{id}/tasks", GET=api.job_tasks),
             _route("/v1/jobs/{id}/logs", GET=api.job_logs),
             _route("/v1/why/{id}", GET=api.why),
+            _route("/v1/queue", GET=api.queue),
             _route("/v1/gpus", GET=operate.gpus),
             _route("/v1/gpus/{id}", GET=operate.gpu),
             _route("/v1/gpus/{id}/drain", POST=operate.drain_gpu, DELETE=operate.undrain_gpu),
@@ -198,6 +199,18 @@ class _Api:
     async def why(self, request: Request) -> Response:
         """GET /v1/why/{id}."""
         return json_answer(views.why(await self._about(request, lambda view, job: view.explain(job.id))))
+
+    async def queue(self, request: Request) -> Response:
+        """GET /v1/queue."""
+        most = _integer(request, "limit", 100, 1, 1000)
+
+        def select(view: View) -> dict[str, Any]:
+            return {
+                "jobs": [views.waiting(found) for found in view.waiting(most)],
+                "queues": [views.queue(found) for found in view.queues()],
+            }
+
+        return json_answer(await self._read(select))
 
     async def _about(self, request: Request, fn: Callable[[View, Job], T]) -> T:
         """Read something of the job that the path names."""

@@ -8,6 +8,7 @@ from mesos_gpu.model.drain import Drain, Target
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.node import Node, Standing
+from mesos_gpu.model.queue import QueueUse, Waiting
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 
@@ -38,6 +39,8 @@ class View(Protocol):
     def gpus(self) -> Sequence[Standing]: ...
     def drain_of(self, hostname: str) -> Drain | None: ...
     def explain(self, job_id: JobId) -> Why: ...
+    def waiting(self, most: int) -> Sequence[Waiting]: ...
+    def queues(self) -> Sequence[QueueUse]: ...
 
 
 class Service(Protocol):

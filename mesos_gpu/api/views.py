@@ -9,6 +9,7 @@ from mesos_gpu.model.drain import Drain, Reset
 from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node, Standing
+from mesos_gpu.model.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.wire.report import transition_to_json
@@ -39,6 +40,13 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "container_engine": spec.container_engine.value if spec.image else None,
         "on_gpu_failure": spec.on_gpu_failure.value,
         "min_driver": spec.min_driver,
+        "placement": spec.placement.value if spec.placement else None,
+        "priority": spec.priority,
+        "queue": spec.queue,
+        "app": spec.app,
+        "constraints": [constraint.as_list() for constraint in spec.constraints],
+        "near": spec.near,
+        "away": spec.away,
         "learnt_min_driver": found.learnt_min_driver,
         "submitted_at": found.submitted_at,
         "started_at": found.started_at,
@@ -138,6 +146,8 @@ def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> dict[
         "hostname": found.hostname,
         "state": state,
         "attributes": dict(found.attributes),
+        "region": found.region,
+        "zone": found.zone,
         **_counted(view, gpus),
         "driver_version": said.driver_version,
         "cuda_version": said.cuda_version,
@@ -192,4 +202,41 @@ def why(found: Why) -> dict[str, Any]:
             {"hostname": n.hostname, "agent_id": n.agent_id, "reasons": list(n.reasons)} for n in found.nodes
         ],
         "nearest": {"hostname": nearest.hostname, "missing": nearest.missing} if nearest else None,
+        "estimate": estimate(found.estimate),
+    }
+
+
+def estimate(found: Estimate | None) -> dict[str, Any] | None:
+    """When a pending job may start."""
+    return {"at": found.at, "basis": found.basis} if found else None
+
+
+def waiting(found: Waiting) -> dict[str, Any]:
+    """A pending job at its place."""
+    job, spec, kept = found.job, found.job.spec, found.kept
+    return {
+        "position": found.position,
+        "id": job.id,
+        "name": spec.name,
+        "queue": spec.queue,
+        "priority": spec.priority,
+        "effective_priority": found.effective_priority,
+        "gpus": spec.gpus,
+        "cpus": spec.cpus,
+        "mem_mib": spec.mem_mib,
+        "submitted_at": job.submitted_at,
+        "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
+        if kept
+        else None,
+        "estimate": estimate(found.estimate),
+    }
+
+
+def queue(found: QueueUse) -> dict[str, Any]:
+    """A queue, its limit and what it holds."""
+    return {
+        "name": found.name,
+        "limit_gpus": found.limit_gpus,
+        "used_gpus": found.used_gpus,
+        "waiting": found.waiting,
     }

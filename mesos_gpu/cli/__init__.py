@@ -19,6 +19,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "ps": ("mesos_gpu.cli.jobs", "List jobs, newest first."),
     "show": ("mesos_gpu.cli.jobs", "Show all there is to know about one job."),
     "why": ("mesos_gpu.cli.jobs", "Say why a job waits, and what comes nearest."),
+    "queue": ("mesos_gpu.cli.queue", "List the jobs that wait, in the order in which they are tried."),
     "logs": ("mesos_gpu.cli.logs", "Print what a job has written."),
     "kill": ("mesos_gpu.cli.jobs", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs", "Wait until jobs have ended."),
@@ -36,6 +37,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "mesos_gpu.cli.demo",
         "Show it all on this machine: start, run jobs of every kind, check, stop.",
     ),
+    "simulate": ("mesos_gpu.cli.simulate", "The real policies and the real engine, on a virtual clock."),
     "bench": ("mesos_gpu.cli.bench", "Measure the platform on this machine."),
     "completion": ("mesos_gpu.cli.completion", "Print the completion script of a shell."),
 }

@@ -15,7 +15,7 @@ from mesos_gpu.policy.cluster.policies import Bundle, Spread
 from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
-#: GPUs, thousandths and how many of a thousand requests: about as in the trace of docs/simulation.md.
+#: GPUs, thousandths and how many of a thousand requests: about as in the trace of docs/placement.md.
 _REQUESTS: Final = (
     (0, WHOLE, 133), (1, WHOLE, 480), (1, 810, 132), (1, 470, 92), (1, 320, 40), (1, 650, 31), (1, 230, 17),
     (1, 460, 16), (1, 160, 9), (1, 590, 9), (1, 550, 9), (2, WHOLE, 10), (4, WHOLE, 10), (8, WHOLE, 12),

@@ -20,6 +20,7 @@ from mesos_gpu.cli.shapes import (
     Node,
     Nodes,
     Problem,
+    Queue,
     Status,
     Task,
     Tasks,
@@ -126,6 +127,10 @@ class Client:
     def why(self, job_id: str) -> Why:
         """Why a job waits."""
         return self._get(_path("why", job_id), Why)
+
+    def queue(self, *, limit: int | None = None) -> Queue:
+        """The first pending jobs in their order, and the queues."""
+        return self._get("/v1/queue", Queue, {"limit": limit})
 
     def gpus(self) -> list[Gpu]:
         """Every GPU of every node."""

@@ -55,6 +55,12 @@ def list_nodes(app: App, as_json: bool) -> None:
     _show_nodes(app, as_json)
 
 
+def _attributes(node: "Node") -> dict[str, str]:
+    """With the domain, by the names that constraints have for it."""
+    domain = {"@region": node["region"], "@zone": node["zone"]}
+    return {**node["attributes"], **{key: value for key, value in domain.items() if value}}
+
+
 def _volume(node: "Node") -> str | None:
     """`ready` is the running driver's; another version is said, and is not of use to a new task."""
     if node["volume"] is None:
@@ -101,7 +107,7 @@ def _show_nodes(app: App, as_json: bool) -> None:
                 output.age(n["reported_at"]),
                 n["agent_id"],
                 n["drain"]["reason"] if n["drain"] else None,
-                ",".join(f"{key}={value}" for key, value in sorted(n["attributes"].items())),
+                ",".join(f"{key}={value}" for key, value in sorted(_attributes(n).items())),
             )
             for n in found
         ],

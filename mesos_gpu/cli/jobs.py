@@ -36,12 +36,14 @@ def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
         output.document(found)
         return
     output.table(
-        ("ID", "STATE", "EXIT", "GPUS", "CPUS", "MEM_MIB", "NODE", "AGE", "RAN", "COMMAND"),
+        ("ID", "STATE", "EXIT", "QUEUE", "PRIO", "GPUS", "CPUS", "MEM_MIB", "NODE", "AGE", "RAN", "COMMAND"),
         [
             (
                 job["id"],
                 job["state"],
                 job["exit_code"],
+                job["queue"],
+                job["priority"],
                 job["gpus"],
                 job["cpus"],
                 job["mem_mib"],
@@ -95,6 +97,12 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("memory", f"{job['mem_mib']} MiB"),
         ("gpus", f"{job['gpus']}{' of model ' + ' or '.join(job['gpu_model']) if job['gpu_model'] else ''}"),
         ("min driver", _min_driver(job)),
+        ("placement", job["placement"]),
+        ("queue", f"{job['queue']}, priority {job['priority']}"),
+        ("app", job["app"]),
+        ("constraints", ", ".join(" ".join(words) for words in job["constraints"])),
+        ("near", job["near"]),
+        ("away from", job["away"]),
         ("held gpus", " ".join(job["gpu_ids"])),
         ("node", job["hostname"]),
         ("user", job["user"]),
@@ -152,6 +160,10 @@ def why(app: App, job_id: str, as_json: bool) -> None:
         ahead = found["queue_position"]
         output.line(
             f"Place in the queue: {ahead + 1}, {ahead or 'no'} job{'' if ahead == 1 else 's'} before it."
+        )
+    if found["estimate"]:
+        output.line(
+            f"Estimated start: {output.expected(found['estimate']['at'])}: {found['estimate']['basis']}."
         )
     if not found["can_ever_run"]:
         output.line("It can never run on the nodes that are there now.")

@@ -146,6 +146,14 @@ def age(moment: float | None) -> str | None:
     return None if moment is None else span(time.time() - moment)
 
 
+def expected(moment: float | None) -> str:
+    """How long it takes until a moment, if that is known."""
+    if moment is None:
+        return "not known"
+    left_s = moment - time.time()
+    return f"in {span(left_s)}" if left_s >= 1 else "now"
+
+
 def stamp(moment: float | None) -> str | None:
     """A moment as local time with its offset from UTC."""
     return None if moment is None else datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")

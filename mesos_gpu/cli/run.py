@@ -7,8 +7,8 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.types import DRIVER, DURATION, ENV, LABEL, MEMORY
-from mesos_gpu.model.job import Engine, OnGpuFailure
+from mesos_gpu.cli.types import CONSTRAINT, DRIVER, DURATION, ENV, LABEL, MEMORY
+from mesos_gpu.model.job import HIGHEST_PRIORITY, Engine, OnGpuFailure, Placement
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -34,6 +34,16 @@ from mesos_gpu.model.job import Engine, OnGpuFailure
 @click.option("--on-gpu-failure", type=click.Choice([choice.value for choice in OnGpuFailure]),
               help="If a GPU of it breaks: start it elsewhere, say so, or nothing; default: restart.")  # fmt: skip
 @click.option("--min-driver", type=DRIVER, help="Oldest NVIDIA driver that may run it, as 535 or 535.104.05.")
+@click.option("--placement", type=click.Choice([choice.value for choice in Placement]),
+              help="Which of the nodes that fit; default: the scheduler's choice.")  # fmt: skip
+@click.option("--priority", metavar="N", type=click.IntRange(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+              help="Higher is served first, from -1000 to 1000; default: 0.")  # fmt: skip
+@click.option("--queue", metavar="NAME", help="Queue whose GPU limit it counts against; default: default.")
+@click.option("--app", "app_name", metavar="NAME", help="App that the job is one of, for its constraints.")
+@click.option("--constraint", type=CONSTRAINT, multiple=True,
+              help="Which nodes will do, as hostname:UNIQUE or rack:LIKE:r[1-3]; may be repeated.")  # fmt: skip
+@click.option("--near", metavar="APP", help="Only on a node where a job of that app runs.")
+@click.option("--away", metavar="APP", help="On no node where a job of that app runs.")
 @click.option("--shell", is_flag=True, help="Give the words to /bin/sh -c as one line.")
 @click.option("-d", "--detach", is_flag=True, help="Print the job's ID and leave it to itself.")
 @json_option
@@ -73,6 +83,8 @@ def request_of(
     mem: int | None,
     timeout: float | None,
     gpu_model: tuple[str, ...],
+    app_name: str | None,
+    constraint: tuple[list[str], ...],
     env: tuple[tuple[str, str], ...],
     label: tuple[tuple[str, str], ...],
     **rest: Any,
@@ -85,6 +97,8 @@ def request_of(
         "mem_mib": mem,
         "timeout_s": timeout,
         "gpu_model": list(gpu_model) or None,
+        "app": app_name,
+        "constraints": list(constraint) or None,
         "env": dict(env) or None,
         "labels": dict(label) or None,
     }

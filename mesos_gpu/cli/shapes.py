@@ -28,6 +28,13 @@ class Job(TypedDict):
     container_engine: str | None
     on_gpu_failure: str
     min_driver: str | None
+    placement: str | None
+    priority: int
+    queue: str
+    app: str | None
+    constraints: list[list[str]]
+    near: str | None
+    away: str | None
     learnt_min_driver: str | None
     submitted_at: float
     started_at: float | None
@@ -126,6 +133,8 @@ class Node(TypedDict):
     hostname: str
     state: str
     attributes: dict[str, str]
+    region: str | None
+    zone: str | None
     gpus_total: int
     gpus_used: int
     gpus_sick: int
@@ -175,6 +184,13 @@ class Nearest(TypedDict):
     missing: str
 
 
+class Estimate(TypedDict):
+    """When a pending job may start; null, and why nobody knows."""
+
+    at: float | None
+    basis: str
+
+
 class Why(TypedDict):
     """Why a job waits."""
 
@@ -185,6 +201,48 @@ class Why(TypedDict):
     can_ever_run: bool
     nodes: list[NodeReasons]
     nearest: Nearest | None
+    estimate: Estimate | None
+
+
+class Reservation(TypedDict):
+    """What is kept for a blocked job; without a host only a share of its queue's limit."""
+
+    hostname: str | None
+    gpu_ids: list[str]
+    at: float | None
+
+
+class Waiting(TypedDict):
+    """A pending job at its place."""
+
+    position: int
+    id: str
+    name: str
+    queue: str
+    priority: int
+    effective_priority: int
+    gpus: int
+    cpus: float
+    mem_mib: int
+    submitted_at: float
+    reservation: Reservation | None
+    estimate: Estimate
+
+
+class QueueUse(TypedDict):
+    """A queue, its limit and what it holds."""
+
+    name: str
+    limit_gpus: int | None
+    used_gpus: int
+    waiting: int
+
+
+class Queue(TypedDict):
+    """Answer of /v1/queue."""
+
+    jobs: list[Waiting]
+    queues: list[QueueUse]
 
 
 class Chunk(TypedDict):

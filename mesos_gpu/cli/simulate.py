@@ -15,6 +15,10 @@ from mesos_gpu.simulate.openb import read_nodes, read_pods
 class _Simulate(Table):
     table: ClassVar = {
         "inflation": ("mesos_gpu.cli.simulate", "Fill a cluster with requests until no more fit."),
+        "chaos": (
+            "mesos_gpu.cli.simulate_chaos",
+            "Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains.",
+        ),
     }
 
 

@@ -83,6 +83,26 @@ class Pair(click.ParamType[tuple[str, str]]):
         return key, rest
 
 
+class ConstraintText(click.ParamType[list[str]]):
+    """FIELD:OPERATOR[:VALUE], checked as the scheduler will; the value may have colons."""
+
+    name = "field:operator[:value]"
+
+    def convert(
+        self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """As Marathon writes it: two or three strings."""
+        from mesos_gpu.wire.constraints import constraint_of
+
+        if isinstance(value, list):
+            return value
+        words = value.split(":", 2)
+        found = constraint_of(words)
+        if isinstance(found, str):
+            self.fail(f"{value!r} is not of the form FIELD:OPERATOR[:VALUE], as hostname:UNIQUE: it {found}")
+        return found.as_list()
+
+
 class Url(click.ParamType[str]):
     """The address of a scheduler; `http://` may be left out."""
 
@@ -197,6 +217,7 @@ DURATION: Final = Duration()
 DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
 LABEL: Final = Pair(r"[^=\s]+", "team=vision")
+CONSTRAINT: Final = ConstraintText()
 URL: Final = Url()
 JOB: Final = JobRef()
 ACTIVE_JOB: Final = JobRef(active=True)

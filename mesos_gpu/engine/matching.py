@@ -1,45 +1,20 @@
 """Offers: held, matched with what waits, given back."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 from mesos_gpu.engine.effects import Decline, Launch, LaunchTask, Revive, Suppress
-from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.standing import standing
-from mesos_gpu.engine.state import State
+from mesos_gpu.engine.line import Line, ask_of
+from mesos_gpu.engine.placing import Placing
+from mesos_gpu.engine.standing import usable
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobSpec, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer, Scalar, carve, total
 from mesos_gpu.model.task import Task, TaskState
-from mesos_gpu.policy.placement import Ask, Candidate, place
-
-
-def ask_of(job: Job, settings: Settings) -> Ask:
-    """What one launch of the job takes from an offer, with its executor's share."""
-    spec = job.spec
-    return Ask(
-        cpus=round(spec.cpus + settings.executor_cpus, 3),
-        mem_mib=spec.mem_mib + settings.executor_mem_mib,
-        gpus=spec.gpus,
-        models=spec.gpu_model,
-        min_driver=job.min_driver,
-    )
-
-
-def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
-    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody, kept by nobody."""
-    if node.reported_at is None or now - node.reported_at > settings.report_stale_s or node.lost_at:
-        return ()
-    return tuple(
-        gpu
-        for gpu in node.gpus
-        if gpu.id not in state.holders
-        and state.contested.get(gpu.id, 0) <= now
-        and standing(state, node, gpu).health is Health.OK
-    )
+from mesos_gpu.policy.placement import Ask, Candidate
 
 
 @dataclass(slots=True)
@@ -84,6 +59,8 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
             hostname=offer.hostname,
             agent_url=offer.agent_url,
             attributes=offer.attributes,
+            region=offer.region,
+            zone=offer.zone,
         )
         if node is not None:
             new = replace(
@@ -91,6 +68,8 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
                 hostname=offer.hostname,
                 agent_url=offer.agent_url,
                 attributes=offer.attributes,
+                region=offer.region,
+                zone=offer.zone,
                 lost_at=None,
             )
         if new != node:
@@ -174,24 +153,56 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
     candidates = {
         agent_id: desk.candidate() for agent_id, desk in desks.items() if not drained(desk.node.hostname)
     }
-    refused: set[Ask] = set()
-    for _, job_id in list(turn.state.queue):
-        if not candidates:
-            return
-        job = turn.state.jobs[job_id]
-        ask = ask_of(job, turn.settings)
-        if job.not_before > turn.now or ask in refused:
+    if not candidates:
+        return
+    line = Line(turn.state, turn.settings, turn.now, lambda agent_id: _left(desks.get(agent_id)))
+    placing = Placing(turn.state, turn.settings, candidates.values())
+    refused: set[tuple[Ask, tuple[int, ...], Hashable, Hashable]] = set()
+    most: tuple[float, float, int] | None = None  # what no candidate exceeds; None: to be found anew
+    for job in line.jobs():
+        if job.not_before > turn.now:
             continue
-        chosen = place(ask, list(candidates.values()))
+        most = most or _most(candidates.values())
+        if _beyond(job.spec, most) or line.over_limit(job):
+            line.block(job)
+            continue
+        ask, barred = ask_of(job, turn.settings), line.outlasted(job)
+        asked = ask, barred, line.neighbours.key(job), placing.key(job)
+        if asked in refused:
+            line.block(job)
+            continue
+        free = line.neighbours.open_to(job, line.open_to(barred, candidates))
+        chosen = placing.place(job, ask, free)
         if chosen is None:
-            refused.add(ask)
+            refused.add(asked)
+            line.block(job)
+            most = None
             continue
         desk = desks[chosen.agent_id]
-        _launch_job(turn, job, desk, chosen.gpus)
+        line.launched(job, ask, _launch_job(turn, job, desk, chosen.gpus))
         candidates[chosen.agent_id] = desk.candidate()
+        placing.launched(job, candidates[chosen.agent_id])
 
 
-def _launch_job(turn: Turn, job: Job, desk: _Desk, gpus: tuple[GpuId, ...]) -> None:
+def _most(candidates: Collection[Candidate]) -> tuple[float, float, int]:
+    """The most cpus, MiB and GPUs of any: a thousand jobs can be refused by it without a look at each agent."""
+    return (
+        max(c.cpus for c in candidates),
+        max(c.mem_mib for c in candidates),
+        max(min(c.gpus_offered, len(c.free)) for c in candidates),
+    )
+
+
+def _beyond(spec: JobSpec, most: tuple[float, float, int]) -> bool:
+    return spec.cpus > most[0] or spec.mem_mib > most[1] or spec.gpus > most[2]
+
+
+def _left(desk: _Desk | None) -> tuple[float, float, float]:
+    left = desk.left if desk else ()
+    return total(left, "cpus"), total(left, "mem"), total(left, "gpus")
+
+
+def _launch_job(turn: Turn, job: Job, desk: _Desk, gpus: tuple[GpuId, ...]) -> Task:
     number, settings, spec = job.launches + 1, turn.settings, job.spec
     task_id = task_id_of(job.id, number)
     task = Task(
@@ -219,6 +230,7 @@ def _launch_job(turn: Turn, job: Job, desk: _Desk, gpus: tuple[GpuId, ...]) -> N
     )
     need = {"cpus": spec.cpus, "mem": float(spec.mem_mib), "gpus": float(spec.gpus)}
     desk.launch(task, spec, need, {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib})
+    return task
 
 
 def task_id_of(job_id: JobId, launch: int) -> TaskId:

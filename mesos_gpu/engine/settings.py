@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesos_gpu.model.job import GpuNodes, Placement
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -37,5 +39,13 @@ class Settings:
     requeue_most_s: float = 30.0
     contested_s: float = 5.0  # a GPU whose claim was refused is left alone for so long
     max_infrastructure_failures: int = 50
+    placement: Placement = Placement.BUNDLE  # of jobs that ask for none
+    gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
+    queue_limits: Mapping[str, int] = field(default_factory=dict)  # GPUs that a queue's jobs may hold at once
+    aging_step_s: float = 3600.0  # a job that waits gains one of priority for each; infinite: never
+    most_reservations: int = 10  # one a queue, for the first that is blocked; so many queues at most
+    offer_return_s: float = (
+        60.0  # until then what an agent no longer offers is taken to be on its way; half of it at least
+    )
     keep_ended_jobs: int = 5000
     keep_lost_nodes_s: float = 86400.0

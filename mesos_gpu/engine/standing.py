@@ -1,7 +1,11 @@
 """How a GPU stands: what its node says of it, under what operators say."""
 
+from collections.abc import Collection
+
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.node import Node, Standing
 
 
@@ -15,3 +19,33 @@ def standing(state: State, node: Node, gpu: Gpu) -> Standing:
     elif reset is not None:
         health, reason, since = Health.DRAINED, f"in a reset: {reset.reason}", reset.since
     return Standing(node, gpu, health, reason, since, drain, card)
+
+
+def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
+    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody, kept by nobody."""
+    if not _is_fresh(node, now, settings):
+        return ()
+    return tuple(
+        gpu
+        for gpu in node.gpus
+        if gpu.id not in state.holders
+        and state.contested.get(gpu.id, 0) <= now
+        and standing(state, node, gpu).health is Health.OK
+    )
+
+
+def well(
+    state: State, node: Node, now: float, settings: Settings, chosen: Collection[GpuId]
+) -> tuple[Gpu, ...]:
+    """Those of the chosen GPUs that could be given out if nobody held them."""
+    if not chosen or not _is_fresh(node, now, settings):
+        return ()
+    return tuple(g for g in node.gpus if g.id in chosen and standing(state, node, g).health is Health.OK)
+
+
+def _is_fresh(node: Node, now: float, settings: Settings) -> bool:
+    return (
+        node.reported_at is not None
+        and now - node.reported_at <= settings.report_stale_s
+        and not node.lost_at
+    )

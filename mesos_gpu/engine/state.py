@@ -23,6 +23,18 @@ class Reconciliation:
     tries: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """The most of an agent that was seen of late, in its offers and held by our launches: cpus, MiB, GPUs.
+
+    Two spans of time, so that one is always whole when the other begins.
+    """
+
+    since: float  # when the later span began
+    latest: tuple[float, ...]
+    before: tuple[float, ...]
+
+
 @dataclass(slots=True)
 class State:
     """The engine's state; everything below `offers` is derived or lasts only as long as the process."""
@@ -45,6 +57,7 @@ class State:
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
+    capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     next_sequence: int = 1
     suppressed: bool = False
     idle_since: float | None = None
@@ -143,6 +156,11 @@ class State:
         """The job whose latest launch this is."""
         job = self.jobs.get(task.job_id) if task.job_id else None
         return job if job is not None and job.task_id == task.id else None
+
+    def holding_job(self, task: Task) -> Job | None:
+        """The job for which a launch counts against its queue's limit: not one that was given up."""
+        job = None if task.ended else self.current(task)
+        return None if job is None or job.state is JobState.PENDING else job
 
     def problems(self) -> list[str]:
         """Broken invariants, in words; tests assert that there are none."""

@@ -38,6 +38,12 @@ def on_status(turn: Turn, status: Status) -> None:
         turn.effects.append(Acknowledge(status.agent_id, status.task_id, status.uuid))
 
 
+def _lacks_blame(status: Status) -> bool:
+    """Whether it is only reconciliation's echo of a failure, without its reason and the executor's data: the agent
+    repeats the update itself until it is acknowledged."""
+    return status.reason == "REASON_RECONCILIATION" and status.state in ("TASK_FAILED", "TASK_ERROR")
+
+
 def _on_unknown(turn: Turn, status: Status) -> None:
     new = next_state(status, None, kill_requested=True, sick_gpu=False)
     if new is not None and Action.KILL in (actions_of(TaskState.ABSENT, new) or ()):
@@ -55,7 +61,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     )
     task = replace(task, heard_at=turn.now)
     turn.state.set_task(task)
-    if new is None:  # a later Mesos: nothing is known of that state, and nothing is lost by waiting
+    # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
+    if new is None or _lacks_blame(status):
         return
     move(turn, task, new, status, outcome)
     if task.job_id is None and new is TaskState.RUNNING and status.data and status.agent_id:

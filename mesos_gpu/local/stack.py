@@ -1,6 +1,7 @@
 """The whole platform on this machine: embedded Mesos, simulated GPUs on its agents, and the scheduler."""
 
 import http.client
+import json
 import os
 import pwd
 import shutil
@@ -8,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +37,8 @@ class NodeSpec:
     cpus: float = 32.0
     mem_mib: int = 131072
     driver: str = SIMULATED_DRIVER  # the version that it reports
+    attributes: Mapping[str, str] = field(default_factory=dict)  # besides gpu_model
+    zone: str = ""  # of the region that all nodes share
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -142,8 +145,15 @@ class Stack:
         agents = [
             self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
         ]
+        zones = [spec.zone for spec in self.nodes if spec.zone]
         self.cluster = Cluster(
-            self.directory / "mesos", agents, isolation=isolation, images=images, devices=devices
+            self.directory / "mesos",
+            agents,
+            # A master without a domain refuses agents that have one.
+            master_flags=_domain(zones[0]) if zones else None,
+            isolation=isolation,
+            images=images,
+            devices=devices,
         )
         arguments = [
             "--master", f"127.0.0.1:{self.cluster.master.port}",
@@ -177,10 +187,10 @@ class Stack:
         }
         return AgentSpec(
             {"cpus": spec.cpus, "mem": spec.mem_mib, "gpus": spec.gpus},
-            {"gpu_model": spec.model.replace(" ", "-")},
+            {"gpu_model": spec.model.replace(" ", "-"), **spec.attributes},
             environment,
             # A browser takes any *.localhost for this machine (RFC 6761): the Mesos page's links work.
-            {"hostname": f"node{number}.localhost"},
+            {"hostname": f"node{number}.localhost", **_domain(spec.zone)},
         )
 
     def inventory(self, number: int) -> Path:
@@ -259,3 +269,9 @@ def _undo_tasks(directory: Path) -> None:
 def _default_user() -> list[str]:
     """Jobs that name no user: `nobody` if the cluster runs as root, else the user of the cluster."""
     return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]
+
+
+def _domain(zone: str) -> dict[str, str]:
+    """The flag of a master or an agent in that zone of the one region that there is."""
+    domain = {"fault_domain": {"region": {"name": "local"}, "zone": {"name": zone}}}
+    return {"domain": json.dumps(domain)} if zone else {}

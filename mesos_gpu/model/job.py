@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
+from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import newer_of
 from mesos_gpu.model.ids import JobId, TaskId
+
+HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
+DEFAULT_QUEUE: Final = "default"
 
 
 class OnGpuFailure(Enum):
@@ -14,6 +19,22 @@ class OnGpuFailure(Enum):
     RESTART = "restart"  # it is ended and queued again; no attempt is used up
     NOTIFY = "notify"  # its message says so
     IGNORE = "ignore"
+
+
+class Placement(Enum):
+    """Which of the nodes that fit a job goes to."""
+
+    BUNDLE = "bundle"  # the one with the least free GPU: whole nodes stay free
+    SPREAD = "spread"  # where the fewest of its app are, then the one with the most free GPU
+    FRAGMENTATION = "fragmentation"  # where the idle GPU that recent requests could not use grows least
+
+
+class GpuNodes(Enum):
+    """Whether work without GPUs may use nodes that have some."""
+
+    LAST = "last"  # if nothing else fits
+    NEVER = "never"
+    ALWAYS = "always"
 
 
 class Engine(Enum):
@@ -47,6 +68,13 @@ class JobSpec:
     min_driver: str | None = (
         None  # the oldest NVIDIA driver that may run it, "535"; None: any, or none at all
     )
+    placement: Placement | None = None  # None: as the scheduler is set
+    priority: int = 0  # -1000 to 1000; higher is served first
+    queue: str = DEFAULT_QUEUE  # whose limit of GPUs it counts against
+    app: str | None = None  # the jobs that its constraints compare it with; None: it is alone
+    constraints: tuple[Constraint, ...] = ()
+    near: str | None = None  # only on a node where a job of that app runs
+    away: str | None = None  # on no node where one does; nor may one of them come to it
 
 
 class JobState(Enum):

@@ -22,6 +22,8 @@ class Node:
     monitor_launches: int = 0
     monitor_not_before: float = 0.0  # back-off after a monitor that died
     lost_at: float | None = None  # the master removed the agent, or marked it unreachable
+    region: str | None = None  # of its fault domain; None: it has none
+    zone: str | None = None
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -27,6 +27,8 @@ class Offer:
     resources: tuple[Scalar, ...]
     attributes: Mapping[str, str] = field(default_factory=dict)
     received_at: float = 0.0
+    region: str | None = None  # of the agent's fault domain
+    zone: str | None = None
 
 
 def total(resources: Iterable[Scalar], name: str) -> float:

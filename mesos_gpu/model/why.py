@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.job import JobState
+from mesos_gpu.model.queue import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +35,4 @@ class Why:
     can_ever_run: bool
     nodes: tuple[NodeReasons, ...] = ()
     nearest: Nearest | None = None
+    estimate: Estimate | None = None  # None: not pending

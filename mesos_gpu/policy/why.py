@@ -7,6 +7,7 @@ from mesos_gpu.model.driver import as_new_as, version_of
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.queue import Estimate
 from mesos_gpu.model.why import Nearest, NodeReasons, Why
 from mesos_gpu.policy.placement import Ask
 
@@ -24,38 +25,82 @@ class NodeView:
     cpus: float | None = None  # what its held offers leave; None: no offer of it is held
     mem_mib: float | None = None
     driver: str | None = None  # as its monitor reported it
+    kept: str = ""  # for whom it keeps what this job may not take
+    barred: str = ""  # which constraint keeps the job off it now
+    ruled_out: str = ""  # which one does so whatever runs where
 
 
-def explain(job: Job, ask: Ask, nodes: Sequence[NodeView], *, position: int | None, now: float) -> Why:
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """The job's place and its queue as the explanation sees them."""
+
+    position: int | None = None  # from 0
+    limit: str = ""  # why its queue's limit keeps it waiting
+    never: str = ""  # why that limit would keep it waiting for ever
+    estimate: Estimate | None = None
+
+
+def explain(job: Job, ask: Ask, nodes: Sequence[NodeView], *, queue: QueueView, now: float) -> Why:
     """The answer for one job.
 
     Args:
         job: The job.
         ask: What one launch of it needs.
         nodes: Every node that is known.
-        position: Its place in the queue, from 0.
+        queue: Its place in the queue.
         now: Seconds since the epoch.
     """
     if job.state is not JobState.PENDING:
         return Why(job.id, job.state, _not_pending(job), None, can_ever_run=True)
     found = [NodeReasons(n.hostname, n.agent_id, tuple(_reasons(ask, n))) for n in nodes]
-    unknown = not nodes or any(node.unusable and not node.gpus for node in nodes)  # a report may come yet
-    # Without a need of GPUs or a driver, nothing is known of a node that could keep it off for ever.
-    able = (not ask.gpus and ask.min_driver is None) or unknown or any(_could(ask, n) for n in nodes)
-    nearest = _nearest(ask, nodes)
+    open_nodes = [node for node in nodes if not node.ruled_out]
+    # A report may come yet.
+    unknown = not nodes or any(node.unusable and not node.gpus for node in open_nodes)
+    able = not queue.never and _is_able(ask, open_nodes, unknown) and (bool(open_nodes) or not nodes)
+    nearest = _nearest(ask, open_nodes or nodes)
     if job.not_before > now:
         summary = f"waits {job.not_before - now:.1f} s before its next launch: {job.message}"
+    elif queue.never or queue.limit:
+        summary = queue.never or f"waits for its queue: {queue.limit}"
     elif not nodes:
         summary = "no agent has offered anything yet"
+    elif not open_nodes:
+        first = min(nodes, key=lambda node: node.hostname)
+        summary = f"no node meets its constraints; {first.hostname} {first.ruled_out}"
     elif not able:
-        summary = _never(job, ask, nodes)
+        summary = _never(job, ask, open_nodes)
     elif any(not reasons.reasons for reasons in found):
         summary = "it fits now, and is about to be launched"
     else:
         summary = f"waits for {_need(job, ask)}"
+        summary += _fragmented(ask, open_nodes)
         if nearest is not None:
             summary += f"; nearest is {nearest.hostname}, which {nearest.missing}"
-    return Why(job.id, job.state, summary, position, can_ever_run=able, nodes=tuple(found), nearest=nearest)
+    return Why(
+        job.id,
+        job.state,
+        summary,
+        queue.position,
+        can_ever_run=able,
+        nodes=tuple(found),
+        nearest=nearest,
+        estimate=queue.estimate,
+    )
+
+
+def _fragmented(ask: Ask, nodes: Sequence[NodeView]) -> str:
+    """If there are as many free GPUs as it needs, and on no node together."""
+    usable = [node for node in nodes if not node.unusable and not node.drained]
+    free = [len([gpu for gpu in _of_model(ask, node.gpus) if _free(gpu, node)]) for node in usable]
+    if not ask.gpus or sum(free) < ask.gpus or max(free) >= ask.gpus:
+        return ""
+    holding = [count for count in free if count]
+    return f"; {sum(free)} are free, on {len(holding)} nodes with at most {max(free)} each: fragmentation"
+
+
+def _is_able(ask: Ask, nodes: Sequence[NodeView], unknown: bool) -> bool:
+    # Without a need of GPUs or a driver, nothing is known of a node that could keep it off for ever.
+    return (not ask.gpus and ask.min_driver is None) or unknown or any(_could(ask, n) for n in nodes)
 
 
 def _not_pending(job: Job) -> str:
@@ -133,7 +178,7 @@ def _newest(ask: Ask, nodes: Sequence[NodeView]) -> NodeView:
 def _reasons(ask: Ask, node: NodeView) -> list[str]:
     if node.drained:
         return [node.drained]
-    reasons = []
+    reasons = [node.ruled_out or node.barred] if node.ruled_out or node.barred else []
     if not as_new_as(node.driver, ask.min_driver):
         has = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"
         reasons.append(f"{has}, and {ask.min_driver} is the oldest that will do")
@@ -145,6 +190,8 @@ def _reasons(ask: Ask, node: NodeView) -> list[str]:
         reasons.append(f"lacks {ask.mem_mib - node.mem_mib:g} MiB of memory")
     if node.cpus is None and not reasons:
         reasons.append("has made no offer: it is full, or its offer is on the way")
+    if node.kept and not reasons:
+        reasons.append(node.kept)
     return reasons
 
 
@@ -182,10 +229,15 @@ def _nearest(ask: Ask, nodes: Sequence[NodeView]) -> Nearest | None:
     return None
 
 
-def _distance(ask: Ask, node: NodeView) -> tuple[bool, int, float]:
+def _distance(ask: Ask, node: NodeView) -> tuple[bool, bool, int, float]:
     free = (
         0
         if node.unusable or node.drained
         else len([gpu for gpu in _of_model(ask, node.gpus) if _free(gpu, node)])
     )
-    return bool(node.drained), max(ask.gpus - free, 0), max(ask.cpus - (node.cpus or 0.0), 0.0)
+    return (
+        bool(node.drained),
+        bool(node.barred),
+        max(ask.gpus - free, 0),
+        max(ask.cpus - (node.cpus or 0.0), 0.0),
+    )

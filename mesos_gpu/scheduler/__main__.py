@@ -6,8 +6,9 @@ import pwd
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
-from mesos_gpu.model.job import Engine
+from mesos_gpu.model.job import Engine, GpuNodes, Placement
 from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.wire.jobs import NAME
 from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")
@@ -52,6 +54,10 @@ class Options:
     report_interval_s: float
     unreachable_timeout_s: float
     container_engine: str = Engine.MESOS.value
+    placement: str = Placement.BUNDLE.value
+    gpu_nodes: str = GpuNodes.LAST.value
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
+    aging_step_s: float = 3600.0  # 0: waiting adds nothing
 
 
 def engine_settings(options: Options) -> Settings:
@@ -63,6 +69,10 @@ def engine_settings(options: Options) -> Settings:
         report_interval_s=options.report_interval_s,
         report_stale_s=3 * options.report_interval_s,
         unreachable_timeout_s=options.unreachable_timeout_s,
+        placement=Placement(options.placement),
+        gpu_nodes=GpuNodes(options.gpu_nodes),
+        queue_limits=options.queue_limits,
+        aging_step_s=options.aging_step_s or inf,
     )
 
 
@@ -174,6 +184,18 @@ def _credential(options: Options) -> dict[str, Any]:
         ) from error
 
 
+def _queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for text in given:
+        name, _, most = text.partition("=")
+        if not NAME.fullmatch(name) or not most.isascii() or not most.isdigit():
+            raise click.BadParameter(f"{text!r} is not NAME=MAX_GPUS, as research=8")
+        if name in limits:
+            raise click.BadParameter(f"queue {name} has two limits")
+        limits[name] = int(most)
+    return limits
+
+
 def _own_user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -209,6 +231,15 @@ def _own_user() -> str:
               help="Seconds between the reports of a node monitor.")  # fmt: skip
 @click.option("--unreachable-timeout", "unreachable_timeout_s", default=120.0, show_default=True,
               help="Seconds after which a job on an unreachable agent is started elsewhere.")  # fmt: skip
+@click.option("--placement", type=click.Choice([choice.value for choice in Placement]),
+              default=Placement.BUNDLE.value, show_default=True, help="Of jobs that ask for none.")  # fmt: skip
+@click.option("--gpu-nodes", type=click.Choice([choice.value for choice in GpuNodes]),
+              default=GpuNodes.LAST.value, show_default=True,
+              help="Whether work without GPUs may use nodes with some.")  # fmt: skip
+@click.option("--queue", "queue_limits", multiple=True, metavar="NAME=MAX_GPUS", callback=_queue_limits,
+              help="Most GPUs that the jobs of a queue may hold at once; may be repeated.")  # fmt: skip
+@click.option("--aging-step", "aging_step_s", default=3600.0, show_default=True, type=click.FloatRange(min=0),
+              help="Seconds of waiting that are worth one of priority; 0: none.")  # fmt: skip
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
               help="What goes to stderr.")  # fmt: skip

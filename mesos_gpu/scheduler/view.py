@@ -3,7 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from mesos_gpu.engine.matching import ask_of
+from mesos_gpu.engine.line import ask_of
+from mesos_gpu.engine.neighbours import Neighbours, ruled_out
+from mesos_gpu.engine.outlook import Outlook
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
@@ -14,9 +16,11 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.offer import total
+from mesos_gpu.model.queue import QueueUse, Waiting
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
-from mesos_gpu.policy.why import NodeView, explain
+from mesos_gpu.policy.queue import position_of
+from mesos_gpu.policy.why import NodeView, QueueView, explain
 
 
 class StateView:
@@ -98,13 +102,44 @@ class StateView:
         job = self._state.jobs.get(job_id)
         if job is None:
             raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-        position = None
+        queue, kept = QueueView(), dict[AgentId, str]()
         if job.state is JobState.PENDING:
-            position = self._state.queue.index((job.sequence, job.id))
-        nodes = [self._node_view(node) for node in self._state.nodes.values()]
-        return explain(job, ask_of(job, self._settings), nodes, position=position, now=self._now)
+            queue, kept = self._queue_view(job)
+        neighbours = Neighbours(self._state)
+        nodes = [
+            replace(
+                self._node_view(node, kept.get(node.id, "")),
+                barred=neighbours.barred(job, node),
+                ruled_out=ruled_out(job.spec, node),
+            )
+            for node in self._state.nodes.values()
+        ]
+        return explain(job, ask_of(job, self._settings), nodes, queue=queue, now=self._now)
 
-    def _node_view(self, node: Node) -> NodeView:
+    def _queue_view(self, job: Job) -> tuple[QueueView, dict[AgentId, str]]:
+        outlook, limit = self._outlook(), self._settings.queue_limits.get(job.spec.queue)
+        outlook.before(job.id)
+        estimate = outlook.estimate(job)
+        view = QueueView(
+            position=position_of(job.id, outlook.jobs),
+            limit=outlook.limit_words(job),
+            never=estimate.basis if limit is not None and job.spec.gpus > limit else "",
+            estimate=estimate,
+        )
+        return view, outlook.kept_from(job)
+
+    def _outlook(self) -> Outlook:
+        return Outlook(self._state, self._settings, self._now)
+
+    def waiting(self, most: int) -> Sequence[Waiting]:
+        """The first `most` pending jobs, in the order in which they are tried."""
+        return self._outlook().waiting(most)
+
+    def queues(self) -> Sequence[QueueUse]:
+        """Every queue that has a limit or a pending job."""
+        return self._outlook().queues()
+
+    def _node_view(self, node: Node, kept: str) -> NodeView:
         offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
         holders, gpus = {}, []
         for gpu in node.gpus:
@@ -121,6 +156,7 @@ class StateView:
             holders=holders,
             unusable=self._unusable(node),
             drained=self._drained(node),
+            kept=kept,
             cpus=sum(total(offer.resources, "cpus") for offer in offers) if offers else None,
             mem_mib=sum(total(offer.resources, "mem") for offer in offers) if offers else None,
         )

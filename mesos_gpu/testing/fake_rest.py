@@ -16,7 +16,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "user": None, "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0, "started_at": None,
     "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
     "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
-    "priority": 0, "queue": "default",
+    "placement": None,
+    "priority": 0, "queue": "default", "app": None, "constraints": [], "near": None, "away": None,
     "exit_code": None, "message": "", "task_id": None, "hostname": None, "gpu_ids": [],
 }  # fmt: skip
 

@@ -143,6 +143,7 @@ function jobRow(job) {
   row.append(
     make("td", "", job.id, [job.image, job.command || (job.argv || []).join(" ")].filter(Boolean).join(": ")),
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
+    make("td", "", job.queue + (job.priority ? ` (${job.priority})` : "")),
     make("td", "n", job.gpus, job.gpu_ids.join("\n")),
     make("td", "", job.hostname),
     make("td", "n age"),

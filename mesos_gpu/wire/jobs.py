@@ -11,9 +11,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
-from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure
+from mesos_gpu.model.job import DEFAULT_QUEUE, HIGHEST_PRIORITY, Engine, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.wire import image as images
+from mesos_gpu.wire.constraints import constraint_of
 
 E = TypeVar("E", bound=Enum)
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -21,10 +23,12 @@ USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")  # useradd(8)
 ENV_KEY: Final = re.compile(r"[^=\0]+")
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 LABEL_KEY: Final = re.compile(r"[^\0]+")
+MOST_CONSTRAINTS: Final = 32
 LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
 KNOWN: Final = (
     "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure", "min_driver",
+    "placement", "priority", "queue", "app", "constraints", "near", "away",
 )  # fmt: skip
 
 
@@ -118,8 +122,18 @@ def spec_from_mapping(
         image=image,
         container_engine=check.one_of("container_engine", engine) if image else Engine.MESOS,
         on_gpu_failure=check.one_of("on_gpu_failure", OnGpuFailure.RESTART),
+        placement=check.placement(),
         min_driver=check.min_driver(gpus),
+        priority=check.priority(),
+        queue=check.text("queue", DEFAULT_QUEUE, NAME, "1 to 63 of a-z, 0-9, '.' and '-', as research")
+        or DEFAULT_QUEUE,
+        app=check.app("app"),
+        constraints=check.constraints(),
+        near=check.app("near"),
+        away=check.app("away"),
     )
+    if spec.near is not None and spec.near == spec.away:
+        check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
     return check.problems or spec
 
 
@@ -154,6 +168,10 @@ class _Check:
             return default
         return float(got)
 
+    def priority(self) -> int:
+        form = f"an integer from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
+        return int(self.number("priority", 0, lambda n: abs(n) <= HIGHEST_PRIORITY, form, whole=True))
+
     def optional(self, key: str, good: Callable[[float], bool], form: str) -> float | None:
         return self.number(key, 1.0, good, form) if key in self._value else None
 
@@ -171,6 +189,9 @@ class _Check:
         if got is not None and why:
             self.problem("image", f"must be {form}: {why}")
         return got if isinstance(got, str) else None
+
+    def placement(self) -> Placement | None:
+        return self.one_of("placement", Placement.BUNDLE) if "placement" in self._value else None
 
     def one_of(self, key: str, default: E) -> E:
         got = self._value.get(key, default.value)
@@ -223,6 +244,27 @@ class _Check:
                 f"labels/{_escaped(CUDA_LABEL)}", f"must be {form}, or set min_driver; got {show(cuda)}"
             )
         return least
+
+    def app(self, key: str) -> str | None:
+        return self.text(key, None, NAME, "the name of an app, 1 to 63 of a-z, 0-9, '.' and '-', as web")
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        got = self._value.get("constraints", [])
+        if not isinstance(got, list) or len(got) > MOST_CONSTRAINTS:
+            form = f"a list of at most {MOST_CONSTRAINTS} constraints"
+            self.problem("constraints", f'must be {form}, as [["hostname", "UNIQUE"]], got {show(got)}')
+            return ()
+        found = []
+        for i, item in enumerate(got):
+            made = constraint_of(item)
+            if isinstance(made, str):
+                self.problem(f"constraints/{i}", f"{made}; got {show(item)}")
+            elif made.compares and "app" not in self._value:
+                why = f"{show(item)} compares the jobs of an app, and this job has none: set app"
+                self.problem(f"constraints/{i}", why)
+            else:
+                found.append(made)
+        return tuple(found)
 
     def strings(self, key: str, pattern: re.Pattern[str]) -> dict[str, str]:
         got = self._value.get(key, {})

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mesos_gpu.model.constraint import scalar_text
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.offer import Offer, Scalar
 from mesos_gpu.model.status import Status
@@ -26,11 +27,22 @@ def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
 
 
 def _attribute(attribute: Mapping[str, Any]) -> str:
-    if "text" in attribute:
-        return str(attribute["text"]["value"])
-    if "scalar" in attribute:
-        return f"{attribute['scalar']['value']:g}"
-    return json.dumps(attribute.get("ranges") or attribute.get("set"), sort_keys=True)
+    """As constraints compare it: `text`, `1.5`, `[1-3,7-9]`, `{a,b}` (Marathon's Constraints.scala)."""
+    match attribute["type"]:
+        case "TEXT":
+            return str(attribute["text"]["value"])
+        case "SCALAR":
+            return scalar_text(attribute["scalar"]["value"])
+        case "RANGES":
+            found = sorted((r["begin"], r["end"]) for r in attribute["ranges"].get("range", ()))
+            return f"[{','.join(f'{begin}-{end}' for begin, end in found)}]"
+        case _:
+            return f"{{{','.join(sorted(attribute['set'].get('item', ())))}}}"
+
+
+def _domain(offer: Mapping[str, Any], level: str) -> str | None:
+    found = offer.get("domain", {}).get("fault_domain", {}).get(level)
+    return None if found is None else str(found["name"])
 
 
 def _agent_url(offer: Mapping[str, Any]) -> str:
@@ -49,8 +61,11 @@ def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
         hostname=offer["hostname"],
         agent_url=_agent_url(offer),
         resources=tuple(scalar for scalar in scalars if scalar is not None),
-        attributes={a["name"]: _attribute(a) for a in offer.get("attributes", ())},
+        # Of two with one name the first counts, as for Marathon.
+        attributes={a["name"]: _attribute(a) for a in reversed(offer.get("attributes", ()))},
         received_at=now,
+        region=_domain(offer, "region"),
+        zone=_domain(offer, "zone"),
     )
 
 

@@ -117,12 +117,36 @@ def test_a_job_whose_driver_no_node_has_says_so(rig: Rig) -> None:
     rig.node()
     job = rig.submit(gpus=1, labels={"com.nvidia.cuda.version": "12.4"})
     assert (job["min_driver"], job["learnt_min_driver"]) == ("550", None)
+    assert (job["priority"], job["queue"]) == (0, "default")
     why = rig.call("GET", f"/v1/why/{job['id']}").json()
     assert not why["can_ever_run"]
     assert why["nearest"]["missing"] == "has driver 535, and 550 is the oldest that will do"
     refused = rig.call("POST", "/v1/jobs", json={"command": "x", "min_driver": "new"})
     (problem,) = refused.json()["error"]["problems"]
     assert (refused.status_code, problem["path"]) == (422, "/min_driver")
+
+
+def test_the_queue_is_listed_in_its_order(rig: Rig) -> None:
+    rig.node()
+    first = rig.submit(gpus=1, name="first", timeout_s=100)
+    low, high = rig.submit(gpus=1, name="low"), rig.submit(gpus=1, name="high", priority=7, queue="lab")
+    found = rig.call("GET", "/v1/queue").json()
+    assert [job["id"] for job in found["jobs"]] == [high["id"], low["id"]]
+    assert (found["jobs"][0]["priority"], found["jobs"][0]["position"]) == (7, 0)
+    assert found["jobs"][0]["reservation"]["gpu_ids"] == ["g0"]
+    assert found["jobs"][0]["estimate"]["basis"].startswith(
+        f"job {first['id']} has run 0s of its timeout_s 100s"
+    )
+    assert found["queues"] == [
+        {"name": "default", "limit_gpus": None, "used_gpus": 1, "waiting": 1},
+        {"name": "lab", "limit_gpus": None, "used_gpus": 0, "waiting": 1},
+    ]
+    assert rig.call("GET", "/v1/queue?limit=1").json()["jobs"] == found["jobs"][:1]
+    assert rig.call("GET", "/v1/queue?limit=0").status_code == 422
+    why = rig.call("GET", f"/v1/why/{high['id']}").json()
+    assert (why["queue_position"], why["estimate"]) == (0, found["jobs"][0]["estimate"])
+    with Client(rig.url) as client:
+        assert client.queue(limit=1)["jobs"][0]["id"] == high["id"]
 
 
 def test_every_shape_is_what_the_client_expects(rig: Rig) -> None:

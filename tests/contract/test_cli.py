@@ -141,6 +141,25 @@ def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
     assert rest.asked[-1][1] == {"command": "echo a | cat"}
 
 
+def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
+    rules = ("--constraint", "hostname:unique", "--constraint", "rack:LIKE:a:[1-3]")
+    got = call("run", "-d", "--app", "web", *rules, "--near", "db", "--away", "batch", "--", "work")
+    assert got.exit_code == 0, got.stderr
+    assert rest.asked[-1][1] == {
+        "argv": ["work"],
+        "app": "web",
+        "constraints": [["hostname", "UNIQUE"], ["rack", "LIKE", "a:[1-3]"]],
+        "near": "db",
+        "away": "batch",
+    }
+    shown = call("show", got.stdout.strip()).stdout
+    assert "constraints   hostname UNIQUE, rack LIKE a:[1-3]\n" in shown
+    assert "app           web\n" in shown
+    bad = call("run", "-d", "--constraint", "rack:IN:a", "--", "work")
+    assert bad.exit_code == 2
+    assert "has no operator IN; there are UNIQUE," in bad.stderr
+
+
 def test_run_streams_both_and_takes_the_exit_code(rest: FakeRest) -> None:
     with started("run", "--", "work") as process:
         job = rest.submitted()
@@ -308,6 +327,8 @@ def test_ps_is_plain_and_stable_when_piped(rest: FakeRest) -> None:
         "ID",
         "STATE",
         "EXIT",
+        "QUEUE",
+        "PRIO",
         "GPUS",
         "CPUS",
         "MEM_MIB",
@@ -317,7 +338,7 @@ def test_ps_is_plain_and_stable_when_piped(rest: FakeRest) -> None:
         "COMMAND",
     ]
     assert len(lines) == 2
-    assert lines[1].split()[:7] == ["a-00000000", "pending", "-", "2", "1", "128", "-"]
+    assert lines[1].split()[:8] == ["a-00000000", "pending", "-", "default", "0", "2", "1", "128"]
     assert r"echo '\"'\"'x'\"'\"'\n\x1b[2J" in lines[1].replace("'\"'\"'", r"'\"'\"'")
     every = call("ps", "--all").stdout.splitlines()
     assert [row.split()[0] for row in every[1:]] == ["b-00000001", "a-00000000"]
@@ -355,6 +376,8 @@ NODE = {
     "hostname": "n",
     "state": "up",
     "attributes": {"b": "2", "a": "1"},
+    "region": None,
+    "zone": "z1",
     "gpus_total": 4,
     "gpus_used": 1,
     "gpus_sick": 0,
@@ -406,7 +429,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "0s",
         "S0",
         "-",
-        "a=1,b=2",
+        "@zone=z1,a=1,b=2",
     ]
     status = {
         "framework_id": "F",
@@ -454,6 +477,7 @@ def _why(job: str) -> dict[str, object]:
         "can_ever_run": True,
         "nearest": {"hostname": "n1", "missing": missing},
         "nodes": [{"hostname": "n1", "agent_id": "S0", "reasons": [missing, "lacks 1 cpus"]}],
+        "estimate": {"at": None, "basis": "nobody knows when job x ends"},
     }
 
 
@@ -462,11 +486,45 @@ def test_why_reads_well(rest: FakeRest) -> None:
     assert call("why", "x").stdout == (
         "x-1: waits for 4 GPUs; nearest is n1, which lacks 2 more free GPUs.\n"
         "Place in the queue: 2, 1 job before it.\n"
+        "Estimated start: not known: nobody knows when job x ends.\n"
         "\n"
         "NODE  WHY NOT\n"
         "n1    lacks 2 more free GPUs; lacks 1 cpus\n"
     )
     assert json.loads(call("why", "x", "--json").stdout) == _why("x-1")
+
+
+def test_queue(rest: FakeRest) -> None:
+    waiting = {
+        "position": 0, "id": "big-1", "name": "big", "queue": "lab", "priority": 1, "effective_priority": 3,
+        "gpus": 4, "cpus": 1.0, "mem_mib": 128, "submitted_at": time.time() - 60.5,
+        "reservation": {"hostname": "n1", "gpu_ids": ["g1", "g2"], "at": time.time() + 180.5},
+        "estimate": {"at": time.time() + 180.5, "basis": "job x has run 3m of its timeout_s 6m on n1"},
+    }  # fmt: skip
+    share = {
+        **waiting,
+        "position": 1,
+        "id": "b-2",
+        "reservation": {"hostname": None, "gpu_ids": [], "at": None},
+    }
+    rest.fixed["GET /v1/queue"] = (
+        200,
+        {
+            "jobs": [waiting, {**share, "estimate": {"at": None, "basis": "nobody knows"}}],
+            "queues": [
+                {"name": "default", "limit_gpus": None, "used_gpus": 1, "waiting": 0},
+                {"name": "lab", "limit_gpus": 8, "used_gpus": 6, "waiting": 5},
+            ],
+        },
+    )
+    got = call("queue")
+    lines = [line.split() for line in got.stdout.splitlines()]
+    assert lines[1][:12] == ["1", "big-1", "lab", "1", "3", "4", "1", "128", "1m00s", "n1,", "2", "GPUs"]
+    assert " ".join(lines[1][12:]) == "in 3m00s job x has run 3m of its timeout_s 6m on n1"
+    assert " ".join(lines[2][9:]) == "a share of its queue not known nobody knows"
+    assert lines[4:] == [["QUEUE", "GPUS", "LIMIT", "WAITING"], ["lab", "6", "8", "5"]]
+    assert "3 more wait; see them with --limit" in got.stderr
+    assert json.loads(call("queue", "--json").stdout)["jobs"][0] == waiting
 
 
 def test_logs(rest: FakeRest) -> None:

@@ -38,6 +38,8 @@ good = st.fixed_dictionaries(
         "image": st.sampled_from(["a", "r.example:5000/a/b:1"]),
         "on_gpu_failure": st.sampled_from(["restart", "notify", "ignore"]),
         "min_driver": st.sampled_from(["535", "535.104.05"]),
+        "priority": st.integers(-1000, 1000),
+        "queue": st.sampled_from(["default", "lab.a-1"]),
         "timeout_s": st.none() | st.floats(0.001, 1e9),
     },
 )

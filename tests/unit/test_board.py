@@ -52,7 +52,7 @@ def where(
     board = Board(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
     found = board.place(ask, open_to, placement, siblings)
-    return found and found.agent_id
+    return found.agent_id if found else None
 
 
 A, B = agent("a"), agent("b", 2)
@@ -68,6 +68,7 @@ CASES = {
     "Mesos offers fewer than are free": (Ask(1.0, 100, 2), "bundle", (agent("a", 4, offered=1),), None),
     "CPU work keeps off GPUs": (Ask(1.0, 100), "bundle", (A, B, CPU_ONLY), "c"),
     "CPU work takes a node with GPUs if it must": (Ask(1.0, 100), "bundle", (A, B), "b"),
+    "a model is of no account without GPUs": (Ask(1.0, 1, 0, ("A100",)), "bundle", (CPU_ONLY,), "c"),
     "the first model of the list": (
         Ask(1.0, 1, 1, ("H100", "T4")), "bundle", (agent("t", 1), agent("h", 4, model="H100")), "h",
     ),
@@ -91,6 +92,25 @@ def test_spread_goes_where_the_fewest_of_the_app_are() -> None:
     assert where(ONE, A, B, placement="spread", siblings=siblings) == "b"
     assert where(ONE, A, B, agent("d", 1), placement="spread", siblings=siblings) == "d"
     assert where(Ask(1.0, 100, 3), A, B, placement="spread", siblings=siblings) == "a", "but it must fit"
+
+
+@pytest.mark.parametrize(
+    ("gpu_nodes", "candidates", "want"),
+    [
+        ("never", (A, B), None),
+        ("never", (A, B, CPU_ONLY), "c"),
+        ("last", (A, B), "b"),
+        ("always", (B, replace(CPU_ONLY, cpus=32.0)), "c"),
+        ("always", (replace(B, free=(), gpus_offered=0, cpus=2.0), CPU_ONLY), "b"),
+    ],
+)
+def test_work_without_gpus_on_nodes_with_some(
+    gpu_nodes: str, candidates: tuple[Candidate, ...], want: str | None
+) -> None:
+    board = Board(candidates, mix)
+    open_to = {candidate.agent_id: candidate for candidate in candidates}
+    found = board.place(Ask(1.0, 100), open_to, gpu_nodes=gpu_nodes)
+    assert (found.agent_id if found else None) == want
 
 
 def test_a_job_gets_no_mix_of_models() -> None:

@@ -8,7 +8,7 @@ from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.job import Job, JobSpec, JobState
 from mesos_gpu.policy.placement import Ask
-from mesos_gpu.policy.why import NodeView, explain
+from mesos_gpu.policy.why import NodeView, QueueView, explain
 from mesos_gpu.testing.builders import gpu
 
 NOW = 1000.0
@@ -106,14 +106,14 @@ CASES = {
 
 @pytest.mark.parametrize(("asked", "nodes", "summary", "can"), CASES.values(), ids=CASES)
 def test_summary(asked: Ask, nodes: list[NodeView], summary: str, can: bool) -> None:
-    why = explain(JOB, asked, nodes, position=0, now=NOW)
+    why = explain(JOB, asked, nodes, queue=QueueView(0), now=NOW)
     assert why.summary == summary
     assert why.can_ever_run is can
 
 
 def test_each_node_says_its_own() -> None:
     lost = replace(BIG, hostname="lost", unusable="the master lost this agent 5 s ago")
-    why = explain(JOB, ask(2), [lost, SMALL, PLAIN], position=3, now=NOW)
+    why = explain(JOB, ask(2), [lost, SMALL, PLAIN], queue=QueueView(3), now=NOW)
     assert {n.hostname: n.reasons[0] for n in why.nodes} == {
         "lost": "the master lost this agent 5 s ago",
         "small": "has only 1 GPU",
@@ -136,15 +136,15 @@ def test_each_node_says_its_own() -> None:
 )
 def test_what_an_image_needs_is_said(nodes: list[NodeView], summary: str) -> None:
     job = replace(JOB, learnt_min_driver="550", image_needs="CUDA 12.4 or newer")
-    found = explain(job, replace(ask(1), min_driver=job.min_driver), nodes, position=0, now=NOW)
+    found = explain(job, replace(ask(1), min_driver=job.min_driver), nodes, queue=QueueView(0), now=NOW)
     assert found.summary == summary
     by_request = replace(job, spec=replace(job.spec, min_driver="555"))
-    found = explain(by_request, replace(ask(1), min_driver="555"), nodes, position=0, now=NOW)
+    found = explain(by_request, replace(ask(1), min_driver="555"), nodes, queue=QueueView(0), now=NOW)
     assert "the image" not in found.summary
 
 
 def test_each_node_says_its_driver() -> None:
-    why = explain(JOB, replace(ask(1), min_driver="535"), [OLD, SMALL], position=0, now=NOW)
+    why = explain(JOB, replace(ask(1), min_driver="535"), [OLD, SMALL], queue=QueueView(0), now=NOW)
     assert {n.hostname: n.reasons[0] for n in why.nodes} == {
         "big": "has driver 470.82, and 535 is the oldest that will do",
         "small": "reports no NVIDIA driver, and 535 is the oldest that will do",
@@ -155,17 +155,17 @@ def test_each_node_says_its_driver() -> None:
 
 def test_back_off_is_said() -> None:
     job = replace(JOB, not_before=NOW + 4, message="attempt 1 of 3: exit 1")
-    assert explain(job, ask(), [PLAIN], position=0, now=NOW).summary == (
+    assert explain(job, ask(), [PLAIN], queue=QueueView(0), now=NOW).summary == (
         "waits 4.0 s before its next launch: attempt 1 of 3: exit 1"
     )
 
 
 def test_a_job_that_does_not_wait_says_so() -> None:
-    why = explain(replace(JOB, state=JobState.RUNNING), ask(), [], position=None, now=NOW)
+    why = explain(replace(JOB, state=JobState.RUNNING), ask(), [], queue=QueueView(None), now=NOW)
     assert (why.summary, why.queue_position) == ("it is running", None)
 
 
 def test_a_mix_of_models_never_adds_up() -> None:
     mixed: tuple[Gpu, ...] = (gpu("g0", "A"), gpu("g1", "B"))
-    why = explain(JOB, ask(2, "A", "B"), [replace(BIG, gpus=mixed)], position=0, now=NOW)
+    why = explain(JOB, ask(2, "A", "B"), [replace(BIG, gpus=mixed)], queue=QueueView(0), now=NOW)
     assert not why.can_ever_run

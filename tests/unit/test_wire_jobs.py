@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.model.driver import CUDA_LABEL
-from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure
+from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
 
 
@@ -25,11 +25,13 @@ def test_everything() -> None:
         "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
         "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
         "timeout_s": 1.5, "kill_grace_s": 0, "image": "a/b:c", "container_engine": "docker",
-        "on_gpu_failure": "notify", "min_driver": "535.104.05",
+        "on_gpu_failure": "notify", "min_driver": "535.104.05", "placement": "spread",
+        "priority": -1000, "queue": "lab",
     }  # fmt: skip
     assert spec_from_mapping(value) == JobSpec(
         "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0,
         "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY, "535.104.05",
+        Placement.SPREAD, -1000, "lab",
     )  # fmt: skip
 
 
@@ -82,7 +84,13 @@ def test_null_is_absent() -> None:
         ({"image": "Ubuntu:22.04"}, "/image", "'Ubuntu' must be in lower case"),
         ({"image": 7}, "/image", "must be an image, as [registry[:port]/]path[:tag][@digest]: got 7"),
         ({"on_gpu_failure": "panic"}, "/on_gpu_failure", "one of restart, notify, ignore"),
+        ({"placement": "best"}, "/placement", "one of bundle, spread, fragmentation"),
         ({"on_gpu_failure": 1}, "/on_gpu_failure", "got 1"),
+        ({"priority": 1001}, "/priority", "must be an integer from -1000 to 1000, got 1001"),
+        ({"priority": 0.5}, "/priority", "got 0.5"),
+        ({"priority": "high"}, "/priority", 'got "high"'),
+        ({"queue": "Lab"}, "/queue", "must be 1 to 63 of a-z, 0-9, '.' and '-', as research, got \"Lab\""),
+        ({"queue": ""}, "/queue", 'got ""'),
         ({"min_driver": 535}, "/min_driver", 'a driver version, as "535" or "535.104.05", got 535'),
         ({"min_driver": "535-open"}, "/min_driver", 'got "535-open"'),
         ({"min_driver": "535.", "gpus": 1}, "/min_driver", 'got "535."'),

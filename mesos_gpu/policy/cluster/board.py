@@ -69,6 +69,8 @@ class Board:
         open_to: Mapping[AgentId, Candidate],
         placement: str = "bundle",
         siblings: Mapping[AgentId, int] | None = None,
+        *,
+        gpu_nodes: str = "last",
     ) -> Chosen | None:
         """Where the ask fits best; None: nowhere.
 
@@ -77,14 +79,16 @@ class Board:
             open_to: The candidates that it may use, each as it is, or with less for this job's use.
             placement: One of PLACEMENTS.
             siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
+            gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
         """
         view, allowed = self._view(placement), self._allowed(ask, open_to)
         masks = [allowed]
-        if not ask.gpus and self._without_gpus.any():  # such work keeps off GPUs, if it can
-            masks.insert(0, self._without_gpus if allowed is None else allowed & self._without_gpus)
+        if not ask.gpus and gpu_nodes != "always":
+            off_gpus = self._without_gpus if allowed is None else allowed & self._without_gpus
+            masks = [off_gpus] if gpu_nodes == "never" else [off_gpus, allowed]
         if placement == "spread" and siblings:
             masks = [narrow for mask in masks for narrow in self._by_siblings(mask, siblings)]
-        for model in ask.models or (None,):
+        for model in (ask.models if ask.gpus else ()) or (None,):
             number = view.shape(_shape(ask, model))
             for mask in masks:
                 row = view.best(number, mask)

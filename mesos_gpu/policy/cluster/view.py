@@ -127,7 +127,7 @@ class View:
         """Which of some nodes that are as good: drawn by how much has changed so far, from their order by what is free
         there. So it is the same in every run, no name and no place decides, and no kind of node is favoured: to
         prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace of
-        docs/simulation.md."""
+        docs/placement.md."""
         drawn = (self._changes * _SCATTER >> 40) % len(rows)
         return int(self._account[rows].argpartition(drawn)[drawn])
 

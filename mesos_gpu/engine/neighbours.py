@@ -1,0 +1,118 @@
+"""Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
+
+from collections.abc import Hashable, Mapping
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.task import Task
+from mesos_gpu.policy.constraints import Placed, excluded, violated
+from mesos_gpu.policy.placement import Candidate
+
+
+class Neighbours:
+    """Nothing is computed before a bound job asks. A launch that was given up as unreachable holds no place."""
+
+    def __init__(self, state: State) -> None:
+        """Valid as long as the state changes only by launches that it is told of."""
+        self._state = state
+        self._apps: dict[str, list[Placed]] | None = None
+        self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
+        self._instances: dict[str, int] = {}
+        self._launches = 0
+
+    def key(self, job: Job) -> Hashable:
+        """Jobs with one key may go to the same nodes, now; None: to all."""
+        spec = job.spec
+        if not self._is_bound(spec):
+            return None
+        return spec.app, spec.constraints, spec.near, spec.away, self._launches
+
+    def _is_bound(self, spec: JobSpec) -> bool:
+        if spec.constraints or spec.near or spec.away:
+            return True
+        if spec.app and self._apps is None:
+            self._read()
+        return spec.app in self._shunned
+
+    def open_to(self, job: Job, candidates: Mapping[AgentId, Candidate]) -> Mapping[AgentId, Candidate]:
+        """The candidates where the job may go."""
+        if not self._is_bound(job.spec):
+            return candidates
+        nodes = self._state.nodes
+        return {
+            agent_id: found for agent_id, found in candidates.items() if not self.barred(job, nodes[agent_id])
+        }
+
+    def barred(self, job: Job, node: Node) -> str:
+        """Why the job may not go to the node now; "": it may."""
+        spec = job.spec
+        if not self._is_bound(spec):
+            return ""
+        placed = self._of(spec.app)
+        instances = self._instances.get(spec.app or "", 1)
+        for constraint in spec.constraints:
+            why = violated(constraint, node, placed, instances)
+            if why:
+                return f"violates constraint {constraint}: {why}"
+        return self._apart(spec, node)
+
+    def _apart(self, spec: JobSpec, node: Node) -> str:
+        if spec.near:
+            others = self._of(spec.near)
+            # The first job of an app that is to be near itself may go anywhere.
+            if not any(p.node.hostname == node.hostname for p in others) and (
+                others or spec.near != spec.app
+            ):
+                return f"runs no job of {spec.near}, which this one is to be near"
+        for found in self._of(spec.away):
+            if found.node.hostname == node.hostname:
+                return f"runs {found.name}, and this job is to be away from {spec.away}"
+        for found in self._shunned.get(spec.app, ()):
+            if found.node.hostname == node.hostname:
+                return f"runs {found.name}, which is to be away from {spec.app}"
+        return ""
+
+    def _of(self, app: str | None) -> list[Placed]:
+        if self._apps is None:
+            self._read()
+        return (self._apps or {}).get(app or "", [])
+
+    def launched(self, job: Job, task: Task) -> None:
+        """Count a launch of this match in."""
+        if self._apps is not None and (job.spec.app or job.spec.away):
+            self._launches += 1
+            self._place(job, task)
+
+    def _read(self) -> None:
+        self._apps, state = {}, self._state
+        for task_id in state.live:
+            task = state.tasks[task_id]
+            job = state.holding_job(task)
+            if job is not None:
+                self._count(job)
+                self._place(job, task)
+        for _, job_id in state.queue:
+            self._count(state.jobs[job_id])
+
+    def _count(self, job: Job) -> None:
+        if job.spec.app:
+            self._instances[job.spec.app] = self._instances.get(job.spec.app, 0) + 1
+
+    def _place(self, job: Job, task: Task) -> None:
+        node = self._state.nodes.get(task.agent_id)
+        found = Placed(job.id, node or Node(task.agent_id, task.hostname))
+        if job.spec.app and self._apps is not None:
+            self._apps.setdefault(job.spec.app, []).append(found)
+        if job.spec.away:
+            self._shunned.setdefault(job.spec.away, []).append(found)
+
+
+def ruled_out(spec: JobSpec, node: Node) -> str:
+    """Why the job could never go to the node, whatever runs where; "": it could."""
+    for constraint in spec.constraints:
+        why = excluded(constraint, node)
+        if why:
+            return f"violates constraint {constraint}: {why}"
+    return ""

@@ -1,0 +1,73 @@
+"""Where jobs go, during one match: the cluster's arrays, and who of an app is where."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.job import GpuNodes, Job, Placement
+from mesos_gpu.policy.cluster.board import Board
+from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
+from mesos_gpu.policy.cluster.shapes import Shape
+from mesos_gpu.policy.placement import Ask, Candidate, Chosen
+
+#: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
+BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
+_BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
+RECENT = 1000  # jobs that say what is asked for lately
+
+
+class Placing:
+    """Valid as long as the state changes only by launches that it is told of."""
+
+    def __init__(self, state: State, settings: Settings, candidates: Iterable[Candidate]) -> None:
+        """Nothing is computed before a job wants it."""
+        self._state, self._settings = state, settings
+        self._board = Board(candidates, self._mix)
+        self._apps: dict[str, Counter[AgentId]] | None = None
+
+    def place(self, job: Job, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen | None:
+        """The best of the candidates that are open to the job; None: none fits."""
+        placement = job.spec.placement or self._settings.placement
+        siblings = self._siblings(job) if placement is Placement.SPREAD else None
+        return self._board.place(
+            ask, open_to, placement.value, siblings, gpu_nodes=self._gpu_nodes(job).value
+        )
+
+    def key(self, job: Job) -> GpuNodes | None:
+        """Jobs with one key, that take the same, fit the same nodes."""
+        return None if job.spec.gpus else self._gpu_nodes(job)
+
+    def launched(self, job: Job, candidate: Candidate) -> None:
+        """Count a launch in; `candidate`: what is left there."""
+        self._board.update(candidate)
+        if self._apps is not None:
+            self._apps.setdefault(_app(job), Counter())[candidate.agent_id] += 1
+
+    def _gpu_nodes(self, job: Job) -> GpuNodes:
+        return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.gpu_nodes)
+
+    def _siblings(self, job: Job) -> Mapping[AgentId, int]:
+        """How many tasks of the same app each agent has."""
+        if self._apps is None:
+            self._apps = {}
+            for task_id in self._state.live:
+                task = self._state.tasks[task_id]
+                other = self._state.holding_job(task)
+                if other is not None:
+                    self._apps.setdefault(_app(other), Counter())[task.agent_id] += 1
+        return self._apps.get(_app(job), Counter())
+
+    def _mix(self) -> Mix:
+        """What was asked for lately."""
+        jobs = list(self._state.jobs.values())[-RECENT:]
+        return mix_of(
+            Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=job.spec.gpu_model)
+            for job in jobs
+        )
+
+
+def _app(job: Job) -> str:
+    """Jobs without one are spread by their name: like jobs have like names."""
+    return job.spec.app or f"job {job.spec.name}"

@@ -1,0 +1,50 @@
+"""A placement constraint, as Marathon 1.11 has it: a field of the node, an operator, perhaps a value."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+HOSTNAME: Final = ("hostname", "@hostname")
+REGION: Final = "@region"
+ZONE: Final = "@zone"
+
+
+class Operator(Enum):
+    """What is asked of the field. All but LIKE, UNLIKE, IS and CLUSTER with a value look at the app's jobs."""
+
+    UNIQUE = "UNIQUE"  # each job of the app has another value
+    CLUSTER = "CLUSTER"  # the value, or without one: that of the app's first job
+    GROUP_BY = "GROUP_BY"  # evenly over the values; the number says how many there are
+    LIKE = "LIKE"  # a regular expression, of the whole value
+    UNLIKE = "UNLIKE"
+    MAX_PER = "MAX_PER"  # so many jobs of the app a value
+    IS = "IS"  # the same text, or the same number to three decimals
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """One of a job's; all must hold. `field` is hostname, @hostname, @region, @zone or an attribute's name."""
+
+    field: str
+    operator: Operator
+    value: str = ""  # "" is none
+
+    @property
+    def compares(self) -> bool:
+        """Whether it looks at the app's other jobs."""
+        if self.operator is Operator.CLUSTER:
+            return not self.value
+        return self.operator in (Operator.UNIQUE, Operator.GROUP_BY, Operator.MAX_PER)
+
+    def as_list(self) -> list[str]:
+        """As Marathon writes it."""
+        return [self.field, self.operator.value, *([self.value] if self.value else [])]
+
+    def __str__(self) -> str:
+        """For people."""
+        return " ".join(self.as_list())
+
+
+def scalar_text(value: float) -> str:
+    """Java's DecimalFormat("0.###"): at most three decimals, half to even, no zeros at the end."""
+    return f"{value:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,228 @@
+"""Regular expressions as Java's `matches()` reads them, in time linear in the text. Pure.
+
+Python's `re` goes back and forth: `(a+)+!` on a host name of thirty letters would hold the scheduler up for minutes. So
+expressions are run as automata; what these cannot do, or Java reads otherwise, is refused in words.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+_MOST_STATES: Final = 2000
+_MOST_STEPS_KEPT: Final = 4096
+_DEEPEST: Final = 40
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\\\[\]])*\]", re.DOTALL)
+_SET_OPERATION: Final = re.compile(r"&&|--|~~|\|\|")
+_COUNTED: Final = re.compile(r"\{(\d{1,4})(?:(,)(\d{1,4})?)?\}", re.ASCII)
+_GROUP: Final = re.compile(r"\((?:\?:|\?<[a-zA-Z][a-zA-Z0-9]*>|(?!\?))")
+_ESCAPES: Final = frozenset("dDwWsStnrf")
+_ANY: Final = r"[^\n\r\u0085\u2028\u2029]"  # Java's line terminators
+_SIMPLE: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+
+_Build = Callable[[int], int]  # adds states after a state; gives the last one
+_States = frozenset[int]
+
+
+class _Unfit(ValueError):
+    """No expression, or none that is understood."""
+
+
+class _Machine:
+    """Parses an expression into states; a state has moves without a character, and one with."""
+
+    def __init__(self, pattern: str) -> None:
+        self._flags = re.ASCII
+        if pattern.startswith("(?i)"):
+            self._flags, pattern = re.ASCII | re.IGNORECASE, pattern[4:]
+        self._pattern, self._at, self._depth = pattern, 0, 0
+        self._free: list[list[int]] = []
+        self._by_char: list[tuple[re.Pattern[str], int] | None] = []
+        self._next: dict[tuple[_States, str], _States] = {}
+        start = self._state()
+        self._end = self._choice()(start)
+        if self._at < len(pattern):
+            raise _Unfit("has a ) too many")
+        self._start = self._closed({start})
+
+    # --- parsing
+
+    def _choice(self) -> _Build:
+        options = [self._sequence()]
+        while self._peek() == "|":
+            self._at += 1
+            options.append(self._sequence())
+
+        def build(at: int) -> int:
+            end = self._state()
+            for option in options:
+                self._free[at].append(first := self._state())
+                self._free[option(first)].append(end)
+            return end
+
+        return build
+
+    def _sequence(self) -> _Build:
+        parts: list[_Build] = []
+        while self._peek() not in ("", "|", ")"):
+            here = self._peek()
+            if (here == "^" and self._at == 0) or (here == "$" and self._at == len(self._pattern) - 1):
+                self._at += 1  # the whole text is matched anyway
+            else:
+                parts.append(self._repeated(self._atom()))
+
+        def build(at: int) -> int:
+            for part in parts:
+                at = part(at)
+            return at
+
+        return build
+
+    def _atom(self) -> _Build:
+        here, rest = self._peek(), self._pattern[self._at :]
+        if here == "(":
+            return self._group()
+        if here == "[":
+            found = _CLASS.match(rest)
+            if not found or _SET_OPERATION.search(found[0]):
+                raise _Unfit(f"has a character class that is not understood: {rest[:20]}")
+            return self._one(found[0], found[0])
+        if here == "\\":
+            if len(rest) < 2 or (rest[1].isalnum() and rest[1] not in _ESCAPES):
+                raise _Unfit(f"has an escape that is not understood: {rest[:2]}")
+            return self._one(rest[:2], rest[:2])
+        if here in "*+?{^$":
+            raise _Unfit(f"has a {here} where it means nothing")
+        return self._one(here, _ANY if here == "." else re.escape(here))
+
+    def _group(self) -> _Build:
+        opened = _GROUP.match(self._pattern, self._at)
+        if opened is None:
+            raise _Unfit(f"has a group that is not understood: {self._pattern[self._at : self._at + 4]}")
+        self._at, self._depth = opened.end(), self._depth + 1
+        if self._depth > _DEEPEST:
+            raise _Unfit("has groups too deep in one another")
+        body = self._choice()
+        if self._peek() != ")":
+            raise _Unfit("has a ( too many")
+        self._at, self._depth = self._at + 1, self._depth - 1
+        return body
+
+    def _one(self, text: str, meaning: str) -> _Build:
+        self._at += len(text)
+        try:
+            char = re.compile(meaning, self._flags)
+        except re.error as error:
+            raise _Unfit(f"has {text}: {error.msg}") from error
+
+        def build(at: int) -> int:
+            self._free[at].append(first := self._state())
+            end = self._state()
+            self._by_char[first] = char, end
+            return end
+
+        return build
+
+    def _repeated(self, body: _Build) -> _Build:
+        times = self._times()
+        if times is None:
+            return body
+        least, most = times
+        if self._peek() == "?":
+            self._at += 1  # lazy: the same texts match
+        if self._peek() in ("*", "+", "?", "{"):
+            raise _Unfit(f"has a {self._peek()} after a count")
+
+        def build(at: int) -> int:
+            for _ in range(least):
+                at = body(at)
+            end = self._state()
+            if most is None:
+                self._free[at].append(again := self._state())
+                self._free[body(again)].append(again)
+                self._free[again].append(end)
+                return end
+            for _ in range(most - least):
+                self._free[at].append(end)
+                at = body(at)
+            self._free[at].append(end)
+            return end
+
+        return build
+
+    def _times(self) -> tuple[int, int | None] | None:
+        here = self._peek()
+        if here and here in "*+?":
+            self._at += 1
+            return _SIMPLE[here]
+        if here != "{":
+            return None
+        found = _COUNTED.match(self._pattern, self._at)
+        if found is None:
+            raise _Unfit("has a { that begins no count; write \\{")
+        self._at = found.end()
+        least = int(found[1])
+        most = (int(found[3]) if found[3] else None) if found[2] else least
+        if most is not None and most < least:
+            raise _Unfit(f"has a count that is none: {found[0]}")
+        return least, most
+
+    def _peek(self) -> str:
+        return self._pattern[self._at : self._at + 1]
+
+    def _state(self) -> int:
+        if len(self._free) >= _MOST_STATES:
+            raise _Unfit("is too large")
+        self._free.append([])
+        self._by_char.append(None)
+        return len(self._free) - 1
+
+    # --- running
+
+    def _closed(self, states: set[int]) -> _States:
+        todo = list(states)
+        while todo:
+            for state in self._free[todo.pop()]:
+                if state not in states:
+                    states.add(state)
+                    todo.append(state)
+        return frozenset(states)
+
+    def _after(self, states: _States, char: str) -> _States:
+        moves = (self._by_char[state] for state in states)
+        return self._closed({move[1] for move in moves if move is not None and move[0].fullmatch(char)})
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text matches."""
+        states = self._start
+        for char in text:
+            found = self._next.get((states, char))
+            if found is None:
+                if len(self._next) >= _MOST_STEPS_KEPT:
+                    self._next.clear()
+                found = self._next[states, char] = self._after(states, char)
+            states = found
+        return self._end in states
+
+
+@lru_cache(maxsize=256)
+def _machine(pattern: str) -> _Machine:
+    return _Machine(pattern)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole text matches.
+
+    Raises:
+        ValueError: `problem_of` says why.
+    """
+    return _machine(pattern).matches(text)
+
+
+def problem_of(pattern: str) -> str:
+    """What is wrong with an expression, or not understood here, as "it …"; "": nothing."""
+    try:
+        _machine(pattern)
+    except _Unfit as unfit:
+        return f"it {unfit}"
+    return ""

@@ -1,0 +1,128 @@
+"""A quiet time: nothing breaks any more, and all must come to an end."""
+
+from typing import Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.driver import as_new_as
+from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.simulate.virtual import Agent, Facts
+from mesos_gpu.simulate.witness import Violation
+from mesos_gpu.simulate.world import World
+
+_ROUND_S: Final = 4.0
+_QUIET: Final = 60  # rounds until all has been said
+_MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
+_MOST_SMALL: Final = 16
+
+
+def settle(world: World) -> None:
+    """Mend all that is broken; let all be said; then let all commands end.
+
+    Raises:
+        Violation: Ledgers and engine differ when all was said, or a job that could run does not end.
+    """
+    world.say("a quiet time begins")
+    _mend(world)
+    for _ in range(_QUIET):
+        _round(world, end=False)
+        if _difference(world) == "":
+            break
+    else:
+        raise Violation("at a quiet time, engine and world agree", _difference(world))
+    _run_out(world)
+
+
+def could_run(world: World, job: Job) -> bool:
+    """Whether some agent, with nothing else on it, would do."""
+    needs = world.mesos.facts[job.id].needs
+    if job.spec.gpus > world.settings.queue_limits.get(job.spec.queue, job.spec.gpus):
+        return False
+    return any(_suits(agent, job, needs) for agent in world.mesos.agents.values())
+
+
+def _suits(agent: Agent, job: Job, needs: str | None) -> bool:
+    driver = agent.driver if agent.gpus else None  # without GPUs there is no monitor, and no driver is known
+    if not as_new_as(driver, job.spec.min_driver) or not as_new_as(agent.driver, needs):
+        return False
+    if job.learnt_min_driver and not as_new_as(driver, job.learnt_min_driver):
+        return False
+    return any(
+        sum(model is None or gpu.model == model for gpu in agent.gpus) >= job.spec.gpus
+        for model in job.spec.gpu_model or (None,)
+    )
+
+
+def _mend(world: World) -> None:
+    world.lossy = 0
+    if not world.mesos.connected:
+        world.connect()
+    for target, name in list(world.state.drains):
+        world.inbox.append(ev.UndrainRequested(target, name))
+    world.flush()
+    for agent in list(world.mesos.agents.values()):
+        world.mesos.come_back(agent)
+        for gpu in agent.gpus:
+            if gpu.health is not Health.OK:
+                world.mesos.set_health(agent, gpu.id, Health.OK, "mended")
+
+
+def _round(world: World, *, end: bool) -> None:
+    mesos = world.mesos
+    world.pass_time(_ROUND_S)
+    for run in mesos.alive():
+        if run.stage != "TASK_RUNNING" or run.to_be_killed:
+            world.progress(run, 7)
+        elif end and run.job_id is not None:
+            world.progress(run, 12)
+    for run in list(mesos.runs.values()):
+        mesos.resend(run)
+    world.inbox += mesos.mail
+    mesos.mail.clear()
+    world.inbox += [event for agent in mesos.agents.values() if (event := mesos.offer(agent))]
+    world.flush()
+
+
+def _difference(world: World) -> str:
+    """In words, what the engine believes to run and what runs; "" if they agree and nothing is on its way."""
+    state, mesos = world.state, world.mesos
+    truly = {run.id: run.item.task.gpus for run in mesos.alive()}
+    known = {task_id: state.tasks[task_id].gpus for task_id in state.live}
+    if truly != known:
+        return f"truly run {sorted(truly)}, the engine has {sorted(known)}"
+    claims = {gpu: task for agent in mesos.agents.values() for gpu, task in agent.claims.items()}
+    if claims != state.holders:
+        return f"claimed are {claims}, the engine has {state.holders}"
+    doomed = [job.id for job in state.jobs.values() if job.kill_requested and not job.state.ended]
+    evicted = [task_id for task_id in truly if task_id in world.witness.evicted]
+    if doomed or evicted:
+        return f"should have been ended: {[*doomed, *evicted]}"
+    waiting = [run.id for run in mesos.runs.values() if run.outbox or run.stage != "TASK_RUNNING"]
+    return f"still being said: {waiting}" if waiting else ""
+
+
+def _run_out(world: World) -> None:
+    """Commands end; small jobs that are worth less keep coming, and may not keep the others waiting."""
+    jobs = {job.id for job in world.waiting_or_running()}
+    for _ in range(_QUIET + _MORE_A_JOB * len(jobs)):
+        waiting = world.waiting_or_running()
+        left = [job for job in waiting if job.id in jobs and could_run(world, job)]
+        if not left:
+            break
+        if len(waiting) < _MOST_SMALL:
+            _submit_small(world)
+        _round(world, end=True)
+    else:
+        job = left[0]
+        raise Violation("nothing starves", f"{job.id} is {job.state.value}: {job.message}", job.id)
+    for job in world.waiting_or_running():
+        world.inbox.append(ev.KillRequested(job.id))
+    world.flush()
+
+
+def _submit_small(world: World) -> None:
+    job_id = world.new_id("s")
+    world.mesos.facts[job_id] = Facts()
+    world.inbox.append(
+        ev.JobSubmitted(job_id, JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9))
+    )

@@ -1,0 +1,57 @@
+"""Constraints as Marathon writes them: `["rack", "GROUP_BY", "3"]`. Pure."""
+
+import re
+from typing import Final
+
+from mesos_gpu.model.constraint import Constraint, Operator
+from mesos_gpu.model.pattern import problem_of
+
+_LONGEST: Final = 256
+_FORM: Final = "must be [field, operator] or [field, operator, value]"
+_COUNT: Final = re.compile(r"[0-9]{1,9}")
+_PLAIN: Final = re.compile(
+    r"[a-zA-Z0-9_/.-]*"
+)  # what Marathon lets IS compare with: text or a number, no set
+_UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
+
+
+def constraint_of(value: object) -> Constraint | str:
+    """The constraint, or what is wrong with it. Numbers are taken as their text; operators in any case."""
+    words = value if isinstance(value, list) else []
+    if len(words) not in (2, 3) or not all(_is_word(word) for word in words):
+        return f"{_FORM}, of strings up to {_LONGEST} characters"
+    field, name, *rest = map(str, words)
+    if not field:
+        return f"{_FORM}, and the field is empty: name hostname, @region, @zone or an attribute"
+    operator = Operator.__members__.get(name.upper())
+    if operator is None:
+        return f"has no operator {name}; there are {', '.join(Operator.__members__)}"
+    problem = _problem(operator, rest[0] if rest else None)
+    return problem or Constraint(field, operator, rest[0] if rest else "")
+
+
+def _is_word(word: object) -> bool:
+    if isinstance(word, bool) or not isinstance(word, str | int | float):
+        return False
+    return len(str(word)) <= _LONGEST and not _UNFIT.search(str(word))
+
+
+def _problem(operator: Operator, value: str | None) -> str:
+    match operator:
+        case Operator.UNIQUE if value is not None:
+            return "UNIQUE takes no value: leave it out"
+        case Operator.MAX_PER if not _is_count(value):
+            return 'MAX_PER needs how many jobs a value may have, from 1 on, as "2"'
+        case Operator.GROUP_BY if value is not None and not _is_count(value):
+            return 'GROUP_BY takes how many values there are, from 1 on, as "3", or nothing'
+        case Operator.LIKE | Operator.UNLIKE:
+            why = problem_of(value) if value else "there is none"
+            return f"{operator.value} needs a regular expression, as rack-[1-3]: {why}" if why else ""
+        case Operator.IS if not _PLAIN.fullmatch(value or ""):
+            return "IS compares with a text or a number, of a-z, A-Z, 0-9 and _/.-: use LIKE"
+        case _:
+            return ""
+
+
+def _is_count(value: str | None) -> bool:
+    return value is not None and bool(_COUNT.fullmatch(value)) and int(value) >= 1

@@ -1,0 +1,99 @@
+"""Constraints on real Mesos: attributes, zones and apps as its offers have them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.cli.shapes import Job, ended
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster]
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    nodes = [
+        NodeSpec(1, attributes={"rack": "1.50", "disk": "ssd"}, zone="east"),
+        NodeSpec(1, attributes={"rack": "2"}, zone="east"),
+        NodeSpec(1, attributes={"rack": "2"}, zone="west"),
+    ]
+    with Stack(open_directory / "stack", nodes) as stack:
+        yield stack
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        wait_until("the nodes report", lambda: len(client.gpus()) == 3)
+        yield client
+        for job in client.jobs(states=("active",)):
+            client.kill(job["id"])
+        wait_until("the ends", lambda: not client.jobs(states=("active",)), 30)
+
+
+def submit(client: Client, **fields: object) -> str:
+    return client.submit({"name": "t", "command": "sleep 100", "cpus": 0.1, "mem_mib": 32, **fields})["id"]
+
+
+def placed(client: Client, *jobs: str) -> list[str | None]:
+    def now() -> list[Job]:
+        return [client.job(job) for job in jobs]
+
+    wait_until("they run", lambda: all(job["state"] in ("running", "finished") for job in now()), 30)
+    return [job["hostname"] for job in now()]
+
+
+def test_the_nodes_say_their_attributes_and_zones(client: Client) -> None:
+    found = {n["hostname"]: (n["attributes"]["rack"], n["region"], n["zone"]) for n in client.nodes()}
+    assert found == {
+        "node1.localhost": ("1.5", "local", "east"),
+        "node2.localhost": ("2", "local", "east"),
+        "node3.localhost": ("2", "local", "west"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("constraint", "hosts"),
+    [
+        (["rack", "IS", "1.500"], [1]),
+        (["disk", "UNLIKE", "s.*"], [2, 3]),
+        (["@zone", "LIKE", "w.+"], [3]),
+        (["hostname", "CLUSTER", "node2.localhost"], [2]),
+    ],
+)
+def test_a_job_goes_where_its_constraints_say(
+    client: Client, constraint: list[str], hosts: list[int]
+) -> None:
+    job = submit(client, command="true", constraints=[constraint, ["@hostname", "UNLIKE", "node9.*"]])
+    wait_until("its end", lambda: ended(client.job(job)), 30)
+    found = client.job(job)
+    assert found["state"] == "finished", found
+    assert found["hostname"] in [f"node{host}.localhost" for host in hosts]
+
+
+def test_the_jobs_of_an_app_see_each_other(client: Client) -> None:
+    unique = {"app": "web", "constraints": [["hostname", "UNIQUE"]]}
+    first = [submit(client, **unique) for _ in range(3)]
+    assert sorted(map(str, placed(client, *first))) == [f"node{n}.localhost" for n in (1, 2, 3)]
+
+    late = submit(client, **unique)
+    why = client.why(late)
+    assert why["can_ever_run"]
+    assert all("violates constraint hostname UNIQUE: t-" in n["reasons"][0] for n in why["nodes"]), why
+    beside = submit(client, near="web", constraints=[["@zone", "IS", "west"]])
+    assert placed(client, beside) == ["node3.localhost"]
+
+    freed = client.job(first[1])["hostname"]
+    client.kill(first[1])
+    assert placed(client, late) == [freed]
+
+
+def test_a_zone_that_is_not_there_is_said(client: Client) -> None:
+    why = client.why(submit(client, constraints=[["@zone", "IS", "north"]]))
+    assert (why["state"], why["can_ever_run"]) == ("pending", False)
+    assert why["summary"] == (
+        "no node meets its constraints; node1.localhost violates constraint @zone IS north: @zone is east"
+    )
