@@ -15,6 +15,7 @@ from mesos_gpu.simulate.openb import read_nodes, read_pods
 class _Simulate(Table):
     table: ClassVar = {
         "inflation": ("mesos_gpu.cli.simulate", "Fill a cluster with requests until no more fit."),
+        "jobs": ("mesos_gpu.cli.simulate_jobs", "Run a trace of jobs on a cluster, on a virtual clock."),
         "chaos": (
             "mesos_gpu.cli.simulate_chaos",
             "Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains.",

@@ -1,0 +1,85 @@
+"""Reading a trace of jobs: a CSV file with job_id, num_gpu, submit_time and duration (times in ms)."""
+
+import csv
+import gzip
+import io
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+from mesos_gpu.errors import Damaged, NotFound
+
+COLUMNS: Final = ("job_id", "num_gpu", "submit_time", "duration")
+_MOST: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """A job that needs all of its GPUs at once for `lasts_ms`; times count from the start of the trace."""
+
+    job_id: str
+    gpus: int
+    submitted_ms: int
+    lasts_ms: int
+
+
+def read_jobs(path: Path) -> list[TraceJob]:
+    """All jobs of a CSV file, which may be gzipped; more columns than `COLUMNS` are let be.
+
+    Raises:
+        NotFound: The file cannot be read.
+        Damaged: A column is missing, or a value is wrong; names the file, the line, the column and the value.
+    """
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""), strict=True)
+    try:
+        return _jobs(path, reader)
+    except csv.Error as error:
+        raise Damaged(f"{path}, line {reader.line_num}: {error}", remedy="name a CSV file") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise Damaged(f"{path} is no text: {error}", remedy="name a CSV file, plain or gzipped") from error
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}", remedy="name a CSV file") from error
+
+
+def _jobs(path: Path, reader: "csv.DictReader[str]") -> list[TraceJob]:
+    for column in COLUMNS:
+        if column not in (reader.fieldnames or ()):
+            raise Damaged(
+                f"{path}, line 1: there is no column {column}, only {', '.join(reader.fieldnames or ())!r}",
+                remedy=f"write a first line that names {', '.join(COLUMNS)}",
+            )
+    found: dict[str, TraceJob] = {}
+    for row in reader:
+        place = f"{path}, line {reader.line_num}"
+        job_id = row["job_id"]
+        if not job_id or job_id in found:
+            _wrong(place, "job_id", job_id, "a name that no other job has")
+        found[job_id] = TraceJob(
+            job_id,
+            _whole(place, "num_gpu", row["num_gpu"], least=1),
+            _whole(place, "submit_time", row["submit_time"], least=0),
+            _whole(place, "duration", row["duration"], least=1),
+        )
+    if not found:
+        raise Damaged(f"{path} has no jobs", remedy="write one job a line, after the names of the columns")
+    return list(found.values())
+
+
+def _whole(place: str, column: str, text: str | None, least: int) -> int:
+    if text is None or not (text.isascii() and text.isdecimal()) or not least <= int(text[:20]) <= _MOST:
+        _wrong(
+            place, column, text, f"a whole number from {least} on{'' if column == 'num_gpu' else ', in ms'}"
+        )
+    return int(text)
+
+
+def _wrong(place: str, column: str, text: str | None, wanted: str) -> NoReturn:
+    said = "missing" if text is None else repr(text)
+    raise Damaged(f"{place}: {column} is {said}", remedy=f"write {wanted}")
