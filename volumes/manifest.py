@@ -174,7 +174,8 @@ def _sorted_out(found: Found, version: str, machine: str, excluded: list[Exclude
     """All that the lists and the rules take, and then what those need; rivals for one name still among them."""
     taken: list[_Taken] = []
     left: list[tuple[File, str]] = []
-    for file in (*found.libraries, *found.programs):
+    # A link of one kind's name may lead to a file of the other's: each file is looked at once.
+    for file in {file.path: file for file in (*found.libraries, *found.programs)}.values():
         is_program = stem_of(file.name) == file.name
         group = (PROGRAMS if is_program else LIBRARIES).get(stem_of(file.name))
         why = _NOT_FOR_TASKS.get(stem_of(file.name)) or _foreign(file.elf, machine)

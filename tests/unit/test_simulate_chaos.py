@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from mesos_gpu.cli.simulate_chaos import chaos as command
+from mesos_gpu.cli import main
 from mesos_gpu.engine import statuses
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -161,23 +161,23 @@ def test_shrinking_leaves_what_is_needed() -> None:
 
 
 def test_command_tells_what_it_did() -> None:
-    done = CliRunner().invoke(command, ["--steps", "300", "--seed", "4", "--json"])
+    done = CliRunner().invoke(main, ["simulate", "chaos", "--steps", "300", "--seed", "4", "--json"])
     told = json.loads(done.stdout)
     assert (done.exit_code, told["steps"], told["seed"], told["failure"]) == (0, 300, 4, None)
     assert told["counts"]["Match"]
     assert told["steps_per_s"] > 0
-    plain = CliRunner().invoke(command, ["--steps", "300", "--seed", "4"])
+    plain = CliRunner().invoke(main, ["simulate", "chaos", "--steps", "300", "--seed", "4"])
     assert plain.exit_code == 0
     assert "every invariant held" in plain.stdout
 
 
 def test_command_tells_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     _saves_of_tasks_are_forgotten(monkeypatch)
-    done = CliRunner().invoke(command, ["--seed", "3"])
+    done = CliRunner().invoke(main, ["simulate", "chaos", "--seed", "3"])
     assert done.exit_code == 1
     assert "what is launched was saved" in done.stdout
     assert "The shortest story found" in done.stdout
-    done = CliRunner().invoke(command, ["--seed", "3", "--json"])
+    done = CliRunner().invoke(main, ["simulate", "chaos", "--seed", "3", "--json"])
     assert done.exit_code == 1
     told = json.loads(done.stdout)["failure"]
     assert told["rule"] == "what is launched was saved"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.cli.simulate_jobs import jobs as command
+from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
 from mesos_gpu.simulate.jobs import Cluster, Outcome, Prices, Tick, figures, simulate
 from mesos_gpu.simulate.orders import HOUR_MS, ORDERS, Known, Levels
@@ -241,15 +241,29 @@ def test_too_large() -> None:
 def test_the_command(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(HEAD + "a,1,0,5000\nb,1,0,5000\n")
-    words = ["--trace", str(path), "--nodes", "1", "--gpus-per-node", "1", "--policy", "fifo"]
-    result = CliRunner().invoke(command, [*words, "--json"], catch_exceptions=False)
+    words = [
+        "simulate",
+        "jobs",
+        "--trace",
+        str(path),
+        "--nodes",
+        "1",
+        "--gpus-per-node",
+        "1",
+        "--policy",
+        "fifo",
+    ]
+    result = CliRunner().invoke(main, [*words, "--json"], catch_exceptions=False)
     found = json.loads(result.output)
     assert (found["avg_jct_s"], found["makespan_s"], found["p99_jct_s"]) == (7.5, 10.0, 10.0)
     assert (found["gpu_utilisation_pct"], found["policy"], found["knows_durations"]) == (100.0, "fifo", False)
-    shown = CliRunner().invoke(command, words, catch_exceptions=False).output
+    shown = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "avg_jct_s" in shown
     assert "7.5" in shown
-    assert CliRunner().invoke(command, ["--trace", str(path), "--policy", "magic"]).exit_code == 2
+    assert (
+        CliRunner().invoke(main, ["simulate", "jobs", "--trace", str(path), "--policy", "magic"]).exit_code
+        == 2
+    )
 
 
 def test_plots(tmp_path: Path) -> None:

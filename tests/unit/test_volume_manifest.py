@@ -214,6 +214,13 @@ def test_a_program_or_library_of_the_same_name_elsewhere_is_the_second() -> None
     assert reason(made, second.path) == "/usr/bin/nvidia-smi is taken for it"
 
 
+def test_a_library_name_that_leads_to_a_program_is_the_program() -> None:
+    smi = program("nvidia-smi")
+    made = planned(replace(smi, names=("libcuda.so", "nvidia-smi")), programs=[smi])
+    assert "bin/nvidia-smi" in targets(made)
+    assert smi.path not in {each.path for each in made.excluded}
+
+
 @pytest.mark.parametrize(
     ("machine", "directory"),
     [("aarch64", "/usr/lib/aarch64-linux-gnu"), ("ppc64le", "/usr/lib/powerpc64le-linux-gnu")],
