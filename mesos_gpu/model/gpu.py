@@ -62,6 +62,7 @@ class Gpu:
     since: float = 0.0  # when it came into this health, seconds since the epoch; 0: not known
     warnings: tuple[str, ...] = ()  # what is worth a look and takes nothing out: slowdowns, application XIDs
     history: tuple[Transition, ...] = ()  # the latest changes, oldest first
+    compute_capability: str | None = None  # "8.0"; None: not known
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -37,6 +37,13 @@ class GpuNodes(Enum):
     ALWAYS = "always"
 
 
+class OnMemberFailure(Enum):
+    """What happens to a job of several tasks when one of them fails or is lost. All of them end in any case."""
+
+    RESTART = "restart"  # all start again: while it has attempts left, or if the infrastructure is to blame
+    FAIL = "fail"  # the job has failed
+
+
 class Engine(Enum):
     """What runs a job's image."""
 
@@ -46,8 +53,8 @@ class Engine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One command and what it needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set; with an
-    image neither may be: then the image's own entrypoint runs."""
+    """One command and what each of its tasks needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set;
+    with an image neither may be: then the image's own entrypoint runs."""
 
     name: str
     command: str | None = None
@@ -75,6 +82,18 @@ class JobSpec:
     constraints: tuple[Constraint, ...] = ()
     near: str | None = None  # only on a node where a job of that app runs
     away: str | None = None  # on no node where one does; nor may one of them come to it
+    tasks: int = 1  # members of a gang: all start together, each with all of the above, or none does
+    on_member_failure: OnMemberFailure = OnMemberFailure.RESTART
+    preemptible: bool = (
+        False  # a job of higher priority may end it; it is queued again, and no attempt is used up
+    )
+    gpu_memory_mib: int | None = None  # that each of its GPUs has at least
+    compute_capability: str | None = None  # the oldest that will do, "8.0"
+
+    @property
+    def gpus_in_all(self) -> int:
+        """Of all its tasks."""
+        return self.gpus * self.tasks
 
 
 class JobState(Enum):

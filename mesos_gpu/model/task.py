@@ -112,6 +112,12 @@ class Task:
     kill_sent_at: float | None = None
     message: str = ""
     evicted: str = ""  # why the scheduler ends it, though no user asked: its job is queued again
+    launch: int = (
+        0  # which launch of its job it belongs to, from 1; 0: the job has one task, or it is a monitor
+    )
+    rank: int = 0  # among the tasks of that launch
+    ports: tuple[int, ...] = ()  # of its host, that it may listen on
+    preempted_for: JobId | None = None  # the job that it makes room for
     told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
 
     @property
