@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from isolator.gang import hostfile_in
+from isolator.runs import sandbox_of
 from mesos_gpu.model.assignment import Assignment
 
 #: Of the executor's own: a task must not speak for it, nor find the host's ledger.
@@ -22,7 +24,8 @@ def task_environment(
         user: HOME, USER and LOGNAME of the user that the command runs as.
     """
     kept = {k: v for k, v in own.items() if k not in _SECRET and not k.startswith(_SECRET_PREFIXES)}
-    return {**kept, **user, **_of_job(task_id, assignment)}
+    hostfile = {"HOSTFILE": hostfile_in(sandbox_of(own))} if assignment.hosts else {}
+    return {**kept, **user, **_of_job(task_id, assignment), **hostfile}
 
 
 def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignment) -> dict[str, str]:

@@ -16,6 +16,7 @@ from isolator.agent_api import TERMINAL, Connection, Settings
 from isolator.enclosure import Enclosure, undo
 from isolator.enclosure import plan as enclosure_for
 from isolator.facts import read_inventory
+from isolator.gang import Barrier, write_hostfile
 from isolator.host_run import HostRun
 from isolator.launcher import Launcher
 from isolator.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Trace
@@ -49,6 +50,7 @@ class Executor:
         self._ended: str | None = None  # the terminal state that was reported
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._barrier = Barrier()
         self._ending = threading.Event()  # somebody wants the end; `_end` is set before it, once
         self._end: tuple[str, str, float] = ("", "", 0.0)  # state, message, grace
 
@@ -93,13 +95,15 @@ class Executor:
             self._connection.finish()
 
     def message(self, data: bytes) -> None:
-        """Nothing is said to executors this way."""
+        """The scheduler says when a gang's members may begin."""
+        self._barrier.hear(data)
 
     def _want_end(self, state: str, message: str, grace_s: float) -> None:
         with self._lock:
             if not self._ending.is_set():
                 self._end = (state, message, grace_s)
                 self._ending.set()
+        self._barrier.open()
         if self._run is not None and not self._started:
             threading.Thread(target=self._run.abort, daemon=True).start()
 
@@ -144,8 +148,11 @@ class Executor:
             self._claim(plan, (*enclosure.traces(), *run.traces(), *driver_volume.lease(volume)))
             if volume is not None and not volume.exists():  # it was removed before it was leased
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
-            self._connection.update(self._task_id, "TASK_STARTING")
+            if not plan.hosts:
+                self._connection.update(self._task_id, "TASK_STARTING")
             enclosure.set_up()
+            if plan.hosts:
+                self._await_others(plan)
             if self._ending.is_set():
                 return "TASK_KILLED", self._end[1], Outcome()
             run.start(Launch(plan, self._task_id, self._env, enclosure, volume))
@@ -154,6 +161,13 @@ class Executor:
             return self._watch(run, plan)
         finally:
             self._let_go(run, enclosure)
+
+    def _await_others(self, plan: Assignment) -> None:
+        """TASK_STARTING of a gang's member says that it has its place: nothing but the others keeps it."""
+        assert self._task_id is not None
+        write_hostfile(plan, sandbox_of(self._env))
+        self._connection.update(self._task_id, "TASK_STARTING")
+        self._barrier.wait()
 
     def _run_for(self, plan: Assignment, inventory: Inventory) -> Run:
         if plan.image is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.environment import image_environment
+from isolator.gang import HOSTFILE_IN_IMAGE, hostfile_in
 from isolator.runs import Ended, Launch, NotStarted, give, identity
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
@@ -48,6 +49,9 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory) -> Prepar
     if wants_volume(config):
         binds = ((str(volume(launch, inventory)), VOLUME_PATH),)
         paths = container_environment(asked, inventory.driver_version, inventory.cuda_version)
+    if plan.hosts:
+        binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE))
+        paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
     give(launch.sandbox, user)
     env = image_environment(launch.own, launch.task, plan)
     return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds)

@@ -130,6 +130,7 @@ class Nvml:
         memory = look.optional("MemoryInfo")
         pci = look.optional("PciInfo")
         numa = look.optional("NumaNodeId")
+        capability = look.optional("CudaComputeCapability")  # major, minor
         gpu = Gpu(
             id=uuid,
             model=_text(model) if model else "unknown",
@@ -137,6 +138,7 @@ class Nvml:
             minor=_LAST_MINOR - index if minor is None else int(minor),
             pci_bus_id=_text(pci.busId) if pci else "",
             numa_node=int(numa) if numa is not None and 0 <= int(numa) < 1 << 16 else None,  # -1: none
+            compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         )
         return look.reading(gpu)
 

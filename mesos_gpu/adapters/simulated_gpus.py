@@ -22,6 +22,14 @@ MODELS: Final = {
     "NVIDIA H100 80GB HBM3": 81559,
     "NVIDIA H200": 143771,
 }
+#: Compute capability of the same. Source: developer.nvidia.com/cuda-gpus.
+CAPABILITIES: Final = {
+    "Tesla T4": "7.5",
+    "Tesla V100-SXM2-32GB": "7.0",
+    "NVIDIA A100-SXM4-80GB": "8.0",
+    "NVIDIA H100 80GB HBM3": "9.0",
+    "NVIDIA H200": "9.0",
+}
 SIMULATED_DRIVER: Final = "535.0.0-simulated"
 
 
@@ -192,6 +200,7 @@ def simulated_gpus(count: int, model: str, *, seed: str, memory_mib: int | None 
                 if peer != index
             ),
             health=Health.OK,
+            compute_capability=CAPABILITIES.get(model),
         )
         for index in range(count)
     )

@@ -20,7 +20,8 @@ from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard
 from mesos_gpu.api.logs import MOST, LogReader
 from mesos_gpu.api.operate import Operate
-from mesos_gpu.api.requests import body_of, result_of
+from mesos_gpu.api.plan import Plans
+from mesos_gpu.api.requests import body_of, job_of, result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
@@ -51,7 +52,7 @@ class ApiSettings:
 
 def create_app(service: Service, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
-    api, operate = _Api(service, settings), Operate(service)
+    api, operate, plans = _Api(service, settings), Operate(service), Plans(service)
     app = Starlette(
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
@@ -60,6 +61,8 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/v1/jobs/{id}/logs", GET=api.job_logs),
             _route("/v1/why/{id}", GET=api.why),
             _route("/v1/queue", GET=api.queue),
+            _route("/v1/plan/defrag", POST=plans.for_request),
+            _route("/v1/plan/defrag/{id}", GET=plans.for_job),
             _route("/v1/gpus", GET=operate.gpus),
             _route("/v1/gpus/{id}", GET=operate.gpu),
             _route("/v1/gpus/{id}/drain", POST=operate.drain_gpu, DELETE=operate.undrain_gpu),
@@ -164,7 +167,7 @@ class _Api:
         return json_answer(await self._about(request, views.job))
 
     async def _version(self, job_id: JobId) -> int:
-        return await self._read(lambda view: _resolve(view, job_id).version)
+        return await self._read(lambda view: job_of(view, job_id).version)
 
     async def kill_job(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}."""
@@ -215,7 +218,7 @@ class _Api:
     async def _about(self, request: Request, fn: Callable[[View, Job], T]) -> T:
         """Read something of the job that the path names."""
         wanted = request.path_params["id"]
-        return await self._read(lambda view: fn(view, _resolve(view, wanted)))
+        return await self._read(lambda view: fn(view, job_of(view, wanted)))
 
     # --- the cluster
 
@@ -249,20 +252,6 @@ class _Api:
         return Response(body, media_type=_PAGE[name], headers={"Cache-Control": "no-cache"})
 
 
-def _resolve(view: View, wanted: str) -> Job:
-    job = view.jobs.get(JobId(wanted))
-    if job is not None:
-        return job
-    found = [job_id for job_id in view.jobs if job_id.startswith(wanted)]
-    if len(found) > 1:
-        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-        what = f"{wanted} is the start of {len(found)} ids: {shown}"
-        raise Refusal(409, "ambiguous", what, remedy="write more of it")
-    if not found:
-        raise NotFound(f"there is no job {wanted}", remedy="list the jobs with: mesos-gpu ps --all")
-    return view.jobs[found[0]]
-
-
 def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:
     launches = view.tasks_of(job_id)
     if wanted is not None:
@@ -274,7 +263,8 @@ def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:
     if not launches:
         what = f"job {job_id} has not been launched yet"
         raise Refusal(409, "not-started", what, remedy=f"see: mesos-gpu why {job_id}")
-    return launches[-1]
+    latest = view.jobs[job_id].task_id
+    return next((task for task in launches if task.id == latest), launches[-1])
 
 
 def _matches(job: Job, states: set[str], labels: list[str], name: str) -> bool:

@@ -18,7 +18,7 @@ from mesos_gpu.wire.report import transition_to_json
 def job(view: View, found: Job) -> dict[str, Any]:
     """A job, with where its latest launch is."""
     spec = found.spec
-    task = view.tasks.get(found.task_id) if found.task_id else None
+    tasks = view.round_of(found)
     return {
         "id": found.id,
         "name": spec.name,
@@ -30,6 +30,11 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "mem_mib": spec.mem_mib,
         "gpus": spec.gpus,
         "gpu_model": list(spec.gpu_model),
+        "gpu_memory_mib": spec.gpu_memory_mib,
+        "compute_capability": spec.compute_capability,
+        "tasks": spec.tasks,
+        "on_member_failure": spec.on_member_failure.value,
+        "preemptible": spec.preemptible,
         "env": dict(spec.env),
         "user": spec.user,
         "labels": dict(spec.labels),
@@ -58,8 +63,10 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "exit_code": found.exit_code,
         "message": found.message,
         "task_id": found.task_id,
-        "hostname": task.hostname if task else None,
-        "gpu_ids": list(task.gpus) if task else [],
+        "task_ids": [task.id for task in tasks],
+        "hostname": tasks[0].hostname if tasks else None,
+        "hostnames": list(dict.fromkeys(task.hostname for task in tasks)),
+        "gpu_ids": [gpu_id for task in tasks for gpu_id in task.gpus],
     }
 
 
@@ -74,6 +81,9 @@ def task(view: View, found: Task) -> dict[str, Any]:
         "hostname": found.hostname,
         "agent_id": found.agent_id,
         "attempt": found.attempt,
+        "rank": found.rank,
+        "ports": list(found.ports),
+        "preempted_for": found.preempted_for,
         "gpu_ids": list(found.gpus),
         "launched_at": found.launched_at,
         "started_at": found.started_at,
@@ -91,6 +101,7 @@ def gpu(view: View, standing: Standing) -> dict[str, Any]:
         "uuid": found.id,
         "model": found.model,
         "memory_mib": found.memory_mib,
+        "compute_capability": found.compute_capability,
         "minor": found.minor,
         "pci_bus_id": found.pci_bus_id,
         "numa_node": found.numa_node,
@@ -198,6 +209,12 @@ def why(found: Why) -> dict[str, Any]:
         "summary": found.summary,
         "queue_position": found.queue_position,
         "can_ever_run": found.can_ever_run,
+        "tasks_fit": found.tasks_fit,
+        "agents": len(found.nodes),
+        "funnel": [
+            {"reason": r.reason.value, "removed": r.removed, "left": r.left, "example": r.example}
+            for r in found.funnel
+        ],
         "nodes": [
             {"hostname": n.hostname, "agent_id": n.agent_id, "reasons": list(n.reasons)} for n in found.nodes
         ],

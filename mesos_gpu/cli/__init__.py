@@ -20,6 +20,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "show": ("mesos_gpu.cli.jobs", "Show all there is to know about one job."),
     "why": ("mesos_gpu.cli.jobs", "Say why a job waits, and what comes nearest."),
     "queue": ("mesos_gpu.cli.queue", "List the jobs that wait, in the order in which they are tried."),
+    "plan": ("mesos_gpu.cli.plan", "What an operator could do to make room; nothing is changed."),
     "logs": ("mesos_gpu.cli.logs", "Print what a job has written."),
     "kill": ("mesos_gpu.cli.jobs", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs", "Wait until jobs have ended."),

@@ -19,6 +19,7 @@ from mesos_gpu.cli.shapes import (
     Jobs,
     Node,
     Nodes,
+    Plan,
     Problem,
     Queue,
     Status,
@@ -131,6 +132,13 @@ class Client:
     def queue(self, *, limit: int | None = None) -> Queue:
         """The first pending jobs in their order, and the queues."""
         return self._get("/v1/queue", Queue, {"limit": limit})
+
+    def defrag(self, wanted: str | Mapping[str, object]) -> Plan:
+        """The fewest moves that make room: for a pending job by its id, or for a job request."""
+        path = _path("plan", "defrag")
+        if isinstance(wanted, str):
+            return self._get(f"{path}/{quote(wanted, safe='')}", Plan)
+        return self._patiently("POST", path, Plan, body=wanted)
 
     def gpus(self) -> list[Gpu]:
         """Every GPU of every node."""

@@ -94,6 +94,10 @@ def _reason(gpu: "Gpu") -> str:
     return "; ".join([*filter(None, [gpu["reason"]]), *(f"warning: {text}" for text in gpu["warnings"])])
 
 
+def _capability(gpu: "Gpu") -> str:
+    return f", compute capability {gpu['compute_capability']}" if gpu["compute_capability"] else ""
+
+
 def _tell(gpu: "GpuWithHistory") -> None:
     node = gpu["node_health"] + (f": {gpu['node_reason']}" if gpu["node_reason"] else "")
     reset = gpu["reset"]
@@ -105,7 +109,7 @@ def _tell(gpu: "GpuWithHistory") -> None:
     output.pairs(
         [
             ("gpu", gpu["uuid"]),
-            ("model", gpu["model"]),
+            ("model", gpu["model"] + _capability(gpu)),
             ("where", f"{gpu['hostname']}:{gpu['minor']}"),
             ("health", gpu["health"]),
             ("since", output.stamp(gpu["since"])),

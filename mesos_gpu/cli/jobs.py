@@ -14,7 +14,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.job import JobState
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import Job, Task
+    from mesos_gpu.cli.shapes import Job, Task, Why
 
 _TIMED_OUT = 124
 
@@ -44,10 +44,10 @@ def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
                 job["exit_code"],
                 job["queue"],
                 job["priority"],
-                job["gpus"],
+                _count(job),
                 job["cpus"],
                 job["mem_mib"],
-                job["hostname"],
+                " ".join(job["hostnames"]),
                 output.age(job["submitted_at"]),
                 _ran(job["started_at"], job["ended_at"]),
                 _command(job),
@@ -69,13 +69,13 @@ def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
 def show(app: App, job_id: str, as_json: bool) -> None:
     """Show all there is to know about one job.
 
-    With --json: the job, and its launches as `tasks`.
+    With --json: the job, and its launches as `runs`.
     """
     client = app.client()
     job = client.job(job_id)
     tasks = client.tasks(job["id"])
     if as_json:
-        output.document({**job, "tasks": tasks})
+        output.document({**job, "runs": tasks})
         return
     output.pairs(_facts(job))
     if tasks:
@@ -95,16 +95,20 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("command", _command(job)),
         ("cpus", job["cpus"]),
         ("memory", f"{job['mem_mib']} MiB"),
-        ("gpus", f"{job['gpus']}{' of model ' + ' or '.join(job['gpu_model']) if job['gpu_model'] else ''}"),
+        ("gpus", _gpus(job)),
+        ("tasks", _tasks(job)),
         ("min driver", _min_driver(job)),
         ("placement", job["placement"]),
-        ("queue", f"{job['queue']}, priority {job['priority']}"),
+        (
+            "queue",
+            f"{job['queue']}, priority {job['priority']}{', preemptible' if job['preemptible'] else ''}",
+        ),
         ("app", job["app"]),
         ("constraints", ", ".join(" ".join(words) for words in job["constraints"])),
         ("near", job["near"]),
         ("away from", job["away"]),
         ("held gpus", " ".join(job["gpu_ids"])),
-        ("node", job["hostname"]),
+        ("node", " ".join(job["hostnames"])),
         ("user", job["user"]),
         ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
         ("labels", shlex.join(labels)),
@@ -117,6 +121,27 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("started", output.stamp(job["started_at"])),
         ("ended", output.stamp(job["ended_at"])),
     ]
+
+
+def _count(job: "Job") -> str:
+    return str(job["gpus"]) if job["tasks"] == 1 else f"{job['tasks']}x{job['gpus']}"
+
+
+def _gpus(job: "Job") -> str:
+    models, memory_mib = " or ".join(job["gpu_model"]), job["gpu_memory_mib"]
+    asked = [
+        f" of model {models}" if models else "",
+        f" with {memory_mib} MiB or more" if memory_mib else "",
+        f", compute capability {job['compute_capability']} or newer" if job["compute_capability"] else "",
+    ]
+    return f"{job['gpus']}{''.join(asked)}"
+
+
+def _tasks(job: "Job") -> str:
+    if job["tasks"] == 1:
+        return "1"
+    ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
+    return f"{job['tasks']}, {job['tasks'] * job['gpus']} GPUs in all; if one fails, {ends}"
 
 
 def _min_driver(job: "Job") -> str | None:
@@ -170,10 +195,20 @@ def why(app: App, job_id: str, as_json: bool) -> None:
     nearest = found["nearest"]
     if nearest and nearest["missing"] not in found["summary"]:
         output.line(f"Nearest is {nearest['hostname']}, which {nearest['missing']}.")
+    _funnel(found)
     if found["nodes"]:
         click.echo()
         rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in found["nodes"]]
         output.table(("NODE", "WHY NOT"), rows, empty="")
+
+
+def _funnel(found: "Why") -> None:
+    if not found["funnel"]:
+        return
+    click.echo()
+    first = ("-", None, found["agents"], None)
+    rows = [(r["reason"], r["removed"], r["left"], r["example"]) for r in found["funnel"]]
+    output.table(("REASON", "REMOVED", "AGENTS LEFT", "FOR EXAMPLE"), [first, *rows], empty="")
 
 
 @click.command()

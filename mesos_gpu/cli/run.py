@@ -7,8 +7,8 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.types import CONSTRAINT, DRIVER, DURATION, ENV, LABEL, MEMORY
-from mesos_gpu.model.job import HIGHEST_PRIORITY, Engine, OnGpuFailure, Placement
+from mesos_gpu.cli.types import COMPUTE_CAPABILITY, CONSTRAINT, DRIVER, DURATION, ENV, GPUS, LABEL, MEMORY
+from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailure, OnMemberFailure, Placement
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -17,8 +17,14 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, Engine, OnGpuFailure, Placemen
     "--cpus", metavar="N", type=click.FloatRange(min=0, min_open=True), help="CPUs, as 0.5; default: 1."
 )
 @click.option("--mem", type=MEMORY, help="Memory in MiB, or with a unit, as 2GiB; default: 128.")
-@click.option("--gpus", metavar="N", type=click.IntRange(min=0), help="Whole GPUs; default: 0.")
+@click.option("--gpus", type=GPUS, help="Whole GPUs, of each task; default: 0.")
 @click.option("--gpu-model", multiple=True, metavar="MODEL", help="GPU model; again for a second choice.")
+@click.option("--gpu-memory", type=MEMORY, help="Least memory of each GPU in MiB, or with a unit, as 40GiB.")
+@click.option("--compute-capability", type=COMPUTE_CAPABILITY, help="Oldest that will do, as 8.0.")
+@click.option("--tasks", metavar="N", type=click.IntRange(1, MOST_TASKS),
+              help="So many tasks, all at once or none, each with all of the above; default: 1.")  # fmt: skip
+@click.option("--on-member-failure", type=click.Choice([choice.value for choice in OnMemberFailure]),
+              help="If one of several tasks fails: start all again, or end the job; default: restart.")  # fmt: skip
 @click.option("--env", type=ENV, multiple=True, help="Environment variable; may be repeated.")
 @click.option("--user", help="User to run as on the agent.")
 @click.option("--label", type=LABEL, multiple=True, help="Label; may be repeated.")
@@ -38,6 +44,7 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, Engine, OnGpuFailure, Placemen
               help="Which of the nodes that fit; default: the scheduler's choice.")  # fmt: skip
 @click.option("--priority", metavar="N", type=click.IntRange(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
               help="Higher is served first, from -1000 to 1000; default: 0.")  # fmt: skip
+@click.option("--preemptible", is_flag=True, help="A job of higher priority may end it; it is queued again.")
 @click.option("--queue", metavar="NAME", help="Queue whose GPU limit it counts against; default: default.")
 @click.option("--app", "app_name", metavar="NAME", help="App that the job is one of, for its constraints.")
 @click.option("--constraint", type=CONSTRAINT, multiple=True,
@@ -83,6 +90,8 @@ def request_of(
     mem: int | None,
     timeout: float | None,
     gpu_model: tuple[str, ...],
+    gpu_memory: int | None,
+    preemptible: bool,
     app_name: str | None,
     constraint: tuple[list[str], ...],
     env: tuple[tuple[str, str], ...],
@@ -97,6 +106,8 @@ def request_of(
         "mem_mib": mem,
         "timeout_s": timeout,
         "gpu_model": list(gpu_model) or None,
+        "gpu_memory_mib": gpu_memory,
+        "preemptible": preemptible or None,
         "app": app_name,
         "constraints": list(constraint) or None,
         "env": dict(env) or None,

@@ -18,6 +18,11 @@ class Job(TypedDict):
     mem_mib: int
     gpus: int
     gpu_model: list[str]
+    gpu_memory_mib: int | None
+    compute_capability: str | None
+    tasks: int
+    on_member_failure: str
+    preemptible: bool
     env: dict[str, str]
     user: str | None
     labels: dict[str, str]
@@ -46,7 +51,9 @@ class Job(TypedDict):
     exit_code: int | None
     message: str | None
     task_id: str | None
+    task_ids: list[str]
     hostname: str | None
+    hostnames: list[str]
     gpu_ids: list[str]
 
 
@@ -60,6 +67,9 @@ class Task(TypedDict):
     hostname: str
     agent_id: str
     attempt: int
+    rank: int
+    ports: list[int]
+    preempted_for: str | None
     gpu_ids: list[str]
     launched_at: float
     started_at: float | None
@@ -102,6 +112,7 @@ class Gpu(TypedDict):
     uuid: str
     model: str
     memory_mib: int
+    compute_capability: str | None
     minor: int
     pci_bus_id: str
     numa_node: int | None
@@ -191,6 +202,15 @@ class Estimate(TypedDict):
     basis: str
 
 
+class Removed(TypedDict):
+    """The agents that one stage removed, and how many were left after it."""
+
+    reason: str
+    removed: int
+    left: int
+    example: str
+
+
 class Why(TypedDict):
     """Why a job waits."""
 
@@ -199,6 +219,9 @@ class Why(TypedDict):
     summary: str
     queue_position: int | None
     can_ever_run: bool
+    tasks_fit: int | None
+    agents: int
+    funnel: list[Removed]
     nodes: list[NodeReasons]
     nearest: Nearest | None
     estimate: Estimate | None
@@ -243,6 +266,32 @@ class Queue(TypedDict):
 
     jobs: list[Waiting]
     queues: list[QueueUse]
+
+
+class Target(TypedDict):
+    """Where a task of a request has room."""
+
+    hostname: str
+    gpu_ids: list[str]
+
+
+# `from` is no name in Python.
+Move = TypedDict(
+    "Move",
+    {"job_id": str, "name": str, "from": str, "to": str, "gpu_ids": list[str], "lost_gpu_s": float},
+)
+
+
+class Plan(TypedDict):
+    """Answer of /v1/plan/defrag; the target is a list for a request of several tasks."""
+
+    fits: bool
+    feasible: bool
+    proven_fewest: bool
+    target: Target | list[Target] | None
+    moves: list[Move]
+    lost_gpu_s: float
+    reason: str
 
 
 class Chunk(TypedDict):

@@ -20,6 +20,10 @@ class _Simulate(Table):
             "mesos_gpu.cli.simulate_chaos",
             "Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains.",
         ),
+        "replay": (
+            "mesos_gpu.cli.simulate_replay:command",
+            "Step a scheduler's journal again, and hold its decisions against those that were made.",
+        ),
     }
 
 

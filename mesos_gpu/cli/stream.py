@@ -61,15 +61,22 @@ class Stream:
         return self.offset > begin
 
 
+def task_of(job: Job, rank: int) -> str | None:
+    """The task id of a rank in the job's latest launch; None: there was no launch."""
+    return job["task_ids"][rank] if job["task_ids"] else None
+
+
 class Follower:
     """Copies the streams of all launches of a job in order."""
 
-    def __init__(self, client: Client, job: Job, streams: Mapping[str, bool], *, launch: str | None) -> None:
+    def __init__(
+        self, client: Client, job: Job, streams: Mapping[str, bool], *, launch: str | None, rank: int = 0
+    ) -> None:
         """Begin with `launch` (a task id; None: the first) of `job`, as the job is now.
 
-        `streams`: name of a stream to whether it goes to our stderr.
+        `streams`: name of a stream to whether it goes to our stderr. `rank`: which of the job's tasks.
         """
-        self.job, self._client, self._launch = job, client, launch
+        self.job, self._client, self._launch, self._rank = job, client, launch, rank
         self._streams = [Stream(client, job["id"], name, to_stderr=err) for name, err in streams.items()]
 
     def begin_at(self, offset: int) -> None:
@@ -96,7 +103,7 @@ class Follower:
             )
 
     def _copy(self) -> bool:
-        latest = self.job["task_id"]
+        latest = self._latest()
         if latest is None:
             return False
         self._launch = self._launch or self._first()
@@ -111,15 +118,21 @@ class Follower:
         moved = [stream.pump(self._launch) for stream in self._streams]
         return any(moved)
 
+    def _latest(self) -> str | None:
+        return task_of(self.job, self._rank)
+
+    def _ids(self) -> list[str]:
+        return [task["id"] for task in self._client.tasks(self.job["id"]) if task["rank"] == self._rank]
+
     def _first(self) -> str | None:
-        return next((task["id"] for task in self._client.tasks(self.job["id"])), self.job["task_id"])
+        return next(iter(self._ids()), self._latest())
 
     def _next(self) -> None:
         """Go on to the launch after this one: the job was launched again."""
         self._complain()
-        ids = [task["id"] for task in self._client.tasks(self.job["id"])]
+        ids = self._ids()
         after = ids[ids.index(self._launch) + 1 :] if self._launch in ids else []
-        self._launch = after[0] if after else self.job["task_id"]
+        self._launch = after[0] if after else self._latest()
         self.begin_at(0)
         output.note(f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew")
 

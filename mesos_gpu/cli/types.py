@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.driver import MINIMUM
+from mesos_gpu.model.gpu import CAPABILITY
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
@@ -36,6 +37,23 @@ class Memory(click.ParamType[int]):
         if mib < 1 or mib != int(mib):
             self.fail(f"{value!r} is not a whole, positive number of MiB", param, ctx)
         return int(mib)
+
+
+class WholeGpus(click.ParamType[int]):
+    """A number of GPUs."""
+
+    name = "n"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """`0`, `8`; fractions are refused as the scheduler refuses them."""
+        from mesos_gpu.wire.jobs import NO_FRACTIONS
+
+        text = str(value).strip()
+        if re.fullmatch(r"\d*\.\d+", text):
+            self.fail(f"{text!r}: {NO_FRACTIONS}", param, ctx)
+        if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
+            self.fail(f"{text!r} is not a number of GPUs, as 0 or 8", param, ctx)
+        return int(text)
 
 
 class Duration(click.ParamType[float]):
@@ -213,6 +231,7 @@ def normal_url(value: str) -> str:
 
 
 MEMORY: Final = Memory()
+GPUS: Final = WholeGpus()
 DURATION: Final = Duration()
 DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
@@ -240,4 +259,10 @@ DRIVER: Final = Ref(
     lambda client: sorted(
         {v for node in client.nodes() if MINIMUM.fullmatch(v := node["driver_version"] or "")}
     ),
+)
+COMPUTE_CAPABILITY: Final = Ref(
+    "version",
+    CAPABILITY.pattern,
+    "a compute capability, as 8.0",
+    lambda client: sorted({known for gpu in client.gpus() if (known := gpu["compute_capability"])}),
 )

@@ -1,11 +1,12 @@
 """What the engine wants done, as data. The shell does it, in ORDER."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobSpec
-from mesos_gpu.model.offer import Scalar
+from mesos_gpu.model.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
     ForgetDrain,
     ForgetJob,
@@ -39,6 +40,9 @@ class LaunchTask:
     spec: JobSpec | None
     resources: tuple[Scalar, ...]
     executor_resources: tuple[Scalar, ...]
+    ports: tuple[PortRange, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)  # beside the job's own: a member's place in its gang
+    hosts: tuple[str, ...] = ()  # of all members, by rank; empty: it is not of a gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,15 @@ class AskReset:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """MESSAGE to the executor of a gang's member: all are in their places. It may be lost, or come twice."""
+
+    agent_id: AgentId
+    executor_id: str
+    task_id: TaskId
+
+
+@dataclass(frozen=True, slots=True)
 class Suppress:
     """SUPPRESS offers."""
 
@@ -101,7 +114,7 @@ class Publish:
     version: int
 
 
-Call = Acknowledge | Launch | Decline | Kill | Reconcile | AskReset | Suppress | Revive
+Call = Acknowledge | Launch | Decline | Kill | Reconcile | AskReset | Start | Suppress | Revive
 Effect = Save | Call | Publish
 
 #: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
@@ -122,6 +135,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Kill,
     Reconcile,
     AskReset,
+    Start,
     Suppress,
     Revive,
     Publish,

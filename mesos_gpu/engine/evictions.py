@@ -1,16 +1,18 @@
 """Running tasks whose card broke, or whose place an operator drained: left alone, told of, or ended."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from mesos_gpu.engine.cards import note
 from mesos_gpu.engine.effects import Kill
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.drain import Drain, Target
 from mesos_gpu.model.gpu import Gpu, Health
-from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.job import Job, JobState, OnGpuFailure
 from mesos_gpu.model.node import Node
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.task import Task, TaskState
 
 
 def send_kill(turn: Turn, job: Job, task: Task) -> None:
@@ -28,7 +30,7 @@ def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
     why = f"{gpu.id} on {node.hostname} is {gpu.health.value}" + (f": {gpu.reason}" if gpu.reason else "")
     match job.spec.on_gpu_failure:
         case OnGpuFailure.RESTART:
-            _evict(turn, job, task, why, {gpu.id: gpu.health})
+            evict(turn, job, why, {gpu.id: gpu.health})
         case OnGpuFailure.NOTIFY:
             if gpu.id not in task.told:
                 turn.put_task(replace(task, told=(*task.told, gpu.id)))
@@ -50,7 +52,7 @@ def on_tick(turn: Turn) -> None:
         if drain is not None and job is not None:
             why = f"{_named(drain)} was {drain.words}"
             cards = {g: Health.DRAINED for g in task.gpus if drain.target is Target.NODE or g == drain.name}
-            _evict(turn, job, task, why, cards)
+            evict(turn, job, why, cards)
 
 
 def _named(drain: Drain) -> str:
@@ -65,8 +67,17 @@ def _running(turn: Turn, task: Task | None) -> Job | None:
     return None if job.state is JobState.PENDING or job.state.ended else job
 
 
-def _evict(turn: Turn, job: Job, task: Task, why: str, cards: dict[GpuId, Health]) -> None:
+def evict(
+    turn: Turn,
+    job: Job,
+    why: str,
+    cards: Mapping[GpuId, Health] = MappingProxyType({}),
+    preempted_for: JobId | None = None,
+) -> None:
+    """End all tasks of a running job; it is queued again when they have ended."""
     turn.put_job(replace(job, message=f"{why}; it is ended here and queued again"))
-    send_kill(turn, job, replace(task, evicted=why))
+    for task in turn.state.round_of(job):
+        if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
+            send_kill(turn, job, replace(task, evicted=why, preempted_for=preempted_for))
     for gpu_id, health in cards.items():
         note(turn, gpu_id, health, f"job {job.id} is ended here and queued again")

@@ -1,12 +1,14 @@
 """The queue during one match: who may start now, what is kept for whom."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from mesos_gpu.engine.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.standing import well
 from mesos_gpu.engine.state import Capacity, State
+from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.job import Job
@@ -28,6 +30,7 @@ from mesos_gpu.policy.reservation import (
     share_of,
     with_share,
 )
+from mesos_gpu.policy.together import reserve_together
 
 Offered = Callable[
     [AgentId], tuple[float, float, float]
@@ -44,6 +47,8 @@ def ask_of(job: Job, settings: Settings) -> Ask:
         gpus=spec.gpus,
         models=spec.gpu_model,
         min_driver=job.min_driver,
+        gpu_memory_mib=spec.gpu_memory_mib,
+        compute_capability=spec.compute_capability,
     )
 
 
@@ -89,8 +94,13 @@ class Line:
     def jobs(self) -> list[Job]:
         """Every pending job, the first to be tried first."""
         state = self._state
-        pending = (state.jobs[job_id] for _, job_id in state.queue)
-        return in_order(pending, self._now, self._settings.aging_step_s)
+        pending = [state.jobs[job_id] for _, job_id in state.queue]
+        ordered = in_order(pending, self._now, self._settings.aging_step_s)
+        first = [job for job in pending if job.room_made_at is not None]
+        if not first:
+            return ordered
+        # Others were ended for those: nobody may take their room.
+        return sorted(ordered, key=lambda job: job.room_made_at is None)
 
     # --- limits
 
@@ -107,7 +117,7 @@ class Line:
 
     def over_limit(self, job: Job) -> bool:
         """Whether its queue's limit, or the share that is kept for the first of its queue, forbids it now."""
-        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus
+        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
         if limit is None or not gpus:
             return False
         if self._used[job.spec.queue] + gpus > limit:
@@ -121,41 +131,59 @@ class Line:
     def block(self, job: Job) -> None:
         """The job cannot start: reserve for it, if it is the first of its queue and some node could serve it."""
         queue = job.spec.queue
-        if queue in self._queues or len(self.reservations) >= self._settings.most_reservations:
+        if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
             return
         ask = ask_of(job, self._settings)
         key = queue, ask, self.neighbours.key(job)
         if key in self._hopeless:
             return
-        found = self.reservation(job, ask)
-        if found is None:
+        found = self.reservations_for(job, ask)
+        if not found:
             self._hopeless.add(key)
             return
         self._queues.add(queue)
-        self.reservations.append(found)
+        self.reservations += found
         self._ends.clear()
 
     def reservation(self, job: Job, ask: Ask) -> Reservation | None:
-        """Where and when it could start beside the reservations that there are; None: nowhere, never."""
-        limit = self._settings.queue_limits.get(job.spec.queue)
-        rooms = (self._room(node) for node in self._state.nodes.values() if self._serves(job, node))
-        if limit is None or not ask.gpus:
-            return reserve(job, ask, rooms, self.reservations, now=self._now)
+        """Of what would be kept for the job, that which it waits for longest; None: it could never start."""
+        return _decisive(self.reservations_for(job, ask))
+
+    def reservations_for(self, job: Job, ask: Ask) -> list[Reservation]:
+        """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
+        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
+        if limit is None or not gpus:
+            return self._reserve(job, ask, self.reservations)
         held = self._held[job.spec.queue]
-        share = share_of(limit, ask.gpus, held, self._now)
+        share = share_of(limit, gpus, held, self._now)
         if share is None:
-            return None
+            return []
         if share.awaited:  # a node may idle no longer than for the node's own sake
-            return Reservation(
-                job.id, job.spec.queue, ask, share.at, spare_share=share.spare, awaited=share.awaited
+            kept = Reservation(
+                job.id,
+                job.spec.queue,
+                replace(ask, gpus=gpus),
+                share.at,
+                spare_share=share.spare,
+                awaited=share.awaited,
             )
-        found = reserve(job, ask, rooms, self.reservations, now=self._now)
-        return with_share(found, share, held, limit) if found else None
+            return [kept]
+        return [
+            with_share(found, share, held, limit, gpus)
+            for found in self._reserve(job, ask, self.reservations)
+        ]
+
+    def _reserve(self, job: Job, ask: Ask, taken: Sequence[Reservation] = ()) -> list[Reservation]:
+        rooms = (self.room(node) for node in self._state.nodes.values() if self.serves(job, node))
+        if job.spec.tasks > 1:
+            allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
+            return reserve_together(job, ask, list(rooms), taken, now=self._now, allot=allot)
+        found = reserve(job, ask, rooms, taken, now=self._now)
+        return [found] if found else []
 
     def alone(self, job: Job, ask: Ask) -> Reservation | None:
         """The node that it would get if nothing were kept for others, and no queue had a limit."""
-        rooms = (self._room(node) for node in self._state.nodes.values() if self._serves(job, node))
-        return reserve(job, ask, rooms, now=self._now)
+        return _decisive(self._reserve(job, ask))
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
@@ -197,12 +225,22 @@ class Line:
 
     # --- nodes
 
-    def _serves(self, job: Job, node: Node) -> bool:
+    def serves(self, job: Job, node: Node) -> bool:
+        """Whether the job may go there at all, now."""
         if node.lost_at is not None or self._state.drain_of(node.hostname):
             return False
         return not self.neighbours.barred(job, node)
 
-    def _room(self, node: Node) -> Room:
+    def new_enough(self, job: Job, node: Node) -> bool:
+        """Whether the node's driver is what the job needs."""
+        return as_new_as(node.driver_version, job.min_driver)
+
+    def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
+        """What of the node is kept for other jobs."""
+        return [r for r in self.reservations if r.agent_id == node.id and r.job_id != job.id]
+
+    def room(self, node: Node) -> Room:
+        """What the node has free, and what its launches will give back."""
         found = self._rooms.get(node.id)
         if found is None:
             found = self._rooms[node.id] = self._built(node)
@@ -273,7 +311,7 @@ class Line:
 
     def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:
         """When a launch ends at the latest, what that follows from, and where it is not a limit: how it is known."""
-        if job.task_id != task.id:
+        if self._state.current(task) is None:
             return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
             return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
@@ -284,6 +322,11 @@ class Line:
         if learnt is not None and begun_at + learnt[0] > self._now:
             return begun_at + learnt[0], learnt[0], learnt[1]
         return ENDLESS, None, ""
+
+
+def _decisive(found: Sequence[Reservation]) -> Reservation | None:
+    """All of them start at one time; the one whose node is ready last says why then."""
+    return max(found, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)
 
 
 def _most(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:

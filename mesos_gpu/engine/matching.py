@@ -1,20 +1,23 @@
 """Offers: held, matched with what waits, given back."""
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mesos_gpu.engine.effects import Decline, Launch, LaunchTask, Revive, Suppress
 from mesos_gpu.engine.line import Line, ask_of
 from mesos_gpu.engine.placing import Placing
+from mesos_gpu.engine.preemption import possible, preempt
 from mesos_gpu.engine.standing import usable
+from mesos_gpu.engine.together import place_together
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobSpec, JobState
 from mesos_gpu.model.node import Node
-from mesos_gpu.model.offer import Offer, Scalar, carve, total
+from mesos_gpu.model.offer import Offer, PortRange, Scalar, carve, count_ports, take_port, total
 from mesos_gpu.model.task import Task, TaskState
-from mesos_gpu.policy.placement import Ask, Candidate
+from mesos_gpu.policy.gang import environment
+from mesos_gpu.policy.placement import Ask, Candidate, Chosen
 
 
 @dataclass(slots=True)
@@ -25,6 +28,7 @@ class _Desk:
     offers: list[Offer]
     left: tuple[Scalar, ...]
     free: list[Gpu]
+    ports: tuple[PortRange, ...] = ()
     launches: list[LaunchTask] = field(default_factory=list)
 
     def candidate(self) -> Candidate:
@@ -39,14 +43,36 @@ class _Desk:
             driver=self.node.driver_version,
         )
 
+    def take_port(self) -> PortRange:
+        taken, self.ports = take_port(self.ports)
+        return taken
+
     def launch(
-        self, task: Task, spec: JobSpec | None, need: dict[str, float], executor: dict[str, float]
+        self,
+        task: Task,
+        spec: JobSpec | None,
+        need: dict[str, float],
+        executor: dict[str, float],
+        place: "_Place | None" = None,
     ) -> None:
         taken, left = carve(self.left, need)
         own, self.left = carve(left, executor)
         held = set(task.gpus)
         self.free = [gpu for gpu in self.free if gpu.id not in held]
-        self.launches.append(LaunchTask(task, spec, tuple(taken), tuple(own)))
+        found = LaunchTask(task, spec, tuple(taken), tuple(own))
+        if place is not None:
+            found = replace(found, ports=(place.port,), env=place.env, hosts=place.hosts)
+        self.launches.append(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A member's place in its gang."""
+
+    rank: int
+    port: PortRange
+    env: Mapping[str, str]
+    hosts: tuple[str, ...]
 
 
 def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
@@ -112,10 +138,11 @@ def _desks(turn: Turn) -> dict[AgentId, _Desk]:
         if desk is None:
             node = turn.state.nodes[offer.agent_id]
             free = list(usable(turn.state, node, turn.now, turn.settings))
-            desks[offer.agent_id] = _Desk(node, [offer], offer.resources, free)
+            desks[offer.agent_id] = _Desk(node, [offer], offer.resources, free, offer.ports)
         else:
             desk.offers.append(offer)
             desk.left += offer.resources
+            desk.ports += offer.ports
     return desks
 
 
@@ -153,43 +180,63 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
     candidates = {
         agent_id: desk.candidate() for agent_id, desk in desks.items() if not drained(desk.node.hostname)
     }
-    if not candidates:
+    may_preempt = possible(turn)
+    if not candidates and not may_preempt:
         return
     line = Line(turn.state, turn.settings, turn.now, lambda agent_id: _left(desks.get(agent_id)))
     placing = Placing(turn.state, turn.settings, candidates.values())
-    refused: set[tuple[Ask, tuple[int, ...], Hashable, Hashable]] = set()
+    refused: set[tuple[Ask, int, tuple[int, ...], Hashable, Hashable]] = set()
+    blocked: list[Job] = []
     most: tuple[float, float, int] | None = None  # what no candidate exceeds; None: to be found anew
     for job in line.jobs():
         if job.not_before > turn.now:
             continue
         most = most or _most(candidates.values())
-        if _beyond(job.spec, most) or line.over_limit(job):
-            line.block(job)
-            continue
-        ask, barred = ask_of(job, turn.settings), line.outlasted(job)
-        asked = ask, barred, line.neighbours.key(job), placing.key(job)
-        if asked in refused:
-            line.block(job)
-            continue
-        free = line.neighbours.open_to(job, line.open_to(barred, candidates))
-        chosen = placing.place(job, ask, free)
+        chosen: Sequence[Chosen] | None = None
+        if not _beyond(job.spec, most) and not line.over_limit(job):
+            ask, barred = ask_of(job, turn.settings), line.outlasted(job)
+            asked = ask, job.spec.tasks, barred, line.neighbours.key(job), placing.key(job)
+            if asked not in refused:
+                free = line.neighbours.open_to(job, line.open_to(barred, candidates))
+                chosen = _places(job, ask, line, placing, candidates, free, desks)
+                if chosen is None:
+                    refused.add(asked)
+                    most = None
         if chosen is None:
-            refused.add(asked)
             line.block(job)
-            most = None
+            blocked.append(job)
             continue
-        desk = desks[chosen.agent_id]
-        line.launched(job, ask, _launch_job(turn, job, desk, chosen.gpus))
-        candidates[chosen.agent_id] = desk.candidate()
-        placing.launched(job, candidates[chosen.agent_id])
+        for task in _launch_job(turn, job, desks, chosen):
+            line.launched(job, ask, task)
+            candidates[task.agent_id] = desks[task.agent_id].candidate()
+            placing.launched(job, candidates[task.agent_id])
+    if may_preempt and blocked:
+        preempt(turn, line, blocked)
+
+
+def _places(
+    job: Job,
+    ask: Ask,
+    line: Line,
+    placing: Placing,
+    candidates: Mapping[AgentId, Candidate],
+    open_to: Mapping[AgentId, Candidate],
+    desks: Mapping[AgentId, _Desk],
+) -> Sequence[Chosen] | None:
+    """Where its tasks go; None: they do not fit."""
+    if job.spec.tasks == 1:
+        chosen = placing.place(job, ask, open_to)
+        return None if chosen is None else (chosen,)
+    ports = {agent_id: count_ports(desk.ports) for agent_id, desk in desks.items()}
+    return place_together(job, ask, placing, line.neighbours, candidates, open_to, ports)
 
 
 def _most(candidates: Collection[Candidate]) -> tuple[float, float, int]:
     """The most cpus, MiB and GPUs of any: a thousand jobs can be refused by it without a look at each agent."""
     return (
-        max(c.cpus for c in candidates),
-        max(c.mem_mib for c in candidates),
-        max(min(c.gpus_offered, len(c.free)) for c in candidates),
+        max((c.cpus for c in candidates), default=0.0),
+        max((c.mem_mib for c in candidates), default=0.0),
+        max((min(c.gpus_offered, len(c.free)) for c in candidates), default=0),
     )
 
 
@@ -202,9 +249,45 @@ def _left(desk: _Desk | None) -> tuple[float, float, float]:
     return total(left, "cpus"), total(left, "mem"), total(left, "gpus")
 
 
-def _launch_job(turn: Turn, job: Job, desk: _Desk, gpus: tuple[GpuId, ...]) -> Task:
+def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Sequence[Chosen]) -> list[Task]:
     number, settings, spec = job.launches + 1, turn.settings, job.spec
-    task_id = task_id_of(job.id, number)
+    there = [desks[found.agent_id] for found in chosen]
+    places = _gang(there) if spec.tasks > 1 else [None]
+    tasks = [
+        _task(turn, job, number, desk, found.gpus, place)
+        for desk, found, place in zip(there, chosen, places, strict=True)
+    ]
+    for task in tasks:
+        turn.put_task(task)
+    turn.put_job(
+        replace(
+            job,
+            state=JobState.STARTING,
+            task_id=tasks[0].id,
+            launches=number,
+            started_at=None,
+            room_made_at=None,
+            message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
+        )
+    )
+    need = {"cpus": spec.cpus, "mem": float(spec.mem_mib), "gpus": float(spec.gpus)}
+    for desk, task, place in zip(there, tasks, places, strict=True):
+        own = {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib}
+        desk.launch(task, spec, need, own, place)
+    return tasks
+
+
+def _gang(desks: Sequence[_Desk]) -> list[_Place | None]:
+    """By rank: each member's port, and where all are."""
+    ports = [desk.take_port() for desk in desks]
+    hosts, numbers = tuple(desk.node.hostname for desk in desks), [port.begin for port in ports]
+    return [_Place(i, port, environment(i, hosts, numbers), hosts) for i, port in enumerate(ports)]
+
+
+def _task(
+    turn: Turn, job: Job, number: int, desk: _Desk, gpus: tuple[GpuId, ...], place: _Place | None
+) -> Task:
+    task_id = task_id_of(job.id, number, place.rank if place else None)
     task = Task(
         id=task_id,
         agent_id=desk.node.id,
@@ -217,25 +300,14 @@ def _launch_job(turn: Turn, job: Job, desk: _Desk, gpus: tuple[GpuId, ...]) -> T
         hostname=desk.node.hostname,
         agent_url=desk.node.agent_url,
     )
-    turn.put_task(task)
-    turn.put_job(
-        replace(
-            job,
-            state=JobState.STARTING,
-            task_id=task_id,
-            launches=number,
-            started_at=None,
-            message=f"launched on {desk.node.hostname}",
-        )
-    )
-    need = {"cpus": spec.cpus, "mem": float(spec.mem_mib), "gpus": float(spec.gpus)}
-    desk.launch(task, spec, need, {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib})
-    return task
+    if place is None:
+        return task
+    return replace(task, launch=number, rank=place.rank, ports=(place.port.begin,))
 
 
-def task_id_of(job_id: JobId, launch: int) -> TaskId:
+def task_id_of(job_id: JobId, launch: int, rank: int | None = None) -> TaskId:
     """Mesos must never see a task id twice."""
-    return TaskId(f"{job_id}.{launch}")
+    return TaskId(f"{job_id}.{launch}" if rank is None else f"{job_id}.{launch}.{rank}")
 
 
 def _balance(turn: Turn) -> None:

@@ -1,6 +1,6 @@
 """Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
@@ -9,6 +9,7 @@ from mesos_gpu.model.node import Node
 from mesos_gpu.model.task import Task
 from mesos_gpu.policy.constraints import Placed, excluded, violated
 from mesos_gpu.policy.placement import Candidate
+from mesos_gpu.policy.together import Slots
 
 
 class Neighbours:
@@ -20,6 +21,7 @@ class Neighbours:
         self._apps: dict[str, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
         self._instances: dict[str, int] = {}
+        self._counted: set[str] = set()  # jobs
         self._launches = 0
 
     def key(self, job: Job) -> Hashable:
@@ -27,7 +29,7 @@ class Neighbours:
         spec = job.spec
         if not self._is_bound(spec):
             return None
-        return spec.app, spec.constraints, spec.near, spec.away, self._launches
+        return _group(job), spec.constraints, spec.near, spec.away, self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
         if spec.constraints or spec.near or spec.away:
@@ -50,8 +52,8 @@ class Neighbours:
         spec = job.spec
         if not self._is_bound(spec):
             return ""
-        placed = self._of(spec.app)
-        instances = self._instances.get(spec.app or "", 1)
+        placed = self._of(_group(job))
+        instances = self._instances.get(_group(job) or "", 1)
         for constraint in spec.constraints:
             why = violated(constraint, node, placed, instances)
             if why:
@@ -81,9 +83,42 @@ class Neighbours:
 
     def launched(self, job: Job, task: Task) -> None:
         """Count a launch of this match in."""
-        if self._apps is not None and (job.spec.app or job.spec.away):
+        self.tried(job, task.agent_id)
+
+    def tried(self, job: Job, agent_id: AgentId) -> None:
+        """The same, before there is a task."""
+        if self._apps is not None and (_group(job) or job.spec.away):
             self._launches += 1
-            self._place(job, task)
+            self._place(job, agent_id)
+
+    def forget(self) -> None:
+        """What was tried does not come about: the state is read anew when somebody asks."""
+        self._apps, self._launches = None, self._launches + 1
+        self._shunned.clear()
+        self._instances.clear()
+        self._counted.clear()
+
+    def parts(self, job: Job) -> bool:
+        """Whether its constraints compare its own tasks with each other."""
+        spec = job.spec
+        return spec.tasks > 1 and (
+            any(constraint.compares for constraint in spec.constraints) or spec.near == spec.app is not None
+        )
+
+    def allot(self, job: Job, slots: Sequence[Slots]) -> list[int]:
+        """How many of its tasks go to each of some nodes, one after the other, as its constraints allow."""
+        counts, nodes = [0] * len(slots), self._state.nodes
+        for _ in range(job.spec.tasks):
+            for i, found in enumerate(slots):
+                agent_id = found.room.agent_id
+                if counts[i] < found.count and not self.barred(job, nodes[agent_id]):
+                    counts[i] += 1
+                    self.tried(job, agent_id)
+                    break
+            else:
+                break
+        self.forget()
+        return counts
 
     def _read(self) -> None:
         self._apps, state = {}, self._state
@@ -92,21 +127,28 @@ class Neighbours:
             job = state.holding_job(task)
             if job is not None:
                 self._count(job)
-                self._place(job, task)
+                self._place(job, task.agent_id, task.hostname)
         for _, job_id in state.queue:
             self._count(state.jobs[job_id])
 
     def _count(self, job: Job) -> None:
-        if job.spec.app:
-            self._instances[job.spec.app] = self._instances.get(job.spec.app, 0) + 1
+        group = _group(job)
+        if group and job.id not in self._counted:
+            self._counted.add(job.id)
+            self._instances[group] = self._instances.get(group, 0) + job.spec.tasks
 
-    def _place(self, job: Job, task: Task) -> None:
-        node = self._state.nodes.get(task.agent_id)
-        found = Placed(job.id, node or Node(task.agent_id, task.hostname))
-        if job.spec.app and self._apps is not None:
-            self._apps.setdefault(job.spec.app, []).append(found)
+    def _place(self, job: Job, agent_id: AgentId, hostname: str = "") -> None:
+        found = Placed(job.id, self._state.nodes.get(agent_id) or Node(agent_id, hostname))
+        group = _group(job)
+        if group and self._apps is not None:
+            self._apps.setdefault(group, []).append(found)
         if job.spec.away:
             self._shunned.setdefault(job.spec.away, []).append(found)
+
+
+def _group(job: Job) -> str | None:
+    """Whom its constraints compare it with: its app's jobs, or, if it is alone, the other tasks of its own."""
+    return job.spec.app or (f"job {job.id}" if job.spec.tasks > 1 else None)
 
 
 def ruled_out(spec: JobSpec, node: Node) -> str:

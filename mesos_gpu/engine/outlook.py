@@ -16,23 +16,25 @@ from mesos_gpu.policy.queue import effective_priority
 from mesos_gpu.policy.reservation import ENDLESS, Reservation
 
 
+def offered_of(state: State) -> Offered:
+    """What is held of each agent's offers."""
+    left: dict[AgentId, tuple[float, float, float]] = {}
+    for offer in state.offers.values():
+        cpus, mem_mib, gpus = left.get(offer.agent_id, (0.0, 0.0, 0.0))
+        mine = (total(offer.resources, name) for name in ("cpus", "mem", "gpus"))
+        more = next(mine), next(mine), next(mine)
+        left[offer.agent_id] = cpus + more[0], mem_mib + more[1], gpus + more[2]
+    return lambda agent_id: left.get(agent_id, (0.0, 0.0, 0.0))
+
+
 class Outlook:
     """Valid as long as the state does not change; it changes nothing itself."""
 
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         """Nothing is computed before it is asked for."""
         self._state, self._settings, self._now = state, settings, now
-        self._line = Line(state, settings, now, self._offered(), reading=True)
+        self._line = Line(state, settings, now, offered_of(state), reading=True)
         self.jobs = self._line.jobs()
-
-    def _offered(self) -> Offered:
-        left: dict[AgentId, tuple[float, float, float]] = {}
-        for offer in self._state.offers.values():
-            cpus, mem_mib, gpus = left.get(offer.agent_id, (0.0, 0.0, 0.0))
-            mine = (total(offer.resources, name) for name in ("cpus", "mem", "gpus"))
-            more = next(mine), next(mine), next(mine)
-            left[offer.agent_id] = cpus + more[0], mem_mib + more[1], gpus + more[2]
-        return lambda agent_id: left.get(agent_id, (0.0, 0.0, 0.0))
 
     def waiting(self, most: int) -> list[Waiting]:
         """The first `most` pending jobs, in order."""
@@ -61,10 +63,14 @@ class Outlook:
                 self._line.block(job)
         return self._line.reservations
 
-    def kept_from(self, job: Job) -> dict[AgentId, str]:
-        """Nodes where something is kept from this job, and for whom. Call `before` first."""
-        found = (self._line.reservations[i] for i in self._line.outlasted(job))
-        return {r.agent_id: f"keeps room for job {r.job_id}, which is before it" for r in found if r.agent_id}
+    def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
+        """What is kept of nodes that this job must leave alone. Call `before` first."""
+        found: dict[AgentId, list[Reservation]] = {}
+        for i in self._line.outlasted(job):
+            reservation = self._line.reservations[i]
+            if reservation.agent_id is not None:
+                found.setdefault(reservation.agent_id, []).append(reservation)
+        return found
 
     def limit_words(self, job: Job) -> str:
         """Why its queue's limit keeps it waiting, or "". Call `before` first."""
@@ -72,7 +78,7 @@ class Outlook:
             return ""
         limit, used = self._settings.queue_limits[job.spec.queue], self._line.used(job.spec.queue)
         words = f"queue {job.spec.queue} may hold {gpus_of(limit)}, and holds {used}"
-        if used + job.spec.gpus <= limit:
+        if used + job.spec.gpus_in_all <= limit:
             words += "; the rest is kept for a job before it"
         return words
 
@@ -84,7 +90,12 @@ class Outlook:
     def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
         times = RunTimes(self._state.jobs[job_id] for job_id in self._state.ended)
         line = Line(
-            self._state, self._settings, self._now, self._offered(), reading=True, learn=times.median_of
+            self._state,
+            self._settings,
+            self._now,
+            offered_of(self._state),
+            reading=True,
+            learn=times.median_of,
         )
         found: dict[JobId, Estimate] = {}
         known: dict[tuple[str, Ask, int, Hashable], Reservation | None] = {}
@@ -105,7 +116,7 @@ class Outlook:
         made = estimate_of(job, found, limit_gpus=limit, now=self._now)
         there = line.alone(job, ask_of(job, self._settings)) if found is None else None
         first = [r for r in line.reservations if there is not None and r.agent_id == there.agent_id]
-        if first and (limit is None or job.spec.gpus <= limit):
+        if first and (limit is None or job.spec.gpus_in_all <= limit):
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
         if made.at is None or not ahead:
             return made

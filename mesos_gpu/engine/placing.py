@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from mesos_gpu.engine.line import ask_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.job import GpuNodes, Job, Placement
+from mesos_gpu.model.job import GpuNodes, Job, JobSpec, Placement
 from mesos_gpu.policy.cluster.board import Board
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.shapes import Shape
@@ -26,10 +28,11 @@ class Placing:
         self._state, self._settings = state, settings
         self._board = Board(candidates, self._mix)
         self._apps: dict[str, Counter[AgentId]] | None = None
+        self._found: dict[tuple[str, int, str | None], Gpu] | None = None
 
     def place(self, job: Job, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen | None:
         """The best of the candidates that are open to the job; None: none fits."""
-        placement = job.spec.placement or self._settings.placement
+        placement = self._placement(job.spec)
         siblings = self._siblings(job) if placement is Placement.SPREAD else None
         return self._board.place(
             ask, open_to, placement.value, siblings, gpu_nodes=self._gpu_nodes(job).value
@@ -44,6 +47,16 @@ class Placing:
         self._board.update(candidate)
         if self._apps is not None:
             self._apps.setdefault(_app(job), Counter())[candidate.agent_id] += 1
+
+    def given_back(self, job: Job, candidate: Candidate) -> None:
+        """A launch that was counted in does not come about; `candidate`: what is there again."""
+        self._board.update(candidate)
+        if self._apps is not None:
+            self._apps[_app(job)][candidate.agent_id] -= 1
+
+    def _placement(self, spec: JobSpec) -> Placement:
+        """The job's own, else its app's, else the cluster's."""
+        return spec.placement or self._settings.placement_of.get(spec.app or "", self._settings.placement)
 
     def _gpu_nodes(self, job: Job) -> GpuNodes:
         return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.gpu_nodes)
@@ -63,9 +76,25 @@ class Placing:
         """What was asked for lately."""
         jobs = list(self._state.jobs.values())[-RECENT:]
         return mix_of(
-            Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=job.spec.gpu_model)
+            Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=models)
             for job in jobs
+            if (models := self._models(job)) is not None
         )
+
+    def _models(self, job: Job) -> tuple[str, ...] | None:
+        """Those that will do; empty: any; None: the cluster has none that does."""
+        ask, wanted = ask_of(job, self._settings), job.spec.gpu_model
+        if not ask.choosy:
+            return wanted
+        fit = {gpu.model for gpu in self._kinds() if ask.takes(gpu) and (not wanted or gpu.model in wanted)}
+        return tuple(sorted(fit)) or None
+
+    def _kinds(self) -> list[Gpu]:
+        """One GPU of each kind that the cluster has."""
+        if self._found is None:
+            every = (gpu for node in self._state.nodes.values() for gpu in node.gpus)
+            self._found = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
+        return list(self._found.values())
 
 
 def _app(job: Job) -> str:

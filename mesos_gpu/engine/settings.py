@@ -29,6 +29,7 @@ class Settings:
     kill_resend_s: float = 10.0
     reset_resend_s: float = 3.0
     reset_timeout_s: float = 60.0  # then the node is taken to be deaf
+    start_resend_s: float = 2.0  # the word to a gang's members that they may start
     launch_doubt_s: float = 10.0  # a launch without a word is asked about
     reconcile_first_s: float = 1.0
     reconcile_most_s: float = 30.0
@@ -40,7 +41,11 @@ class Settings:
     contested_s: float = 5.0  # a GPU whose claim was refused is left alone for so long
     max_infrastructure_failures: int = 50
     placement: Placement = Placement.BUNDLE  # of jobs that ask for none
+    placement_of: Mapping[str, Placement] = field(default_factory=dict)  # by app, before the former
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
+    preemption: bool = True  # whether a job may end preemptible ones of lower priority
+    preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended
+    preempt_again_s: float = 30.0  # if somebody else took the room that was made for it
     queue_limits: Mapping[str, int] = field(default_factory=dict)  # GPUs that a queue's jobs may hold at once
     aging_step_s: float = 3600.0  # a job that waits gains one of priority for each; infinite: never
     most_reservations: int = 10  # one a queue, for the first that is blocked; so many queues at most

@@ -49,6 +49,7 @@ class State:
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
     connected: bool = False
+    registered_at: float = 0.0
     master_url: str = ""
     queue: list[tuple[int, JobId]] = field(default_factory=list)  # pending jobs, sorted
     launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class State:
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
+    released: dict[TaskId, float] = field(default_factory=dict)  # when a member was last told to start
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     next_sequence: int = 1
@@ -99,6 +101,7 @@ class State:
         self.tasks[task.id] = task
         if task.ended:
             self.live.pop(task.id, None)
+            self.released.pop(task.id, None)
             for gpu in task.gpus:
                 if self.holders.get(gpu) == task.id:
                     del self.holders[gpu]
@@ -153,9 +156,19 @@ class State:
         return None if task_id is None else self.tasks[task_id]
 
     def current(self, task: Task) -> Job | None:
-        """The job whose latest launch this is."""
+        """The job of whose latest launch this is."""
         job = self.jobs.get(task.job_id) if task.job_id else None
-        return job if job is not None and job.task_id == task.id else None
+        if job is None:
+            return None
+        latest = task.launch == job.launches if task.launch else job.task_id == task.id
+        return job if latest else None
+
+    def round_of(self, job: Job) -> list[Task]:
+        """The tasks of a job's latest launch, by rank."""
+        if job.spec.tasks == 1:
+            return [self.tasks[job.task_id]] if job.task_id else []
+        found = (task for task in self.tasks_of(job.id) if task.launch == job.launches)
+        return sorted(found, key=lambda task: task.rank)
 
     def holding_job(self, task: Task) -> Job | None:
         """The job for which a launch counts against its queue's limit: not one that was given up."""
@@ -183,7 +196,7 @@ class State:
         for job in self.jobs.values():
             # An abandoned launch may outlive its job: it is killed when its agent is back.
             alive = (t for t in self.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
-            running = [t.id for t in alive if t.id == job.task_id]
+            running = [t.id for t in alive if self.current(t) is job]
             if job.state is not JobState.PENDING and not job.state.ended and not running:
                 found.append(f"job {job.id} is {job.state.value} without a live task")
             if job.state.ended and running:

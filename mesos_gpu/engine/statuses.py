@@ -6,6 +6,7 @@ from typing import Final
 from mesos_gpu.engine.cards import on_reported
 from mesos_gpu.engine.effects import Acknowledge, Kill
 from mesos_gpu.engine.evictions import on_broken
+from mesos_gpu.engine.gangs import on_member
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.driver import as_new_as, newer_of
@@ -97,6 +98,8 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
             turn.state.contested[gpu] = turn.now + turn.settings.contested_s
     if task.job_id is None:
         _on_monitor(turn, task)
+    elif job is not None and job.spec.tasks > 1:
+        on_member(turn, job, task, actions, status, outcome)
     elif job is not None:
         _on_job(turn, job, task, actions, status, outcome)
 
@@ -114,6 +117,8 @@ def _on_job(
         turn.end_job(job, JobState.KILLED, message, code)
     elif Action.RETRY in actions:
         turn.retry(job, message, code, final=is_final_error(status))
+    elif Action.REQUEUE in actions and task.preempted_for:
+        turn.give_way(job, task.evicted)
     elif Action.REQUEUE in actions and outcome is not None and outcome.min_driver and not task.evicted:
         _learn(turn, job, task, outcome, message)
     elif Action.REQUEUE in actions:

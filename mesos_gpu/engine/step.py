@@ -48,7 +48,7 @@ def _on_registered(turn: Turn, event: ev.Registered) -> None:
     state = turn.state
     state.offers.clear()
     state.connected, state.master_url, state.suppressed = True, event.master_url, False
-    state.swept_at = turn.now
+    state.registered_at = state.swept_at = turn.now
     if state.framework_id != event.framework_id:
         state.framework_id = event.framework_id
         turn.effects.append(SaveFramework(event.framework_id))
@@ -90,10 +90,10 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
     if job.state is JobState.PENDING:
         turn.end_job(replace(job, kill_requested=True), JobState.KILLED, "killed before it was launched")
         return
-    task = turn.state.tasks[job.task_id] if job.task_id else None
     job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message="kill requested"))
-    if task is not None:
-        send_kill(turn, job, task)
+    for task in turn.state.round_of(job):
+        if not task.ended:
+            send_kill(turn, job, task)
 
 
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {

@@ -77,6 +77,10 @@ class Turn:
             )
         )
 
+    def give_way(self, job: Job, message: str) -> None:
+        """Back to its place in the queue at once: another job was before it, and nothing has failed."""
+        self.put_job(replace(job, state=JobState.PENDING, started_at=None, message=message))
+
     def retry(self, job: Job, message: str, exit_code: int | None, *, final: bool) -> None:
         """An attempt is used up: wait for the next one, or the job has failed."""
         job = replace(job, attempts=job.attempts + 1)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine import cards, evictions
+from mesos_gpu.engine import cards, evictions, gangs
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.evictions import send_kill
 from mesos_gpu.engine.state import Reconciliation
@@ -27,6 +27,7 @@ def on_tick(turn: Turn) -> None:
         _reconcile(turn)
         _ask_about_doubtful(turn)
         evictions.on_tick(turn)
+        gangs.on_tick(turn)
         _repeat_kills(turn)
     cards.on_tick(turn)
     _abandon_unreachable(turn)

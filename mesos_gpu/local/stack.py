@@ -158,6 +158,7 @@ class Stack:
         arguments = [
             "--master", f"127.0.0.1:{self.cluster.master.port}",
             "--state", str(self.directory / "scheduler" / "state.sqlite"),
+            "--journal", str(self.directory / "scheduler" / "journal"),
             "--executor-command", executor_command(),
             "--monitor-command", executor_command("monitor"),
             *(["--allow-root"] if allow_root else []),

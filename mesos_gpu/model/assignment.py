@@ -24,6 +24,9 @@ class Assignment:
     container_engine: str = "mesos"  # or "docker"; of no meaning without an image
     cpus: float = 0.0  # what Mesos gives the task, for an engine that must be told
     mem_mib: int = 0
+    hosts: tuple[
+        str, ...
+    ] = ()  # of a gang's members, by rank: it starts when it is told that all are in their places
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,14 @@
 """GPUs, and what one host reports of its own."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from mesos_gpu.model.ids import GpuId
+
+CAPABILITY: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")  # a compute capability
 
 
 class Health(Enum):

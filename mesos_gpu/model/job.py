@@ -10,6 +10,7 @@ from mesos_gpu.model.driver import newer_of
 from mesos_gpu.model.ids import JobId, TaskId
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
+MOST_TASKS: Final = 1024
 DEFAULT_QUEUE: Final = "default"
 
 
@@ -135,6 +136,7 @@ class Job:
     exit_code: int | None = None  # as a shell gives it: 128 + N after signal N
     message: str = ""  # the latest thing that happened, for people
     learnt_min_driver: str | None = None  # the same of its image, which only an executor could read
+    room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
 
     @property

@@ -17,6 +17,15 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
+class PortRange:
+    """Ports of an agent, both ends included. `kind` as of a Scalar."""
+
+    begin: int
+    end: int
+    kind: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
 class Offer:
     """One offer of one agent."""
 
@@ -29,11 +38,31 @@ class Offer:
     received_at: float = 0.0
     region: str | None = None  # of the agent's fault domain
     zone: str | None = None
+    ports: tuple[PortRange, ...] = ()
 
 
 def total(resources: Iterable[Scalar], name: str) -> float:
     """Sum of one resource over all kinds. Mesos keeps scalars to three decimals: so does this."""
     return round(sum(r.amount for r in resources if r.name == name), 3)
+
+
+def count_ports(ports: Iterable[PortRange]) -> int:
+    """How many there are in all."""
+    return sum(found.end - found.begin + 1 for found in ports)
+
+
+def take_port(ports: tuple[PortRange, ...]) -> tuple[PortRange, tuple[PortRange, ...]]:
+    """The first port, and what is left.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if not ports:
+        raise ValueError("the offer has no port")
+    first, rest = ports[0], ports[1:]
+    taken = PortRange(first.begin, first.begin, first.kind)
+    left = () if first.begin == first.end else (PortRange(first.begin + 1, first.end, first.kind),)
+    return taken, (*left, *rest)
 
 
 def carve(resources: tuple[Scalar, ...], ask: Mapping[str, float]) -> tuple[list[Scalar], tuple[Scalar, ...]]:

@@ -1,10 +1,45 @@
 """Why a job waits, as data."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.job import JobState
 from mesos_gpu.model.queue import Estimate
+
+
+class Stage(Enum):
+    """What can keep a job off an agent, in the order in which it is asked."""
+
+    DRAINED = "drained"
+    LOST = "lost"
+    UNREPORTED = "unreported"  # its GPUs are not known, or no longer
+    CONSTRAINT = "constraint"
+    DRIVER = "driver"
+    MODEL = "model"
+    SIZE = "size"  # fewer GPUs, whoever uses them
+    MEMORY = "memory"  # of each GPU
+    COMPUTE_CAPABILITY = "compute_capability"
+    HEALTH = "health"
+    CPUS = "cpus"
+    MEM = "mem"
+    PORTS = "ports"
+    GPUS = "gpus"  # in use
+    FRAGMENTATION = "fragmentation"  # in use, and all agents together have enough that are not
+    OFFER = "offer"  # none of it is held
+    KEPT = "kept"  # for a job before it
+    TASKS = "tasks"  # there is room for some of its tasks only
+    LIMIT = "limit"  # of its queue
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The agents that one stage removed."""
+
+    reason: Stage
+    removed: int
+    left: int  # after it
+    example: str  # one of them, and why, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +71,7 @@ class Why:
     nodes: tuple[NodeReasons, ...] = ()
     nearest: Nearest | None = None
     estimate: Estimate | None = None  # None: not pending
+    funnel: tuple[Removed, ...] = ()  # only stages that removed something, in order
+    tasks_fit: int | None = (
+        None  # how many tasks of a job of several there is room for; None: it has one task
+    )

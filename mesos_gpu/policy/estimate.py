@@ -78,8 +78,10 @@ def after(first: Sequence[Reservation], timeouts_s: Sequence[float | None], now:
 
 
 def _never(job: Job, limit_gpus: int | None) -> str:
-    if limit_gpus is not None and job.spec.gpus > limit_gpus:
-        return f"queue {job.spec.queue} may hold {gpus_of(limit_gpus)}, and it asks for {job.spec.gpus}"
+    if limit_gpus is not None and job.spec.gpus_in_all > limit_gpus:
+        return (
+            f"queue {job.spec.queue} may hold {gpus_of(limit_gpus)}, and it asks for {job.spec.gpus_in_all}"
+        )
     return "no node would have room for it if all that runs there ended, beside what is kept for others"
 
 
@@ -109,7 +111,9 @@ def _ran(holding: Holding, now: float) -> str:
 def _then(job: Job, found: Reservation) -> str:
     gpus = gpus_of(job.spec.gpus)
     if found.agent_id is None:
-        return f"then queue {found.queue} may hold {gpus} more"
+        return f"then queue {found.queue} may hold {gpus_of(job.spec.gpus_in_all)} more"
+    if job.spec.tasks > 1:
+        return f"then there is room for all its {job.spec.tasks} tasks"
     return (
         f"then {gpus} are free there"
         if job.spec.gpus > 1

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId
 
@@ -15,6 +16,18 @@ class Ask:
     gpus: int = 0
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
     min_driver: str | None = None  # the oldest driver that will do; None: any, or none at all
+    gpu_memory_mib: int | None = None  # that each GPU has at least
+    compute_capability: str | None = None  # the oldest that will do, "8.0"
+
+    @property
+    def choosy(self) -> bool:
+        """Whether GPUs of one model may differ in whether they will do."""
+        return self.gpu_memory_mib is not None or self.compute_capability is not None
+
+    def takes(self, gpu: Gpu) -> bool:
+        """Whether a GPU will do, whatever its model; one whose capability is not known will not where it counts."""
+        enough = self.gpu_memory_mib is None or gpu.memory_mib >= self.gpu_memory_mib
+        return enough and as_new_as(gpu.compute_capability, self.compute_capability)
 
 
 @dataclass(frozen=True, slots=True)

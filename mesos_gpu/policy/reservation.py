@@ -47,6 +47,7 @@ class Room:
     holdings: tuple[Holding, ...] = ()  # in the order of `by_end`
     driver: str | None = None
     most: tuple[float, float, int] = (inf, inf, sys.maxsize)  # cpus, MiB and GPUs when all has ended
+    models: tuple[str, ...] = ()  # of those GPUs; a job never gets a mix
 
 
 def room_of(
@@ -66,7 +67,8 @@ def room_of(
         mem_mib + sum(h.mem_mib for h in ordered),
         len(free) + sum(len(h.gpus) for h in ordered),
     )
-    return Room(agent_id, hostname, cpus, mem_mib, free, tuple(ordered), driver, most)
+    models = {gpu.model for gpus in (free, *(h.gpus for h in ordered)) for gpu in gpus}
+    return Room(agent_id, hostname, cpus, mem_mib, free, tuple(ordered), driver, most, tuple(sorted(models)))
 
 
 def by_end(holdings: Iterable[Holding]) -> list[Holding]:
@@ -170,7 +172,7 @@ def _better(
             cpus=room.cpus - sum(other.need.cpus for other in mine),
             mem_mib=room.mem_mib - sum(other.need.mem_mib for other in mine),
         )
-    for model in ask.models or (None,):
+    for model in (ask.models or room.models) if ask.gpus else ("",):
         found = _with_model(job, ask, room, kept, model, now, best)
         if found is not None and (best is None or _rank(found) < _rank(best)):
             best = found
@@ -182,7 +184,7 @@ def _with_model(
     ask: Ask,
     room: Room,
     kept: frozenset[GpuId],
-    model: str | None,
+    model: str,
     now: float,
     best: Reservation | None,
 ) -> Reservation | None:
@@ -190,7 +192,8 @@ def _with_model(
     limit = (best.at, len(best.awaited)) if best else (inf, sys.maxsize)
 
     def fit(gpus: Iterable[Gpu]) -> list[GpuId]:
-        return [g.id for g in gpus if g.id not in kept and (model is None or g.model == model)]
+        found = (g for g in gpus if g.id not in kept and g.model == model)
+        return [g.id for g in (filter(ask.takes, found) if ask.choosy else found)]
 
     cpus, mem_mib, gpus, waits = room.cpus, room.mem_mib, fit(room.free), room.holdings
     ended = 0
@@ -240,11 +243,13 @@ def share_of(limit_gpus: int, want_gpus: int, held: Sequence[Holding], now: floa
     return Share(at, limit_gpus - used - want_gpus, tuple(awaited))
 
 
-def with_share(found: Reservation, share: Share, held: Sequence[Holding], limit_gpus: int) -> Reservation:
-    """The reservation of a job whose queue has a limit: it waits for both."""
+def with_share(
+    found: Reservation, share: Share, held: Sequence[Holding], limit_gpus: int, want_gpus: int
+) -> Reservation:
+    """The reservation of a job whose queue has a limit, and that wants so many GPUs in all: it waits for both."""
     at = max(found.at, share.at)
     given_back = {id(holding) for holding in share.awaited}
     stays = [h for h in held if id(h) not in given_back and (h.ends_at > at or at == ENDLESS)]
     later = sum(holding.gpu_count for holding in stays)
     awaited = found.awaited if found.at >= share.at else share.awaited
-    return replace(found, at=at, spare_share=limit_gpus - later - found.need.gpus, awaited=awaited)
+    return replace(found, at=at, spare_share=limit_gpus - later - want_gpus, awaited=awaited)

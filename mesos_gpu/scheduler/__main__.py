@@ -26,6 +26,7 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
 from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.wire.jobs import NAME
 from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
 
@@ -55,9 +56,12 @@ class Options:
     unreachable_timeout_s: float
     container_engine: str = Engine.MESOS.value
     placement: str = Placement.BUNDLE.value
+    placement_of: Mapping[str, Placement] = field(default_factory=dict)
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
+    journal: Path | None = None
+    journal_size_mib: int = 256
 
 
 def engine_settings(options: Options) -> Settings:
@@ -70,6 +74,7 @@ def engine_settings(options: Options) -> Settings:
         report_stale_s=3 * options.report_interval_s,
         unreachable_timeout_s=options.unreachable_timeout_s,
         placement=Placement(options.placement),
+        placement_of=options.placement_of,
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
         aging_step_s=options.aging_step_s or inf,
@@ -142,7 +147,8 @@ def run(options: Options) -> int:
     )
     sink = Sink(clock.now)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options))
-    daemon = Daemon(store, saved, driver, clock, engine_settings(options))
+    journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
+    daemon = Daemon(store, saved, driver, clock, engine_settings(options), journal)
     sink.daemon = daemon
     app = create_app(
         daemon,
@@ -196,6 +202,21 @@ def _queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str
     return limits
 
 
+def _placement_of(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Placement]:
+    known = {choice.value: choice for choice in Placement}
+    found: dict[str, Placement] = {}
+    for text in given:
+        app, _, policy = text.partition("=")
+        if not NAME.fullmatch(app) or policy not in known:
+            raise click.BadParameter(f"{text!r} is not APP=POLICY, as web=spread; POLICY: {', '.join(known)}")
+        if app in found:
+            raise click.BadParameter(f"app {app} has two placements")
+        found[app] = known[policy]
+    return found
+
+
 def _own_user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -233,6 +254,8 @@ def _own_user() -> str:
               help="Seconds after which a job on an unreachable agent is started elsewhere.")  # fmt: skip
 @click.option("--placement", type=click.Choice([choice.value for choice in Placement]),
               default=Placement.BUNDLE.value, show_default=True, help="Of jobs that ask for none.")  # fmt: skip
+@click.option("--placement-of", multiple=True, metavar="APP=POLICY", callback=_placement_of,
+              help="Placement of an app's jobs that ask for none; may be repeated.")  # fmt: skip
 @click.option("--gpu-nodes", type=click.Choice([choice.value for choice in GpuNodes]),
               default=GpuNodes.LAST.value, show_default=True,
               help="Whether work without GPUs may use nodes with some.")  # fmt: skip
@@ -240,6 +263,10 @@ def _own_user() -> str:
               help="Most GPUs that the jobs of a queue may hold at once; may be repeated.")  # fmt: skip
 @click.option("--aging-step", "aging_step_s", default=3600.0, show_default=True, type=click.FloatRange(min=0),
               help="Seconds of waiting that are worth one of priority; 0: none.")  # fmt: skip
+@click.option("--journal", type=click.Path(path_type=Path, file_okay=False), envvar="MESOS_GPU_JOURNAL",
+              help="Directory that all events and decisions are kept in, for `mesos-gpu simulate replay`.")  # fmt: skip
+@click.option("--journal-size", "journal_size_mib", default=256, show_default=True, type=click.IntRange(8),
+              metavar="MIB", help="Size beyond which its oldest files are removed.")  # fmt: skip
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
               help="What goes to stderr.")  # fmt: skip

@@ -26,9 +26,10 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.ports import Clock, Driver, Store
+from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.wire.mesos_v1 import reset_message
+from mesos_gpu.wire.mesos_v1 import reset_message, start_message
 
 T = TypeVar("T")
 TICK_S: Final = 0.25
@@ -48,9 +49,18 @@ class _Request:
 class Daemon:
     """The scheduler. Made once, started once; `stop` leaves tasks running unless told otherwise."""
 
-    def __init__(self, store: Store, saved: Saved, driver: Driver, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        saved: Saved,
+        driver: Driver,
+        clock: Clock,
+        settings: Settings,
+        journal: Journal | None = None,
+    ) -> None:
         """Take up what `store` had `saved`. Nothing runs yet."""
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
+        self._journal = journal
         self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []  # those of the batch in hand
@@ -152,6 +162,8 @@ class Daemon:
 
     def _run(self) -> None:
         try:
+            if self._journal:
+                self._journal.begin(self._state, self._settings)
             while self._turn():
                 pass
         except MesosGpuError as error:
@@ -162,6 +174,8 @@ class Daemon:
             logger.exception("the engine stopped")
             self.failure = error
         finally:
+            if self._journal:
+                self._journal.close()
             self._ended.set()
             self._refuse_rest()
 
@@ -178,6 +192,8 @@ class Daemon:
                 pending += self._step(item, now)
         for event in (ev.Tick(), ev.Match()):
             pending += self._step(event, now)
+        if self._journal:
+            self._journal.flush(self._state, self._settings)
         self._save(pending)
         for effect in pending:
             if not isinstance(effect, saves.Save):
@@ -187,7 +203,16 @@ class Daemon:
         return go_on
 
     def _step(self, event: ev.Event, now: float) -> list[fx.Effect]:
-        return step(self._state, event, now, self._settings)
+        outcome: list[fx.Effect] | Exception = []
+        try:
+            outcome = step(self._state, event, now, self._settings)
+        except Exception as error:
+            outcome = error
+            raise
+        finally:
+            if self._journal:
+                self._journal.note(event, outcome, now)
+        return outcome
 
     def _step_request(self, request: _Request, now: float) -> list[fx.Effect]:
         """Step what somebody asks for; a refusal is his, and has changed nothing."""
@@ -250,6 +275,8 @@ class Daemon:
                 driver.reconcile(tasks)
             case fx.AskReset(reset_agent, executor_id, gpu_id, request):
                 driver.message(reset_agent, executor_id, reset_message(gpu_id, request))
+            case fx.Start(member_agent, executor_id, _):
+                driver.message(member_agent, executor_id, start_message())
             case fx.Suppress():
                 driver.suppress()
             case fx.Revive():

@@ -32,7 +32,7 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         attempt=task.attempt,
         command=spec.command,
         argv=spec.argv,
-        env=spec.env,
+        env={**spec.env, **launch.env},
         user=spec.user or settings.default_user,
         gpus=task.gpus,
         timeout_s=spec.timeout_s,
@@ -41,6 +41,7 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         container_engine=spec.container_engine.value,
         cpus=spec.cpus,
         mem_mib=spec.mem_mib,
+        hosts=launch.hosts,
     )
     return task_info(
         task_id=task.id,
@@ -48,6 +49,7 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         name=spec.name,
         data=assignment.encode(data),
         resources=launch.resources,
+        ports=launch.ports,
         executor_id=task.executor_id,
         executor_name=f"mesos-gpu executor of {spec.name}",
         executor_command=settings.executor_command,

@@ -2,10 +2,14 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from mesos_gpu.engine.line import ask_of
+from mesos_gpu.engine.moves import problem_of
 from mesos_gpu.engine.neighbours import Neighbours, ruled_out
 from mesos_gpu.engine.outlook import Outlook
+from mesos_gpu.engine.placing import Placing
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
@@ -13,14 +17,28 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.drain import Drain
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
-from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
 from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.model.offer import total
+from mesos_gpu.model.offer import Offer, count_ports, total
 from mesos_gpu.model.queue import QueueUse, Waiting
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
+from mesos_gpu.policy.defrag import Problem
+from mesos_gpu.policy.estimate import gpus_of
+from mesos_gpu.policy.hurdles import NodeView
 from mesos_gpu.policy.queue import position_of
-from mesos_gpu.policy.why import NodeView, QueueView, explain
+from mesos_gpu.policy.reservation import Reservation
+from mesos_gpu.policy.why import QueueView, explain
+
+_OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
+
+
+def _beyond(job: Job, limit: int | None) -> str:
+    """Why its queue's limit never lets it start."""
+    wanted = job.spec.gpus_in_all
+    if limit is None or wanted <= limit:
+        return ""
+    return f"queue {job.spec.queue} may hold {gpus_of(limit)}, and it asks for {wanted}"
 
 
 class StateView:
@@ -65,6 +83,10 @@ class StateView:
         """When this scheduler process started."""
         return self._state.started_at
 
+    def round_of(self, job: Job) -> Sequence[Task]:
+        """The tasks of a job's latest launch, by rank."""
+        return self._state.round_of(job)
+
     def tasks_of(self, job_id: JobId) -> Sequence[Task]:
         """Every launch of a job, oldest first."""
         return self._state.tasks_of(job_id)
@@ -102,29 +124,51 @@ class StateView:
         job = self._state.jobs.get(job_id)
         if job is None:
             raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
-        queue, kept = QueueView(), dict[AgentId, str]()
+        queue, kept = QueueView(), dict[AgentId, list[Reservation]]()
         if job.state is JobState.PENDING:
             queue, kept = self._queue_view(job)
-        neighbours = Neighbours(self._state)
+        offers: dict[AgentId, list[Offer]] = {}
+        for offer in self._state.offers.values():
+            offers.setdefault(offer.agent_id, []).append(offer)
+        neighbours, gpu_nodes = Neighbours(self._state), Placing(self._state, self._settings, ()).key(job)
         nodes = [
             replace(
-                self._node_view(node, kept.get(node.id, "")),
+                self._node_view(node, offers.get(node.id, ())),
+                kept=tuple(kept.get(node.id, ())),
                 barred=neighbours.barred(job, node),
-                ruled_out=ruled_out(job.spec, node),
+                ruled_out=ruled_out(job.spec, node)
+                or (_OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
             )
             for node in self._state.nodes.values()
         ]
-        return explain(job, ask_of(job, self._settings), nodes, queue=queue, now=self._now)
+        bound = job.spec.tasks > 1 and neighbours.key(job) is not None
+        apart = partial(self._apart, job, neighbours) if bound else None
+        ask = ask_of(job, self._settings)
+        return explain(job, ask, nodes, queue=queue, now=self._now, apart=apart)
 
-    def _queue_view(self, job: Job) -> tuple[QueueView, dict[AgentId, str]]:
+    def _apart(self, job: Job, neighbours: Neighbours, room: Mapping[AgentId, int]) -> dict[AgentId, int]:
+        """How many tasks of a gang each node can take beside the others: one a node in turn, until none is left."""
+        taken, missing = dict.fromkeys(room, 0), job.spec.tasks
+        largest = sorted(room, key=lambda agent_id: (-room[agent_id], self._state.nodes[agent_id].hostname))
+        before = missing + 1
+        while 0 < missing < before:
+            before = missing
+            for agent_id in largest:
+                open_here = missing and taken[agent_id] < room[agent_id]
+                if open_here and not neighbours.barred(job, self._state.nodes[agent_id]):
+                    neighbours.tried(job, agent_id)
+                    taken[agent_id] += 1
+                    missing -= 1
+        return taken
+
+    def _queue_view(self, job: Job) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
         outlook, limit = self._outlook(), self._settings.queue_limits.get(job.spec.queue)
         outlook.before(job.id)
-        estimate = outlook.estimate(job)
         view = QueueView(
             position=position_of(job.id, outlook.jobs),
             limit=outlook.limit_words(job),
-            never=estimate.basis if limit is not None and job.spec.gpus > limit else "",
-            estimate=estimate,
+            never=_beyond(job, limit),
+            estimate=outlook.estimate(job),
         )
         return view, outlook.kept_from(job)
 
@@ -139,26 +183,38 @@ class StateView:
         """Every queue that has a limit or a pending job."""
         return self._outlook().queues()
 
-    def _node_view(self, node: Node, kept: str) -> NodeView:
-        offers = [offer for offer in self._state.offers.values() if offer.agent_id == node.id]
+    def defrag(self, wanted: Job | JobSpec) -> Problem:
+        """What a plan that makes room needs, for a job or for a request that nobody has sent."""
+        if isinstance(wanted, JobSpec):
+            wanted = Job(JobId("plan"), wanted, self._now, self._state.next_sequence)
+        return problem_of(self._state, self._settings, self._now, wanted)
+
+    def _node_view(self, node: Node, offers: Sequence[Offer]) -> NodeView:
         holders, gpus = {}, []
         for gpu in node.gpus:
             now = standing(self._state, node, gpu)
-            gpus.append(replace(gpu, health=now.health, reason=now.reason))
+            stands = now.health, now.reason, now.since
+            same = stands == (gpu.health, gpu.reason, gpu.since)
+            gpus.append(gpu if same else replace(gpu, health=now.health, reason=now.reason, since=now.since))
             task = self._state.holder(gpu.id)
             if task is not None:
                 holders[gpu.id] = str(task.job_id)
+            elif self._state.contested.get(gpu.id, 0.0) > self._now:
+                holders[gpu.id] = "others: a claim of it was refused"
+        resources = tuple(scalar for offer in offers for scalar in offer.resources)
         return NodeView(
             agent_id=node.id,
             hostname=node.hostname,
             gpus=tuple(gpus),
             driver=node.driver_version,
             holders=holders,
-            unusable=self._unusable(node),
+            lost=self._lost(node),
+            silent=self._silent(node),
             drained=self._drained(node),
-            kept=kept,
-            cpus=sum(total(offer.resources, "cpus") for offer in offers) if offers else None,
-            mem_mib=sum(total(offer.resources, "mem") for offer in offers) if offers else None,
+            cpus=total(resources, "cpus") if offers else None,
+            mem_mib=total(resources, "mem") if offers else None,
+            gpus_offered=int(total(resources, "gpus")) if offers else None,
+            ports=sum(count_ports(offer.ports) for offer in offers) if offers else None,
         )
 
     def _drained(self, node: Node) -> str:
@@ -166,8 +222,14 @@ class StateView:
         return f"is {drain.words}" if drain else ""
 
     def _unusable(self, node: Node) -> str:
-        if node.lost_at is not None:
-            return f"the master lost this agent {self._now - node.lost_at:.0f} s ago"
+        return self._lost(node) or self._silent(node)
+
+    def _lost(self, node: Node) -> str:
+        if node.lost_at is None:
+            return ""
+        return f"the master lost this agent {self._now - node.lost_at:.0f} s ago"
+
+    def _silent(self, node: Node) -> str:
         if node.reported_at is None and not node.monitor_launches:
             return ""  # it has never offered a GPU, so there is nothing to monitor
         if node.reported_at is None:

@@ -5,13 +5,14 @@ A happening that finds nothing to happen to does nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.model.constraint import Constraint, Operator
 from mesos_gpu.model.drain import Target
 from mesos_gpu.model.gpu import Health
 from mesos_gpu.model.ids import GpuId, JobId
-from mesos_gpu.model.job import Job, JobSpec, OnGpuFailure
+from mesos_gpu.model.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
 from mesos_gpu.simulate.settle import settle
 from mesos_gpu.simulate.virtual import Agent, Facts, Run
 from mesos_gpu.simulate.world import DRIVERS, MODELS, World
@@ -20,6 +21,19 @@ T = TypeVar("T")
 _MOST_JOBS: Final = 12  # that have not ended
 _FAILURES: Final = tuple(OnGpuFailure)
 _HEALTHS: Final = tuple(Health)
+_TASKS: Final = (1, 1, 1, 1, 2, 3)
+_MEMBERS: Final = tuple(OnMemberFailure)
+_UNIQUE: Final = (Constraint("hostname", Operator.UNIQUE),)
+_FIRST: Final = (Constraint("hostname", Operator.CLUSTER, "a0.example"),)
+_BONDS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {},
+    {},
+    {"app": "web"},
+    {"app": "web", "constraints": _UNIQUE},
+    {"constraints": _FIRST},
+    {"app": "db", "away": "web"},
+)
 _LEAST: Final = (None, None, None, None, "470", "535", "550.54")
 
 
@@ -76,9 +90,7 @@ def _letter(event: ev.Event) -> str:
     match event:
         case ev.StatusArrived(status):
             monitor = status.task_id.startswith("gpu-monitor.")
-            whose = (
-                f"{status.task_id.split('.')[1]}.example" if monitor else status.task_id.rpartition(".")[0]
-            )
+            whose = f"{status.task_id.split('.')[1]}.example" if monitor else status.task_id.split(".")[0]
             return f"{whose} {status.state} {status.uuid is None}"
         case ev.AgentLost(agent_id):
             return f"loss of {agent_id}"
@@ -106,11 +118,24 @@ def _submit(world: World, a: int, b: int) -> None:
         timeout_s=(None, None, 20.0, 600.0)[a // 432 % 4],
         priority=(0, 0, 0, 5, -5)[a // 1728 % 5],
         queue=("default", "default", "small")[a // 8640 % 3],
+        tasks=_TASKS[b // 441 % len(_TASKS)],
+        preemptible=b // 2646 % 2 == 1,
+        on_member_failure=_MEMBERS[b // 5292 % 2],
+        **_BONDS[b // 10584 % len(_BONDS)],
     )
     needs = _LEAST[b // 63 % len(_LEAST)]
     world.mesos.facts[job_id] = Facts(needs)
-    world.say(f"{job_id} is submitted: {spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}")
+    world.say(f"{job_id} is submitted: {_asked(spec)}")
     world.inbox.append(ev.JobSubmitted(job_id, spec))
+
+
+def _asked(spec: JobSpec) -> str:
+    words = f"{spec.tasks} tasks of {spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}"
+    words += f", priority {spec.priority}" + (", preemptible" if spec.preemptible else "")
+    bonds = [str(constraint) for constraint in spec.constraints] + (
+        [f"away from {spec.away}"] if spec.away else []
+    )
+    return words + (f", app {spec.app}: {' and '.join(bonds)}" if bonds else "")
 
 
 def _kill(world: World, a: int, b: int) -> None:

@@ -16,7 +16,7 @@ from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.task import Task
 from mesos_gpu.simulate.acts import ACTS, Act, do, pinned
 from mesos_gpu.simulate.settle import settle
-from mesos_gpu.simulate.witness import Violation
+from mesos_gpu.simulate.violation import Violation
 from mesos_gpu.simulate.world import World
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ EPISODES: Final = (
     300,
     1200,
 )  # steps of one, by chance: short ones tell short stories, long ones reach more
-_SHRINK_STEPS: Final = 150_000  # what a search for a shorter story may cost
+_SHRINK_STEPS: Final = 50_000  # what a search for a shorter story may cost
 _FEW: Final = 30  # acts of which pairs are tried
 _NAMES: Final = tuple(ACTS)
 _WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())

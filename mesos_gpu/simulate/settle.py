@@ -3,12 +3,13 @@
 from typing import Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.model.constraint import Operator
 from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Health
 from mesos_gpu.model.job import Job, JobSpec
-from mesos_gpu.simulate.virtual import Agent, Facts
-from mesos_gpu.simulate.witness import Violation
-from mesos_gpu.simulate.world import World
+from mesos_gpu.simulate.violation import Violation
+from mesos_gpu.simulate.virtual import PORTS, Agent, Facts
+from mesos_gpu.simulate.world import CPUS, MEM_MIB, World
 
 _ROUND_S: Final = 4.0
 _QUIET: Final = 60  # rounds until all has been said
@@ -34,23 +35,36 @@ def settle(world: World) -> None:
 
 
 def could_run(world: World, job: Job) -> bool:
-    """Whether some agent, with nothing else on it, would do."""
-    needs = world.mesos.facts[job.id].needs
-    if job.spec.gpus > world.settings.queue_limits.get(job.spec.queue, job.spec.gpus):
+    """Whether agents with nothing else on them would do."""
+    needs, spec = world.mesos.facts[job.id].needs, job.spec
+    if spec.gpus_in_all > world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
         return False
-    return any(_suits(agent, job, needs) for agent in world.mesos.agents.values())
+    agents = [agent for agent in world.mesos.agents.values() if _suits(agent, job, needs)]
+    return any(
+        sum(_slots(agent, spec, model) for agent in agents) >= spec.tasks
+        for model in spec.gpu_model or (None,)
+    )
+
+
+def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
+    """How many tasks of a job its GPUs, ports and constraints let in."""
+    gpus = sum(model is None or gpu.model == model for gpu in agent.gpus)
+    most = len(PORTS) if spec.tasks > 1 else 1
+    for constraint in spec.constraints:
+        if constraint.operator is Operator.UNIQUE:
+            most = 1
+        elif constraint.value != agent.hostname:
+            most = 0
+    # An executor takes its share beside the task's.
+    most = min(most, int(CPUS // (spec.cpus + 0.1)), int(MEM_MIB // (spec.mem_mib + 100)))
+    return min(most, gpus // spec.gpus) if spec.gpus else most
 
 
 def _suits(agent: Agent, job: Job, needs: str | None) -> bool:
     driver = agent.driver if agent.gpus else None  # without GPUs there is no monitor, and no driver is known
     if not as_new_as(driver, job.spec.min_driver) or not as_new_as(agent.driver, needs):
         return False
-    if job.learnt_min_driver and not as_new_as(driver, job.learnt_min_driver):
-        return False
-    return any(
-        sum(model is None or gpu.model == model for gpu in agent.gpus) >= job.spec.gpus
-        for model in job.spec.gpu_model or (None,)
-    )
+    return not job.learnt_min_driver or as_new_as(driver, job.learnt_min_driver)
 
 
 def _mend(world: World) -> None:

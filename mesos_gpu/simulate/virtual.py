@@ -16,7 +16,7 @@ from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.offer import Offer, Scalar
+from mesos_gpu.model.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.status import Status
 from mesos_gpu.wire import assignment, report
 
@@ -28,6 +28,7 @@ MOST_MAIL: Final = 64  # what is on its way; the oldest is lost first
 OFFER_TIMEOUT_S: Final = (
     60.0  # the master's --offer_timeout: without, an ACCEPT lost on its way takes its offer along
 )
+PORTS: Final = (31000, 31001, 31002, 31003, 31004, 31005)  # of each agent
 _encoded = lru_cache(maxsize=4096)(report.encode)
 _outcome = lru_cache(maxsize=4096)(assignment.encode)
 
@@ -46,6 +47,7 @@ class Agent:
     filtered_until: float = 0.0  # declined
     report_due: float = 0.0
     claims: dict[GpuId, TaskId] = field(default_factory=dict)
+    ports: list[int] = field(default_factory=lambda: list(PORTS))  # neither used nor offered
     generation: int = 0  # how often its host came back under a new id
 
 
@@ -58,6 +60,7 @@ class Run:
     stage: str = "TASK_STAGING"
     began_at: float | None = None  # when its command started
     to_be_killed: bool = False
+    told_to_start: bool = False  # of a gang's member: the others have their places
     outbox: list[Status] = field(default_factory=list)  # not acknowledged, oldest first
     uuids: int = 0
 
@@ -75,6 +78,11 @@ class Run:
     def alive(self) -> bool:
         """Whether it holds its GPUs."""
         return self.stage not in TERMINAL
+
+    @property
+    def at_barrier(self) -> bool:
+        """Whether it has its place, and waits for the other members of its gang."""
+        return self.stage == "TASK_STARTING" and bool(self.item.hosts) and not self.told_to_start
 
 
 @dataclass(slots=True)
@@ -102,6 +110,7 @@ class VirtualMesos:
         self.suppressed = False
         self._serial = 0
         self._offered_at: dict[OfferId, float] = {}
+        self.offered_ports: dict[OfferId, list[int]] = {}
 
     # --- who hears whom
 
@@ -144,14 +153,18 @@ class VirtualMesos:
         amounts, agent.free = agent.free, dict.fromkeys(agent.free, 0.0)
         self.offers[offer_id] = (agent, amounts)
         self._offered_at[offer_id] = self.now
+        self.offered_ports[offer_id], agent.ports = agent.ports, []
+        ports = tuple(PortRange(port, port) for port in self.offered_ports[offer_id])
         scalars = tuple(Scalar(name, amount) for name, amount in amounts.items() if amount)
-        made = Offer(offer_id, agent.id, agent.hostname, "http://agent:5051", scalars, {}, self.now)
+        url = "http://agent:5051"
+        made = Offer(offer_id, agent.id, agent.hostname, url, scalars, {}, self.now, ports=ports)
         return ev.OffersArrived((made,))
 
     def take_back(self, offer_id: OfferId) -> None:
         """The offer is void; what it had is free again."""
         agent, amounts = self.offers.pop(offer_id)
         del self._offered_at[offer_id]
+        agent.ports = sorted([*agent.ports, *self.offered_ports.pop(offer_id)])
         _give(agent, amounts)
 
     def rescind(self, offer_id: OfferId) -> None:
@@ -175,23 +188,34 @@ class VirtualMesos:
                 self._accept(effect)
             case fx.Acknowledge(_, task_id, uuid):
                 self._acknowledge(task_id, uuid)
-            case fx.Decline(offer_ids, refuse_s):
-                for offer_id in offer_ids:
-                    if offer_id in self.offers:
-                        self.offers[offer_id][0].filtered_until = self.now + refuse_s
-                        self.take_back(offer_id)
+            case fx.Decline():
+                self._decline(effect)
             case fx.Kill(task_id, agent_id):
                 self._kill(task_id, agent_id)
             case fx.Reconcile(tasks):
                 self._reconcile(tasks)
             case fx.AskReset(agent_id, _, gpu_id, request):
                 self._reset(agent_id, gpu_id, request)
-            case fx.Suppress():
-                self.suppressed = True
-            case fx.Revive():
-                self.suppressed = False
-                for agent in self.agents.values():
-                    agent.filtered_until = 0.0
+            case fx.Start(_, _, task_id):
+                self._start(task_id)
+            case fx.Suppress() | fx.Revive():
+                self._want(isinstance(effect, fx.Revive))
+
+    def _decline(self, decline: fx.Decline) -> None:
+        for offer_id in decline.offer_ids:
+            if offer_id in self.offers:
+                self.offers[offer_id][0].filtered_until = self.now + decline.refuse_s
+                self.take_back(offer_id)
+
+    def _want(self, offers: bool) -> None:
+        self.suppressed = not offers
+        for agent in self.agents.values() if offers else ():
+            agent.filtered_until = 0.0
+
+    def _start(self, task_id: TaskId) -> None:
+        run = self.runs.get(task_id)
+        if run is not None and self.hears(run.agent):
+            run.told_to_start = True
 
     def _accept(self, launch: fx.Launch) -> None:
         valid = all(offer_id in self.offers for offer_id in launch.offer_ids)
@@ -206,6 +230,8 @@ class VirtualMesos:
             agent = self.agents[task.agent_id]
             for scalar in (*item.resources, *item.executor_resources):
                 agent.free[scalar.name] = round(agent.free[scalar.name] - scalar.amount, 3)
+            for port in item.ports:
+                agent.ports.remove(port.begin)
             self.runs[task.id] = Run(item, agent)
 
     def _acknowledge(self, task_id: TaskId, uuid: str) -> None:
@@ -281,6 +307,7 @@ class VirtualMesos:
             del run.agent.claims[gpu_id]
         for scalar in (*run.item.resources, *run.item.executor_resources):
             _give(run.agent, {scalar.name: scalar.amount})
+        run.agent.ports = sorted([*run.agent.ports, *(port.begin for port in run.item.ports)])
 
     def start(self, run: Run) -> None:
         """The executor checks the driver, claims the GPUs, and starts; or refuses."""
@@ -332,6 +359,7 @@ class VirtualMesos:
             cut=False,
             claims={},
             free=dict(agent.free),
+            ports=list(agent.ports),
         )
         del self.agents[agent.id]
         self.gone.add(agent.id)

@@ -17,23 +17,17 @@ from mesos_gpu.model.drain import Card, Drain, Target
 from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.job import Job, JobState, OnGpuFailure
+from mesos_gpu.model.job import Job, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.task import Task
+from mesos_gpu.simulate import gangs
+from mesos_gpu.simulate.violation import Violation
 from mesos_gpu.simulate.virtual import TERMINAL, VirtualMesos
 from mesos_gpu.wire import report
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
-
-
-class Violation(Exception):
-    """An invariant is broken. `rule` is its name, `words` the case, `about` the ids concerned."""
-
-    def __init__(self, rule: str, words: str, *about: str) -> None:
-        super().__init__(f"{rule}: {words}")
-        self.rule, self.words, self.about = rule, words, about
 
 
 @dataclass(slots=True)
@@ -42,6 +36,7 @@ class Word:
 
     ended: str = ""  # the first terminal state
     cut_since: float | None = None
+    placed: bool = False  # its executor said that it has its place
     given_up: bool = False  # cut for so long that its job may start elsewhere
 
 
@@ -52,6 +47,11 @@ class Told:
     health: dict[GpuId, Health]
     driver: str | None
     at: float
+
+
+def launch_of(task_id: str) -> str:
+    """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
+    return task_id.split(".")[1]
 
 
 class Disk:
@@ -120,6 +120,8 @@ class Witness:
         self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
         self.evicted: set[TaskId] = set()
         self.launches: dict[JobId, list[TaskId]] = {}
+        self.begun: set[str] = set()  # launches of gangs whose members may start
+        self.launched: set[JobId] = set()  # by the batch in hand
         self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
         self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
 
@@ -168,6 +170,7 @@ class Witness:
             word.cut_since = now
         elif status.state in _LIVE:
             word.cut_since = None
+        word.placed |= status.state in ("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
         if status.data and status.state == "TASK_RUNNING" and status.agent_id:
             self._hear_report(status.agent_id, status.data, now)
 
@@ -208,6 +211,8 @@ class Witness:
                 self.disk.save(effect)
             else:
                 check(self, effect, now)
+        gangs.whole(self, self.launched)
+        self.launched.clear()
         for key, times in self.unacknowledged.items():
             raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
 
@@ -221,10 +226,12 @@ class Witness:
                 f"{job.id} counts {job.attempts} attempts; {facts.failed} failed, {facts.finished} finished"
             )
             raise Violation("only its own ends use up a job's attempts", words, job.id)
-        if job.state is JobState.FINISHED and not facts.finished:
+        ended = [self.words[task_id].ended for task_id in self.latest(job.id)]
+        if job.state is JobState.FINISHED and not (ended and all(word == "TASK_FINISHED" for word in ended)):
             raise Violation("no job is lost", f"{job.id} is called finished, but never did", job.id)
         gave_up = job.infrastructure_failures > self.settings.max_infrastructure_failures
-        if job.state is JobState.FAILED and job.attempts < job.spec.max_attempts and not gave_up:
+        strict = job.spec.tasks > 1 and job.spec.on_member_failure is OnMemberFailure.FAIL
+        if job.state is JobState.FAILED and not (job.attempts >= job.spec.max_attempts or gave_up or strict):
             words = f"{job.id} failed after {job.attempts} attempts"
             raise Violation("no job is lost", words, job.id)
         if job.state is JobState.KILLED and job.id not in self.user_killed:
@@ -235,13 +242,23 @@ class Witness:
             return
         self.evicted.add(task.id)
         job = self.disk.jobs.get(task.job_id) if task.job_id else None
-        broken = job is not None and job.spec.on_gpu_failure is OnGpuFailure.RESTART
-        if broken and not self.broken_now.isdisjoint(task.gpus):
-            return
-        places = [(Target.NODE, task.hostname), *((Target.GPU, str(gpu_id)) for gpu_id in task.gpus)]
-        ends = [self.drained[place] for place in places if place in self.drained]
-        if not any(end is not None and end <= now for end in ends):
+        if job is None or not (self._out_of_order(job, now) or gangs.justified(self, task, job, now)):
             raise Violation("nothing is ended without a reason", f"{task.id}: {task.evicted}", task.id)
+
+    def _out_of_order(self, job: Job, now: float) -> bool:
+        """Whether a card of one of its tasks broke, or a drain's time is over."""
+        tasks = [self.disk.tasks[task_id] for task_id in self.latest(job.id)]
+        gpus = {gpu_id for task in tasks for gpu_id in task.gpus}
+        if job.spec.on_gpu_failure is OnGpuFailure.RESTART and not self.broken_now.isdisjoint(gpus):
+            return True
+        places = {(Target.NODE, task.hostname) for task in tasks} | {(Target.GPU, str(g)) for g in gpus}
+        ends = [self.drained[place] for place in places if place in self.drained]
+        return any(end is not None and end <= now for end in ends)
+
+    def latest(self, job_id: JobId) -> list[TaskId]:
+        """The tasks of a job's latest launch."""
+        tasks = self.launches.get(job_id, [])
+        return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
 
     def _launch(self, launch: fx.Launch, now: float) -> None:
         agents = {self._take(offer_id, "ACCEPT") for offer_id in launch.offer_ids}
@@ -256,19 +273,25 @@ class Witness:
                 raise Violation("no task id is used twice", f"{task.id} is", task.id)
             self.words[task.id] = Word()
             if task.job_id is not None:
+                self.launched.add(task.job_id)
                 self._once(task, task.job_id, now)
                 self._quota(item, task.job_id, now)
                 self._place(item, task.job_id, now)
+                gangs.bound(self, item, task.job_id, now)
                 self._grant(task, now)
         self._within(launch)
 
     def _once(self, task: Task, job_id: JobId, now: float) -> None:
         """Each earlier launch of the job has really ended, or was cut off for so long that it may be given up."""
-        for other in self.launches.setdefault(job_id, []):
+        earlier = self.launches.setdefault(job_id, [])
+        for other in earlier:
+            if launch_of(other) == launch_of(task.id):
+                continue  # another member of the same gang
             word = self.words[other]
             run = self.mesos.runs.get(other)
-            cut = self._given_up(other, now)
-            if word.ended == "TASK_FINISHED" and not cut:
+            cut = self.given_up(other, now)
+            members = [self.words[t].ended for t in earlier if launch_of(t) == launch_of(other)]
+            if not cut and all(ended == "TASK_FINISHED" for ended in members):
                 raise Violation("no job runs twice", f"{task.id} after {other} had finished", task.id, other)
             if cut or (word.ended and (run is None or not run.alive)):
                 continue
@@ -284,14 +307,14 @@ class Witness:
         limit = self.settings.queue_limits.get(queue)
         if limit is None or not item.task.gpus:
             return
-        mine = [self.launches[i][-1] for i in self.launches if i in self.disk.jobs and self.launches[i]]
-        tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self._given_up(i, now)]
+        mine = [task_id for i in self.launches if i in self.disk.jobs for task_id in self.latest(i)]
+        tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self.given_up(i, now)]
         held = sum(len(t.gpus) for t in tasks if t.job_id and self.disk.jobs[t.job_id].spec.queue == queue)
         if held > limit:
             words = f"{queue} may hold {limit} GPUs, and holds {held} with {item.task.id}"
             raise Violation("no queue is over its limit", words, item.task.id)
 
-    def _given_up(self, task_id: TaskId, now: float) -> bool:
+    def given_up(self, task_id: TaskId, now: float) -> bool:
         """Whether it was cut off for so long that its job may start elsewhere."""
         word = self.words[task_id]
         limit_s = self.settings.unreachable_timeout_s
@@ -361,7 +384,7 @@ class Witness:
         word, job_id = self.words.get(task_id), self._job_of(task_id)
         if job_id in self.user_killed or task_id in self.evicted or word is None:
             return
-        if word.ended in ("", "TASK_FINISHED") and not self._given_up(task_id, now):
+        if word.ended in ("", "TASK_FINISHED") and not self.given_up(task_id, now):
             known = task_id in self.disk.tasks
             if known or task_id in self.launches.get(job_id or JobId(""), ()):
                 raise Violation("no kill without a reason", f"of {task_id}", task_id)
@@ -377,11 +400,14 @@ class Witness:
     def _ask_reset(self, ask: fx.AskReset, now: float) -> None:
         self._alone("a reset", ask.gpu_id, "is asked for")
 
+    def _start(self, start: fx.Start, now: float) -> None:
+        gangs.all_placed(self, start.task_id)
+
     def _ignore(self, effect: fx.Effect, now: float) -> None:
         """Reconciling, suppressing and reviving are always allowed."""
 
     def _job_of(self, task_id: TaskId) -> JobId | None:
-        job_id = JobId(task_id.rpartition(".")[0])
+        job_id = JobId(task_id.partition(".")[0])
         return job_id if job_id in self.submitted else None
 
     def forget(self, state: State) -> None:
@@ -430,6 +456,7 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.Kill: Witness._kill,
     fx.Acknowledge: Witness._acknowledge,
     fx.AskReset: Witness._ask_reset,
+    fx.Start: Witness._start,
     fx.Reconcile: Witness._ignore,
     fx.Suppress: Witness._ignore,
     fx.Revive: Witness._ignore,

@@ -15,8 +15,9 @@ from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.saves import Save
+from mesos_gpu.simulate.violation import Violation
 from mesos_gpu.simulate.virtual import Agent, Run, VirtualMesos
-from mesos_gpu.simulate.witness import Violation, Witness
+from mesos_gpu.simulate.witness import Witness
 from mesos_gpu.testing.builders import saved_of
 
 START: Final = 1_000_000.0  # seconds since the epoch
@@ -201,6 +202,10 @@ class World:
                 mesos.update(run, "TASK_FAILED", reason="REASON_CONTAINER_LAUNCH_FAILED")
             else:
                 mesos.start(run)
+        elif run.at_barrier and run.to_be_killed:
+            mesos.update(run, "TASK_KILLED")
+        elif run.at_barrier:
+            pass  # it waits for the others
         elif stage == "TASK_STARTING":
             run.began_at = self.now
             mesos.update(run, "TASK_RUNNING")
@@ -246,6 +251,8 @@ def _words(effect: fx.Effect) -> str | None:
             return f"reconcile {', '.join(task_id for task_id, _ in tasks) or 'all'}"
         case fx.Decline(offer_ids, refuse_s):
             return f"decline {', '.join(offer_ids)} for {refuse_s:g} s"
+        case fx.Start(_, _, task_id):
+            return f"tell {task_id} to start"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
         case fx.Suppress() | fx.Revive():

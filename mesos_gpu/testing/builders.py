@@ -12,7 +12,7 @@ from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
-from mesos_gpu.model.offer import Offer, Scalar
+from mesos_gpu.model.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.status import Status
 from mesos_gpu.wire import assignment, report
@@ -30,7 +30,10 @@ def offer(name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, 
     """An offer of one agent."""
     amounts = {"cpus": cpus, "mem": mem, "gpus": gpus}
     scalars = tuple(Scalar(kind, amount) for kind, amount in amounts.items() if amount)
-    return Offer(OfferId(name), AgentId(agent), f"{agent}.example", f"http://{agent}:5051", scalars)
+    ports = (PortRange(31000, 31999),)
+    return Offer(
+        OfferId(name), AgentId(agent), f"{agent}.example", f"http://{agent}:5051", scalars, ports=ports
+    )
 
 
 def spec(**fields: object) -> JobSpec:

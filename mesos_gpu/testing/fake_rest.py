@@ -16,9 +16,10 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "user": None, "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0, "started_at": None,
     "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
     "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
-    "placement": None,
+    "placement": None, "gpu_memory_mib": None, "compute_capability": None, "tasks": 1, "on_member_failure": "restart",
+    "preemptible": False,
     "priority": 0, "queue": "default", "app": None, "constraints": [], "near": None, "away": None,
-    "exit_code": None, "message": "", "task_id": None, "hostname": None, "gpu_ids": [],
+    "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
 }  # fmt: skip
 
 Answer = tuple[int, object]
@@ -100,13 +101,15 @@ class FakeRest:
         task_id, now = f"{job_id}.{number}", time.time()
         task = {
             "id": task_id, "job_id": job_id, "name": self.jobs[job_id]["name"], "state": "running",
-            "hostname": "node-1", "agent_id": "S0", "attempt": number, "gpu_ids": [], "launched_at": now,
-            "started_at": now, "ended_at": None, "message": "",
+            "hostname": "node-1", "agent_id": "S0", "attempt": number, "rank": 0, "ports": [],
+            "preempted_for": None, "gpu_ids": [], "launched_at": now, "started_at": now,
+            "ended_at": None, "message": "",
         }  # fmt: skip
         self.tasks[job_id].append(task)
         self.update(
-            job_id, state="running", task_id=task_id, hostname="node-1", launches=number, started_at=now
-        )
+            job_id, state="running", task_id=task_id, task_ids=[task_id], hostname="node-1",
+            hostnames=["node-1"], launches=number, started_at=now,
+        )  # fmt: skip
         return task_id
 
     def write(self, task_id: str, stream: str, data: bytes) -> None:

@@ -103,6 +103,13 @@ class FakeNvml:
         """The node."""
         return int(self._optional(handle).numa_node or 0)
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, ...]:
+        """Major, minor."""
+        capability = self._optional(handle).compute_capability
+        if capability is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return tuple(map(int, capability.split(".")))
+
     def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
         """Correctable, uncorrectable, pending, failure."""
         corrected, uncorrected, pending, failure = self._fact(handle, "rows")

@@ -13,7 +13,17 @@ import msgspec
 
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
-from mesos_gpu.model.job import DEFAULT_QUEUE, HIGHEST_PRIORITY, Engine, JobSpec, OnGpuFailure, Placement
+from mesos_gpu.model.gpu import CAPABILITY
+from mesos_gpu.model.job import (
+    DEFAULT_QUEUE,
+    HIGHEST_PRIORITY,
+    MOST_TASKS,
+    Engine,
+    JobSpec,
+    OnGpuFailure,
+    OnMemberFailure,
+    Placement,
+)
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.constraints import constraint_of
 
@@ -24,11 +34,13 @@ ENV_KEY: Final = re.compile(r"[^=\0]+")
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 LABEL_KEY: Final = re.compile(r"[^\0]+")
 MOST_CONSTRAINTS: Final = 32
+NO_FRACTIONS: Final = "fractions of a GPU are not enabled; ask for whole GPUs"
 LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
 KNOWN: Final = (
     "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure", "min_driver",
-    "placement", "priority", "queue", "app", "constraints", "near", "away",
+    "placement", "priority", "queue", "app", "constraints", "near", "away", "gpu_memory_mib", "compute_capability",
+    "tasks", "on_member_failure", "preemptible",
 )  # fmt: skip
 
 
@@ -78,43 +90,43 @@ def spec_from_mapping(
     for key in given:
         if key not in KNOWN:
             check.unknown(key)
-    image = check.image()
-    command, argv = check.command(image=image)
     if "container_engine" in given and "image" not in given:
         check.problem("container_engine", "needs an image")
-    gpus = int(check.number("gpus", 0, lambda n: 0 <= n <= 1024, "an integer from 0 to 1024", whole=True))
-    models = check.models()
-    if models and gpus == 0 and "gpus" not in check.failed:
-        check.problem("gpu_model", "needs gpus of at least 1")
-    user = check.text("user", None, USER, "a user name of Linux, as alice")
-    if user == "root" and not allow_root:
+    spec = _spec_of(check, engine)
+    if spec.user == "root" and not allow_root:
         check.problem("user", "root is not allowed here; an operator allows it with --allow-root")
+    if spec.near is not None and spec.near == spec.away:
+        check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
+    return check.problems or spec
+
+
+def _spec_of(check: "_Check", engine: Engine) -> JobSpec:
+    image = check.image()
+    command, argv = check.command(image=image)
+    gpus, models = check.gpus(), check.models()
+    memory_mib, capability = check.gpu_memory_mib(), check.compute_capability()
+    if gpus == 0 and "gpus" not in check.failed:
+        check.need_no_gpus(gpu_model=models, gpu_memory_mib=memory_mib, compute_capability=capability)
     name = check.text(
         "name",
         default_name(command, argv, image),
         NAME,
         "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric",
     )
-    spec = JobSpec(
+    return JobSpec(
         name=name or "job",
         command=command,
         argv=argv,
         cpus=check.number(
             "cpus", 1.0, lambda n: LEAST_CPUS <= n <= 1e5, "a positive number, from 0.001 to 100000"
         ),
-        mem_mib=int(
-            check.number(
-                "mem_mib", 128, lambda n: 1 <= n <= 2**31, "a positive integer, at most 2**31", whole=True
-            )
-        ),
+        mem_mib=check.mib("mem_mib", 128),
         gpus=gpus,
         gpu_model=models,
         env=check.strings("env", ENV_KEY),
-        user=user,
+        user=check.text("user", None, USER, "a user name of Linux, as alice"),
         labels=check.strings("labels", LABEL_KEY),
-        max_attempts=int(
-            check.number("max_attempts", 1, lambda n: 1 <= n <= 1000, "an integer from 1 to 1000", whole=True)
-        ),
+        max_attempts=check.integer("max_attempts", 1, 1, 1000),
         timeout_s=check.optional(
             "timeout_s", lambda n: 0 < n <= 1e9, "a positive number of seconds, at most 1e9"
         ),
@@ -124,17 +136,19 @@ def spec_from_mapping(
         on_gpu_failure=check.one_of("on_gpu_failure", OnGpuFailure.RESTART),
         placement=check.placement(),
         min_driver=check.min_driver(gpus),
-        priority=check.priority(),
+        priority=check.integer("priority", 0, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         queue=check.text("queue", DEFAULT_QUEUE, NAME, "1 to 63 of a-z, 0-9, '.' and '-', as research")
         or DEFAULT_QUEUE,
         app=check.app("app"),
         constraints=check.constraints(),
         near=check.app("near"),
         away=check.app("away"),
+        tasks=check.integer("tasks", 1, 1, MOST_TASKS),
+        on_member_failure=check.one_of("on_member_failure", OnMemberFailure.RESTART),
+        preemptible=check.flag("preemptible"),
+        gpu_memory_mib=memory_mib,
+        compute_capability=capability,
     )
-    if spec.near is not None and spec.near == spec.away:
-        check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
-    return check.problems or spec
 
 
 def default_name(command: str | None, argv: tuple[str, ...], image: str | None = None) -> str:
@@ -168,9 +182,38 @@ class _Check:
             return default
         return float(got)
 
-    def priority(self) -> int:
-        form = f"an integer from {-HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
-        return int(self.number("priority", 0, lambda n: abs(n) <= HIGHEST_PRIORITY, form, whole=True))
+    def integer(self, key: str, default: int, least: int, most: int) -> int:
+        form = f"an integer from {least} to {most}"
+        return int(self.number(key, default, lambda n: least <= n <= most, form, whole=True))
+
+    def mib(self, key: str, default: int) -> int:
+        form = "a positive integer, at most 2**31"
+        return int(self.number(key, default, lambda n: 1 <= n <= 2**31, form, whole=True))
+
+    def flag(self, key: str) -> bool:
+        got = self._value.get(key, False)
+        if not isinstance(got, bool):
+            self.problem(key, f"must be true or false, got {show(got)}")
+        return got is True
+
+    def gpus(self) -> int:
+        got = self._value.get("gpus")
+        if isinstance(got, float) and got > 0 and is_number(got) and not got.is_integer():
+            self.problem("gpus", NO_FRACTIONS)
+            return 0
+        return self.integer("gpus", 0, 0, 1024)
+
+    def gpu_memory_mib(self) -> int | None:
+        return self.mib("gpu_memory_mib", 1) if "gpu_memory_mib" in self._value else None
+
+    def compute_capability(self) -> str | None:
+        return self.text("compute_capability", None, CAPABILITY, 'a compute capability, as "8.0"')
+
+    def need_no_gpus(self, **asked: object) -> None:
+        """Of a job without GPUs: nothing is asked of them."""
+        for key, value in asked.items():
+            if value and key not in self.failed:
+                self.problem(key, "needs gpus of at least 1")
 
     def optional(self, key: str, good: Callable[[float], bool], form: str) -> float | None:
         return self.number(key, 1.0, good, form) if key in self._value else None

@@ -7,10 +7,10 @@ from typing import Any
 
 from mesos_gpu.model.constraint import scalar_text
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
-from mesos_gpu.model.offer import Offer, Scalar
+from mesos_gpu.model.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.status import Status
 
-_PLACED_BY_MASTER = ("name", "type", "scalar", "allocation_info")
+_PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 
 
 def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
@@ -18,12 +18,19 @@ def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
         return None  # revocable resources may be taken back at any time: not for a GPU's owner
     if "volume" in resource.get("disk", {}) or "persistence" in resource.get("disk", {}):
         return None
+    return Scalar(resource["name"], float(resource["scalar"]["value"]), _kind(resource))
+
+
+def _kind(resource: Mapping[str, Any]) -> str:
     kind = {key: value for key, value in resource.items() if key not in _PLACED_BY_MASTER}
-    return Scalar(
-        name=resource["name"],
-        amount=float(resource["scalar"]["value"]),
-        kind=json.dumps(kind, sort_keys=True, separators=(",", ":")),
-    )
+    return json.dumps(kind, sort_keys=True, separators=(",", ":"))
+
+
+def _ports(resource: Mapping[str, Any]) -> list[PortRange]:
+    if resource["name"] != "ports" or resource.get("type") != "RANGES" or "revocable" in resource:
+        return []
+    kind = _kind(resource)
+    return [PortRange(int(r["begin"]), int(r["end"]), kind) for r in resource["ranges"].get("range", ())]
 
 
 def _attribute(attribute: Mapping[str, Any]) -> str:
@@ -53,8 +60,9 @@ def _agent_url(offer: Mapping[str, Any]) -> str:
 
 
 def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
-    """An Offer message; resources that cannot be used (ranges, sets, revocable, volumes) are left out."""
-    scalars = (_scalar(resource) for resource in offer.get("resources", ()))
+    """An Offer message; resources that cannot be used (other ranges, sets, revocable, volumes) are left out."""
+    resources = offer.get("resources", ())
+    scalars = (_scalar(resource) for resource in resources)
     return Offer(
         id=OfferId(offer["id"]["value"]),
         agent_id=AgentId(offer["agent_id"]["value"]),
@@ -66,6 +74,7 @@ def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
         received_at=now,
         region=_domain(offer, "region"),
         zone=_domain(offer, "zone"),
+        ports=tuple(found for resource in resources for found in _ports(resource)),
     )
 
 
@@ -84,12 +93,26 @@ def status_from_json(status: Mapping[str, Any]) -> Status:
     )
 
 
-def resources_to_json(resources: Iterable[Scalar]) -> list[dict[str, Any]]:
+def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = ()) -> list[dict[str, Any]]:
     """Resource messages, with the role and reservation that they were offered with."""
-    return [
+    scalars = [
         {**json.loads(r.kind), "name": r.name, "type": "SCALAR", "scalar": {"value": r.amount}}
         for r in resources
     ]
+    return scalars + [
+        {
+            **json.loads(p.kind),
+            "name": "ports",
+            "type": "RANGES",
+            "ranges": {"range": [{"begin": p.begin, "end": p.end}]},
+        }
+        for p in ports
+    ]
+
+
+def start_message() -> bytes:
+    """What the executor of a gang's member is told when all members are in their places."""
+    return json.dumps({"start": True}).encode()
 
 
 def reset_message(gpu_id: str, request: str) -> bytes:
@@ -104,6 +127,7 @@ def task_info(
     name: str,
     data: bytes,
     resources: Iterable[Scalar],
+    ports: Iterable[PortRange] = (),
     executor_id: str,
     executor_name: str,
     executor_command: str,
@@ -117,7 +141,7 @@ def task_info(
         "name": name,
         "task_id": {"value": task_id},
         "agent_id": {"value": agent_id},
-        "resources": resources_to_json(resources),
+        "resources": resources_to_json(resources, ports),
         "data": base64.b64encode(data).decode(),
         "labels": {"labels": [{"key": key, "value": value} for key, value in sorted(labels.items())]},
         "executor": {

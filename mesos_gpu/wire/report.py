@@ -13,7 +13,7 @@ VERSION = 1
 _KNOWN = frozenset(
     {
         "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
-        "warnings", "history",
+        "warnings", "history", "compute_capability",
     }
 )  # fmt: skip
 
@@ -33,6 +33,7 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
         "since": gpu.since,
         "warnings": list(gpu.warnings),
         "history": [transition_to_json(change) for change in gpu.history],
+        "compute_capability": gpu.compute_capability,
     }
 
 
@@ -68,7 +69,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
             raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
         return got
 
-    numa = value.get("numa_node")
+    numa, capability = value.get("numa_node"), value.get("compute_capability")
     try:
         state = Health(value.get("health", health.value))
     except ValueError:
@@ -91,6 +92,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         since=float(value.get("since", 0.0)),
         warnings=tuple(map(str, field("warnings", list, []))),
         history=tuple(map(transition_from_json, field("history", list, []))),
+        compute_capability=None if capability is None else field("compute_capability", str),
     )
 
 

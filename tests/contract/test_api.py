@@ -120,7 +120,10 @@ def test_a_job_whose_driver_no_node_has_says_so(rig: Rig) -> None:
     assert (job["priority"], job["queue"]) == (0, "default")
     why = rig.call("GET", f"/v1/why/{job['id']}").json()
     assert not why["can_ever_run"]
-    assert why["nearest"]["missing"] == "has driver 535, and 550 is the oldest that will do"
+    missing = "has driver 535, and 550 is the oldest that will do"
+    assert why["nearest"]["missing"] == missing
+    driver = {"reason": "driver", "removed": 1, "left": 0, "example": f"a1.example {missing}"}
+    assert (why["agents"], why["funnel"], why["tasks_fit"]) == (1, [driver], None)
     refused = rig.call("POST", "/v1/jobs", json={"command": "x", "min_driver": "new"})
     (problem,) = refused.json()["error"]["problems"]
     assert (refused.status_code, problem["path"]) == (422, "/min_driver")
@@ -160,6 +163,26 @@ def test_every_shape_is_what_the_client_expects(rig: Rig) -> None:
         assert client.gpus()[0]["uuid"] == "g0"
         assert client.nodes()[0]["hostname"] == "a1.example"
         assert client.status()["framework_id"] == "fw"
+
+
+def test_a_request_is_shown_as_it_was_sent(rig: Rig) -> None:
+    asked = {
+        "gpus": 2, "gpu_memory_mib": 40000, "compute_capability": "8.0", "tasks": 3, "on_member_failure": "fail",
+        "preemptible": True,
+    }  # fmt: skip
+    job = rig.submit(**asked)
+    assert {name: job[name] for name in asked} == asked
+    assert {name: rig.submit()[name] for name in asked} == {
+        "gpus": 0, "gpu_memory_mib": None, "compute_capability": None, "tasks": 1, "on_member_failure": "restart",
+        "preemptible": False,
+    }  # fmt: skip
+
+
+def test_a_fraction_of_a_gpu_is_refused(rig: Rig) -> None:
+    response = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 0.5})
+    assert code_of(response) == (422, "invalid")
+    why = "fractions of a GPU are not enabled; ask for whole GPUs"
+    assert response.json()["error"]["problems"] == [{"path": "/gpus", "reason": why}]
 
 
 def test_all_problems_at_once(rig: Rig) -> None:

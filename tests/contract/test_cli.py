@@ -25,6 +25,7 @@ GPU = {
     "uuid": "GPU-1",
     "model": "A100 [x]",
     "memory_mib": 40960,
+    "compute_capability": "8.0",
     "minor": 0,
     "pci_bus_id": "",
     "numa_node": None,
@@ -464,7 +465,7 @@ def test_show_by_prefix(rest: FakeRest) -> None:
     assert "env           'A=x y'\n" in got.stdout
     assert f"\n{job}.1  running" in got.stdout
     shown = json.loads(call("show", "tr", "--json").stdout)
-    assert (shown["id"], shown["tasks"][0]["id"]) == (job, f"{job}.1")
+    assert (shown["id"], shown["runs"][0]["id"]) == (job, f"{job}.1")
 
 
 def _why(job: str) -> dict[str, object]:
@@ -475,6 +476,12 @@ def _why(job: str) -> dict[str, object]:
         "summary": f"waits for 4 GPUs; nearest is n1, which {missing}",
         "queue_position": 1,
         "can_ever_run": True,
+        "tasks_fit": None,
+        "agents": 3,
+        "funnel": [
+            {"reason": "model", "removed": 2, "left": 1, "example": "n2 has T4"},
+            {"reason": "gpus", "removed": 1, "left": 0, "example": f"n1 {missing}"},
+        ],
         "nearest": {"hostname": "n1", "missing": missing},
         "nodes": [{"hostname": "n1", "agent_id": "S0", "reasons": [missing, "lacks 1 cpus"]}],
         "estimate": {"at": None, "basis": "nobody knows when job x ends"},
@@ -487,6 +494,11 @@ def test_why_reads_well(rest: FakeRest) -> None:
         "x-1: waits for 4 GPUs; nearest is n1, which lacks 2 more free GPUs.\n"
         "Place in the queue: 2, 1 job before it.\n"
         "Estimated start: not known: nobody knows when job x ends.\n"
+        "\n"
+        "REASON  REMOVED  AGENTS LEFT  FOR EXAMPLE\n"
+        "-             -            3  -\n"
+        "model         2            1  n2 has T4\n"
+        "gpus          1            0  n1 lacks 2 more free GPUs\n"
         "\n"
         "NODE  WHY NOT\n"
         "n1    lacks 2 more free GPUs; lacks 1 cpus\n"

@@ -10,6 +10,7 @@ import pytest
 
 from mesos_gpu.adapters.nvml import Nvml, load
 from mesos_gpu.adapters.simulated_gpus import (
+    CAPABILITIES,
     MODELS,
     SimulatedProbe,
     change_gpu,
@@ -244,6 +245,18 @@ def test_not_supported_everywhere_is_not_sickness() -> None:
 def test_what_nvml_says_is_read(card: dict[str, Any], field: str, value: object) -> None:
     reading = read(FakeNvml(GPUS, {"cards": {"0": card}})).readings[0]
     assert getattr(reading, field) == value
+
+
+def test_the_compute_capability_is_read_by_both_and_may_be_unknown(
+    survey: Callable[..., Survey],
+) -> None:
+    known = ("8.0", "10.3", None)
+    gpus = tuple(
+        replace(gpu, links=(), compute_capability=one) for gpu, one in zip(GPUS, known, strict=False)
+    )
+    found = [reading.gpu.compute_capability for reading in survey(gpus).readings]
+    assert found == list(known)
+    assert MODELS.keys() == CAPABILITIES.keys()
 
 
 def test_simulated_gpus_are_distinct_and_repeatable() -> None:

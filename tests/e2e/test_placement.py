@@ -49,13 +49,14 @@ def test_spread_leaves_ten_gpus_on_four_nodes_and_says_so(open_directory: Path) 
 
 
 def test_bundle_leaves_whole_nodes_and_the_job_runs(open_directory: Path) -> None:
-    with cluster(open_directory / "bundle") as client:
+    with cluster(open_directory / "bundle", "--placement-of", "wide=spread") as client:
         assert sorted(fill(client).values()) == [2, 4]
         big = submit(client, "big", 4)
         wait_until("it runs", lambda: client.job(big["id"])["state"] == "running", 30)
-        one = submit(client, "apart", 1, placement="spread", app="none-yet")
+        needs = {"gpu_memory_mib": 80_000, "compute_capability": "8.0"}
+        one = submit(client, "apart", 1, app="wide", **needs)
         wait_until("it runs", lambda: client.job(one["id"])["state"] == "running", 30)
         used = {str(job["hostname"]) for job in client.jobs() if job["name"] != "apart"}
-        assert client.job(one["id"])["hostname"] not in used, (
-            "a job's own wish goes before the scheduler's setting"
-        )
+        assert client.job(one["id"])["hostname"] not in used, "an app's placement goes before the scheduler's"
+        newer = submit(client, "newer", 1, compute_capability="8.9")
+        assert client.why(newer["id"])["state"] == "pending", "these cards have 8.0"

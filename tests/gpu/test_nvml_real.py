@@ -32,6 +32,7 @@ def test_the_inventory_is_nvidia_smis(survey: Survey) -> None:
     assert [gpu.id for gpu in gpus] == nvidia_smi("uuid")
     assert [gpu.model for gpu in gpus] == nvidia_smi("name")
     assert [gpu.memory_mib for gpu in gpus] == [int(value) for value in nvidia_smi("memory.total")]
+    assert [gpu.compute_capability for gpu in gpus] == nvidia_smi("compute_cap")
     assert {survey.driver_version} == set(nvidia_smi("driver_version"))
     assert survey.cuda_version
 

@@ -40,6 +40,9 @@ good = st.fixed_dictionaries(
         "min_driver": st.sampled_from(["535", "535.104.05"]),
         "priority": st.integers(-1000, 1000),
         "queue": st.sampled_from(["default", "lab.a-1"]),
+        "tasks": st.integers(1, 1024),
+        "on_member_failure": st.sampled_from(["restart", "fail"]),
+        "preemptible": st.booleans(),
         "timeout_s": st.none() | st.floats(0.001, 1e9),
     },
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,67 @@ def test_a_job_gets_no_mix_of_models() -> None:
     assert found is not None
     assert len({gpu.model for gpu in mixed.free if gpu.id in found.gpus}) == 1
     assert board.place(Ask(1.0, 1, 3), {mixed.agent_id: mixed}) is None
+
+
+def having(name: str, *cards: tuple[int, str | None], **more: Any) -> Candidate:
+    """An agent with GPUs of one model and of that memory and capability."""
+    free = tuple(
+        replace(gpu, memory_mib=memory_mib, compute_capability=capability)
+        for gpu, (memory_mib, capability) in zip(gpus(name, len(cards)), cards, strict=True)
+    )
+    return replace(agent(name, len(cards), **more), free=free)
+
+
+SMALL, BIG = (
+    having("small", (16_000, "7.5"), (16_000, "7.5")),
+    having("big", (80_000, "8.0"), (80_000, "9.0")),
+)
+MIXED = having("mixed", (10_000, None), (20_000, "8.0"), (40_000, "8.6"))
+NEEDS = {
+    "memory": (Ask(1, 1, 1, gpu_memory_mib=40_000), (SMALL, BIG), "big"),
+    "exactly as much": (Ask(1, 1, 2, gpu_memory_mib=16_000), (SMALL,), "small"),
+    "more than any has": (Ask(1, 1, 1, gpu_memory_mib=80_001), (SMALL, BIG, MIXED), None),
+    "capability": (Ask(1, 1, 2, compute_capability="8.0"), (SMALL, BIG), "big"),
+    "numbers, not texts": (
+        Ask(1, 1, 1, compute_capability="9.5"), (BIG, having("new", (1_000, "10.0"))), "new",
+    ),
+    "too few of one model's": (Ask(1, 1, 2, compute_capability="9.0"), (SMALL, BIG), None),
+    "two of three do": (Ask(1, 1, 2, gpu_memory_mib=20_000), (SMALL, MIXED), "mixed"),
+    "not all three": (Ask(1, 1, 3, gpu_memory_mib=20_000), (MIXED,), None),
+    "a capability that is not known will not do": (Ask(1, 1, 3, compute_capability="1.0"), (MIXED,), None),
+    "both, and each of another": (
+        Ask(1, 1, 1, gpu_memory_mib=40_000, compute_capability="9.0"), (SMALL, MIXED), None,
+    ),
+    "beside a driver": (Ask(1, 1, 1, (), "550", 40_000), (BIG, having("n", (50_000, "8.0"), driver="550")), "n"),
+    "the first model has too little": (
+        Ask(1, 1, 1, ("T4", "A100"), gpu_memory_mib=40_000),
+        (SMALL, replace(BIG, free=tuple(replace(gpu, model="A100") for gpu in BIG.free))), "big",
+    ),
+    "of no account without GPUs": (Ask(1, 1, 0, gpu_memory_mib=99_000), (CPU_ONLY,), "c"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("placement", ["bundle", "spread", "fragmentation"])
+@pytest.mark.parametrize(("ask", "candidates", "want"), NEEDS.values(), ids=NEEDS)
+def test_what_gpus_must_have(
+    ask: Ask, candidates: tuple[Candidate, ...], want: str | None, placement: str
+) -> None:
+    assert where(ask, *candidates, placement=placement) == want
+
+
+def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
+    board, pair = Board([MIXED], mix), Ask(1, 1, 2, gpu_memory_mib=20_000)
+    found = board.place(pair, {MIXED.agent_id: MIXED})
+    assert found is not None
+    assert set(found.gpus) == {MIXED.free[1].id, MIXED.free[2].id}
+    kept = replace(MIXED, free=MIXED.free[:2])
+    assert board.place(pair, {MIXED.agent_id: kept}) is None, "one of them is kept for another job"
+    board.update(replace(kept, gpus_offered=2))
+    after = {MIXED.agent_id: replace(kept, gpus_offered=2)}
+    assert board.place(pair, after) is None
+    one = board.place(replace(pair, gpus=1), after)
+    assert one is not None
+    assert one.gpus == (MIXED.free[1].id,)
 
 
 def test_what_was_launched_is_gone_for_the_next() -> None:

@@ -167,7 +167,7 @@ def test_a_drained_card_is_out_at_once_and_its_job_runs_on(world: World) -> None
     assert world.job("j2").state is JobState.PENDING
     assert world.job("j1").state is JobState.RUNNING
     why = view(world).explain(JobId("j2"))
-    assert "g1 is drained (drained by ann: new fan)" in why.summary
+    assert "g1 is drained since 00:16Z (drained by ann: new fan)" in why.summary
     world.report("a1", gpu("g0"), gpu("g1"))
     world.feed(ev.UndrainRequested(Target.GPU, "g1", "bob"))
     world.offers(offer("o10", gpus=1))

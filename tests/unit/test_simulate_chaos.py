@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main
-from mesos_gpu.engine import statuses
+from mesos_gpu.engine import gangs, preemption, statuses
+from mesos_gpu.engine.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -30,7 +31,16 @@ def test_the_engine_holds(seed: int) -> None:
     result = chaos.run(STEPS // 4, seed)
     assert result.failure is None, "\n".join((result.failure.words, *result.failure.story))
     assert result.steps == STEPS // 4
-    for name in ("Launch", "Kill", "Reconcile", "Acknowledge", "DrainRequested", "AgentLost", "AskReset"):
+    for name in (
+        "Launch",
+        "Kill",
+        "Reconcile",
+        "Acknowledge",
+        "DrainRequested",
+        "AgentLost",
+        "AskReset",
+        "Start",
+    ):
         assert result.counts[name], f"{name} never came to pass"
 
 
@@ -104,6 +114,18 @@ def _limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
     _engine_has(patch, replace(SETTINGS, queue_limits={}))
 
 
+def _members_start_when_they_like(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gangs, "_READY", tuple(TaskState))
+
+
+def _anybody_makes_room(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(preemption, "_may_be_ended", lambda job: True)
+
+
+def _members_do_not_see_each_other(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Neighbours, "tried", lambda self, job, agent_id: None)
+
+
 SOUND = "the state is sound"  # the state's own invariants; they may see it first
 BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "GPUs freed at TASK_KILLING": (_gpus_are_freed_at_killing, {"no GPU is granted twice", SOUND}),
@@ -122,6 +144,9 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
         {"only its own ends use up a job's attempts"},
     ),
     "limits of queues are ignored": (_limits_are_ignored, {"no queue is over its limit"}),
+    "members start when they like": (_members_start_when_they_like, {"nobody starts before all are placed"}),
+    "anybody makes room for others": (_anybody_makes_room, {"nothing is ended without a reason"}),
+    "members do not see each other": (_members_do_not_see_each_other, {"constraints hold"}),
     "old reports are believed": (_old_reports_are_believed, {"only healthy GPUs are granted"}),
 }
 
@@ -131,7 +156,7 @@ def test_a_bug_is_found_and_told_shortly(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
-    failure = chaos.run(STEPS, 3).failure
+    failure = chaos.run(STEPS, 7).failure
     assert failure is not None
     assert failure.rule in rules
     assert len(failure.acts) <= 30

@@ -1,26 +1,46 @@
 """Why a job waits: every sentence that a user may read."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.constraint import Constraint, Operator
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
-from mesos_gpu.model.job import Job, JobSpec, JobState
+from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
+from mesos_gpu.model.why import Stage, Why
+from mesos_gpu.policy.hurdles import NodeView
 from mesos_gpu.policy.placement import Ask
-from mesos_gpu.policy.why import NodeView, QueueView, explain
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.policy.reservation import Reservation
+from mesos_gpu.policy.why import QueueView, explain
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, gpu
 
-NOW = 1000.0
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+NOW = NOON
 JOB = Job(JobId("j1"), JobSpec("job", "true"), NOW, 1)
 BIG = NodeView(AgentId("a1"), "big", tuple(gpu(f"g{i}") for i in range(4)), {}, cpus=8.0, mem_mib=8000.0)
 SMALL = NodeView(AgentId("a2"), "small", (gpu("g8", "T4"),), {}, cpus=8.0, mem_mib=8000.0)
+MIXED = replace(
+    BIG,
+    hostname="mixed",
+    gpus=(
+        replace(gpu("g1"), compute_capability="8.0"),
+        replace(gpu("g2"), memory_mib=40960, compute_capability="8.0"),
+    ),
+)
 OLD = replace(BIG, driver="470.82")
 PLAIN = NodeView(AgentId("a3"), "plain", (), {}, cpus=1.0, mem_mib=100.0)
 
 
 def ask(gpus: int = 0, *models: str, cpus: float = 1.0) -> Ask:
     return Ask(cpus, 128.0, gpus, models)
+
+
+def sick(name: str, since: float) -> Gpu:
+    return replace(gpu(name, health=Health.SICK), reason="XID 79", since=since)
 
 
 CASES = {
@@ -47,20 +67,20 @@ CASES = {
     "all used": (
         ask(1, "T4"),
         [BIG, replace(SMALL, holders={GpuId("g8"): "train-1"})],
-        "waits for 1 cpus, 128 MiB, 1 GPU of model T4; nearest is small, which lacks 1 free GPU: "
+        "waits for 1 cpus, 128 MiB, 1 GPU of model T4; nearest is small, which lacks 1 GPU: "
         "g8 is used by train-1",
         True,
     ),
     "sick": (
         ask(4),
         [replace(BIG, gpus=(*BIG.gpus[:3], replace(gpu("g3", health=Health.SICK), reason="XID 79")))],
-        "waits for 1 cpus, 128 MiB, 4 GPUs; nearest is big, which lacks 1 free GPU: g3 is sick (XID 79)",
+        "waits for 1 cpus, 128 MiB, 4 GPUs; nearest is big, which lacks 1 GPU: g3 is sick (XID 79)",
         True,
     ),
     "drained": (
         ask(1),
         [replace(BIG, drained="is drained by ann: new fan"), replace(SMALL, holders={GpuId("g8"): "j"})],
-        "waits for 1 cpus, 128 MiB, 1 GPU; nearest is small, which lacks 1 free GPU: g8 is used by j",
+        "waits for 1 cpus, 128 MiB, 1 GPU; nearest is small, which lacks 1 GPU: g8 is used by j",
         True,
     ),
     "all drained": (
@@ -85,7 +105,7 @@ CASES = {
     ),
     "driver, and no report yet": (
         replace(ask(1), min_driver="535"),
-        [OLD, replace(PLAIN, unusable="its node monitor has not reported its GPUs yet")],
+        [OLD, replace(PLAIN, silent="its node monitor has not reported its GPUs yet")],
         "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is big, which has driver 470.82, "
         "and 535 is the oldest that will do",
         True,
@@ -93,7 +113,7 @@ CASES = {
     "driver elsewhere is full": (
         replace(ask(1), min_driver="535"),
         [OLD, replace(SMALL, driver="535.54", holders={GpuId("g8"): "j"})],
-        "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is small, which lacks 1 free GPU: "
+        "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is small, which lacks 1 GPU: "
         "g8 is used by j",
         True,
     ),
@@ -101,6 +121,57 @@ CASES = {
         replace(ask(1), min_driver="470.9"), [OLD], "it fits now, and is about to be launched", True
     ),
     "it fits": (ask(1), [BIG], "it fits now, and is about to be launched", True),
+    "sick since today": (
+        ask(4),
+        [replace(BIG, gpus=(*BIG.gpus[:3], sick("g3", since=NOON - 7080)))],
+        "waits for 1 cpus, 128 MiB, 4 GPUs; nearest is big, which lacks 1 GPU: g3 is sick since 10:02Z (XID 79)",
+        True,
+    ),
+    "sick for days": (
+        ask(1),
+        [replace(SMALL, gpus=(sick("g8", since=NOON - 3 * 86400),))],
+        "waits for 1 cpus, 128 MiB, 1 GPU; nearest is small, which lacks 1 GPU: "
+        "g8 is sick since 2026-11-18T12:00Z (XID 79)",
+        True,
+    ),
+    "memory that no GPU has": (
+        replace(ask(1), gpu_memory_mib=90000),
+        [BIG, SMALL],
+        "no node has a GPU with 90000 MiB; the largest has 81920, on big",
+        False,
+    ),
+    "memory of too few": (
+        replace(ask(2), gpu_memory_mib=60000),
+        [MIXED],
+        "asks for 2 GPUs with 60000 MiB on one node, more than any node has; the largest is mixed with 1",
+        False,
+    ),
+    "capability that no GPU has": (
+        replace(ask(1), compute_capability="9.0"),
+        [MIXED, BIG],
+        "no GPU has compute capability 9.0 or newer; the newest is 8.0",
+        False,
+    ),
+    "capability that nobody knows": (
+        replace(ask(1), compute_capability="7.0"),
+        [BIG],
+        "no GPU has compute capability 7.0 or newer; no node reports one",
+        False,
+    ),
+    "all that a GPU must have": (
+        replace(ask(1, "A100"), gpu_memory_mib=60000, compute_capability="8.0"),
+        [replace(MIXED, holders={GpuId("g1"): "j"})],
+        "waits for 1 cpus, 128 MiB, 1 GPU of model A100 with 60000 MiB, compute capability 8.0 or newer; "
+        "nearest is mixed, which lacks 1 GPU: g1 is used by j",
+        True,
+    ),
+    "lost": (
+        ask(1),
+        [replace(BIG, lost="the master lost this agent 5 s ago")],
+        "waits for 1 cpus, 128 MiB, 1 GPU; nearest is big, which cannot be used: the master lost this agent "
+        "5 s ago",
+        True,
+    ),
 }  # fmt: skip
 
 
@@ -112,10 +183,10 @@ def test_summary(asked: Ask, nodes: list[NodeView], summary: str, can: bool) -> 
 
 
 def test_each_node_says_its_own() -> None:
-    lost = replace(BIG, hostname="lost", unusable="the master lost this agent 5 s ago")
+    lost = replace(BIG, hostname="lost", lost="the master lost this agent 5 s ago")
     why = explain(JOB, ask(2), [lost, SMALL, PLAIN], queue=QueueView(3), now=NOW)
     assert {n.hostname: n.reasons[0] for n in why.nodes} == {
-        "lost": "the master lost this agent 5 s ago",
+        "lost": "cannot be used: the master lost this agent 5 s ago",
         "small": "has only 1 GPU",
         "plain": "has only 0 GPUs",
     }
@@ -169,3 +240,207 @@ def test_a_mix_of_models_never_adds_up() -> None:
     mixed: tuple[Gpu, ...] = (gpu("g0", "A"), gpu("g1", "B"))
     why = explain(JOB, ask(2, "A", "B"), [replace(BIG, gpus=mixed)], queue=QueueView(0), now=NOW)
     assert not why.can_ever_run
+
+
+# --- the funnel
+
+
+def funnel_of(why: Why) -> list[tuple[str, int, int, str]]:
+    return [(found.reason.value, found.removed, found.left, found.example) for found in why.funnel]
+
+
+def node(name: str, *gpus: Gpu, **fields: object) -> NodeView:
+    offered: dict[str, object] = {"cpus": 8.0, "mem_mib": 8000.0, "gpus_offered": len(gpus), "ports": 9}
+    return NodeView(AgentId(name), name, gpus, **{**offered, **fields})  # type: ignore[arg-type]
+
+
+def cards(name: str, number: int = 2) -> tuple[Gpu, ...]:
+    return tuple(replace(gpu(f"{name}{i}"), compute_capability="8.0") for i in range(number))
+
+
+HELD = (gpu("p0"), gpu("p1"))
+KEPT = Reservation(
+    JobId("j0"), "default", ask(2), NOW, AgentId("n17"), "n17", frozenset({GpuId("q0")}), 8, 8000
+)
+EVERY = (
+    ("drained", node("n01", drained="is drained: new fan"), "is drained: new fan"),
+    ("lost", node("n02", lost="the master lost it"), "cannot be used: the master lost it"),
+    ("unreported", node("n03", silent="its monitor is silent"), "cannot be used: its monitor is silent"),
+    ("constraint", node("n04", ruled_out="violates rack IS a"), "violates rack IS a"),
+    ("driver", node("n05", *cards("e"), driver="470"), "has driver 470, and 535 is the oldest that will do"),
+    ("model", node("n06", gpu("f0", "T4")), "has T4"),
+    ("size", node("n07", *cards("g", 1)), "has only 1 GPU of model A100 or H100"),
+    (
+        "memory",
+        node("n08", *(replace(card, memory_mib=40960) for card in cards("h"))),
+        "has GPUs of 40960 MiB at most, and 60000 is the least that will do",
+    ),
+    (
+        "compute_capability",
+        node("n09", replace(cards("i")[0], compute_capability=None), replace(cards("i")[1], compute_capability="7.5")),
+        "has compute capability 7.5, unknown, and 8.0 is the oldest that will do",
+    ),
+    (
+        "health",
+        node("n10", cards("j")[0], replace(cards("j")[1], health=Health.DIRTY, reason="process 7")),
+        "lacks 1 GPU: j1 is dirty (process 7)",
+    ),
+    ("cpus", node("n11", *cards("k"), cpus=0.5), "lacks 0.5 cpus"),
+    ("mem", node("n12", *cards("l"), mem_mib=100.0), "lacks 28 MiB of memory"),
+    ("ports", node("n13", *cards("m"), ports=0), "has no free port, and each task takes one"),
+    (
+        "gpus",
+        node("n14", *cards("n"), holders={GpuId("n0"): "a", GpuId("n1"): "b"}),
+        "lacks 2 GPUs: n0 is used by a; n1 is used by b",
+    ),
+    ("gpus", node("n15", *cards("o"), gpus_offered=0), "lacks 2 GPUs: its offers hold 0"),
+    (
+        "offer",
+        node("n16", *cards("p"), cpus=None, mem_mib=None, gpus_offered=None, ports=None),
+        "has made no offer: it is full, or its offer is on the way",
+    ),
+    ("kept", node("n17", *cards("q"), kept=(KEPT,)), "keeps room for job j0, which is before it"),
+    ("tasks", node("n18", *cards("r")), "has room for 1 of its 3 tasks; there is room for 1 in all"),
+)  # fmt: skip
+
+
+def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
+    wanted = replace(ask(2, "A100", "H100"), min_driver="535", gpu_memory_mib=60000, compute_capability="8.0")
+    gang = replace(JOB, spec=replace(JOB.spec, gpus=2, tasks=3))
+    nodes = [replace(view, driver=view.driver or "550") for _, view, _ in EVERY]
+    why = explain(gang, wanted, nodes[::-1], queue=QueueView(0), now=NOW)
+    left, rows = len(EVERY), []
+    for name in dict.fromkeys(name for name, _, _ in EVERY):
+        removed = [(view, words) for reason, view, words in EVERY if reason == name]
+        left -= len(removed)
+        rows.append((name, len(removed), left, f"{removed[0][0].hostname} {removed[0][1]}"))
+    assert funnel_of(why) == rows
+    assert {found.hostname: found.reasons for found in why.nodes}["n15"] == (EVERY[14][2],)
+    assert (why.tasks_fit, why.can_ever_run) == (1, True)
+
+
+def test_what_is_kept_may_leave_room_enough() -> None:
+    view = node("n1", *cards("a", 4), kept=(replace(KEPT, gpus=frozenset({GpuId("a0")})),))
+    assert explain(JOB, ask(3), [view], queue=QueueView(0), now=NOW).funnel == ()
+    why = explain(JOB, ask(4), [view], queue=QueueView(0), now=NOW)
+    assert funnel_of(why) == [("kept", 1, 0, "n1 keeps room for job j0, which is before it")]
+    tight = replace(view, kept=(replace(KEPT, gpus=frozenset(), spare_cpus=0.5),))
+    assert explain(JOB, ask(1), [tight], queue=QueueView(0), now=NOW).funnel[0].reason is Stage.KEPT
+
+
+def test_a_limit_removes_all_that_is_left() -> None:
+    why = explain(JOB, ask(1), [BIG, SMALL, PLAIN], queue=QueueView(0, limit="lab is full"), now=NOW)
+    assert funnel_of(why) == [("size", 1, 2, "plain has only 0 GPUs"), ("limit", 2, 0, "lab is full")]
+    assert why.summary == "waits for its queue: lab is full"
+
+
+def test_fragmentation_is_of_the_cluster() -> None:
+    nodes = [replace(node(f"n{i}", *cards(f"n{i}", 4)), holders={GpuId(f"n{i}0"): "j"}) for i in range(2)]
+    full = node("n2", *cards("n2", 4), holders={card.id: "j" for card in cards("n2", 4)})
+    why = explain(JOB, ask(4), [*nodes, full], queue=QueueView(0), now=NOW)
+    assert funnel_of(why) == [
+        ("gpus", 1, 2, "n2 lacks 4 GPUs: " + "; ".join(f"{card.id} is used by j" for card in full.gpus)),
+        (
+            "fragmentation",
+            2,
+            0,
+            "6 are free, on 2 nodes with at most 3 each; n0 lacks 1 GPU: n00 is used by j",
+        ),
+    ]
+    assert why.summary.endswith(
+        "; 6 are free, on 2 nodes with at most 3 each: fragmentation; "
+        "nearest is n0, which lacks 1 GPU: n00 is used by j"
+    )
+    few = explain(JOB, ask(4), [nodes[0], full], queue=QueueView(0), now=NOW)
+    assert [found.reason for found in few.funnel] == [Stage.GPUS]
+    assert "fragmentation" not in few.summary
+
+
+def test_work_without_gpus_is_kept_off_nodes_with_gpus() -> None:
+    world = World(Settings("e", "m", gpu_nodes=GpuNodes.NEVER))
+    world.register()
+    world.node("a1", gpu("g0"))
+    world.submit()
+    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    example = "a1.example has GPUs, and this work without GPUs keeps off such nodes"
+    assert funnel_of(why) == [("constraint", 1, 0, example)]
+    assert (why.summary, why.can_ever_run) == (f"no node meets its constraints; {example}", False)
+
+
+def test_a_refused_claim_is_said() -> None:
+    world = World()
+    world.register()
+    world.node("a1", gpu("g0"))
+    world.state.contested[GpuId("g0")] = world.now + 5
+    world.submit(gpus=1)
+    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    assert why.nodes[0].reasons == ("lacks 1 GPU: g0 is used by others: a claim of it was refused",)
+
+
+def test_a_limit_that_a_whole_gang_exceeds() -> None:
+    world = World(Settings("e", "m", queue_limits={"lab": 4}))
+    world.register()
+    world.node("a1", *cards("g", 6))
+    world.submit(gpus=2, tasks=3, queue="lab")
+    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    assert (why.summary, why.can_ever_run) == ("queue lab may hold 4 GPUs, and it asks for 6", False)
+
+
+# --- gangs
+
+
+def test_constraints_between_its_own_tasks_count() -> None:
+    world = World()
+    world.register()
+    for agent in ("a1", "a2"):
+        world.node(agent, *cards(agent, 4))
+    world.submit(tasks=3, constraints=(Constraint("hostname", Operator.UNIQUE),), gpus=1)
+    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    assert (why.tasks_fit, why.can_ever_run) == (2, True)
+    assert "; 2 of 3 tasks fit; nearest is a1.example, which has room for 1 of its 3 tasks" in why.summary
+    world.node("a3", *cards("a3", 1))
+    assert world.job().state is JobState.STARTING
+
+
+def gang(tasks: int, **fields: object) -> Job:
+    return replace(JOB, spec=replace(JOB.spec, tasks=tasks, gpus=2, **fields))  # type: ignore[arg-type]
+
+
+def test_how_many_tasks_fit() -> None:
+    nodes = [node("n1", *cards("a", 4)), node("n2", *cards("b", 2), holders={GpuId("b0"): "j"})]
+    why = explain(gang(3), ask(2), nodes, queue=QueueView(0), now=NOW)
+    assert why.summary == (
+        "waits for 3 tasks of 1 cpus, 128 MiB, 2 GPUs each; 2 of 3 tasks fit; "
+        "nearest is n2, which lacks 1 GPU: b0 is used by j"
+    )
+    assert (why.tasks_fit, why.can_ever_run) == (2, True)
+    assert [(found.reason.value, found.removed) for found in why.funnel] == [("gpus", 1), ("tasks", 1)]
+    assert why.funnel[1].example == "n1 has room for 2 of its 3 tasks; there is room for 2 in all"
+    idle = [replace(view, holders={}) for view in nodes]
+    why = explain(gang(3), ask(2), idle, queue=QueueView(0), now=NOW)
+    assert (why.summary, why.tasks_fit, why.funnel) == ("it fits now, and is about to be launched", 3, ())
+
+
+@pytest.mark.parametrize(("fields", "room"), [({"ports": 1}, 1), ({"cpus": 1.5}, 1), ({"mem_mib": 300.0}, 2)])
+def test_tasks_take_ports_cpus_and_memory(fields: dict[str, object], room: int) -> None:
+    view = node("n1", *cards("a", 6), **fields)
+    assert explain(gang(3), ask(2), [view], queue=QueueView(0), now=NOW).tasks_fit == room
+
+
+def test_free_gpus_may_be_too_scattered_for_a_gang() -> None:
+    nodes = [node("n1", *cards("a", 3)), node("n2", *cards("b", 2), holders={GpuId("b0"): "j"})]
+    why = explain(gang(2), ask(2), nodes, queue=QueueView(0), now=NOW)
+    assert "1 of 2 tasks fit; 4 are free, on 2 nodes with at most 3 each: fragmentation" in why.summary
+    assert [found.reason for found in why.funnel] == [Stage.FRAGMENTATION, Stage.TASKS]
+
+
+def test_a_gang_that_an_empty_cluster_could_not_hold() -> None:
+    nodes = [node("n1", *cards("a", 4), holders={GpuId("a0"): "j"}), SMALL]
+    why = explain(gang(3), ask(2), nodes, queue=QueueView(0), now=NOW)
+    assert (why.summary, why.can_ever_run) == (
+        "asks for 3 tasks of 2 GPUs each, and all nodes together have room for 2, "
+        "even when nothing else runs there",
+        False,
+    )
+    cpus = explain(gang(99), ask(0), nodes, queue=QueueView(0), now=NOW)
+    assert cpus.can_ever_run, "only offers say what an agent has"

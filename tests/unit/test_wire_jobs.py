@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.model.driver import CUDA_LABEL
-from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, Placement
+from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, OnMemberFailure, Placement
 from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
 
 
@@ -26,12 +26,14 @@ def test_everything() -> None:
         "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
         "timeout_s": 1.5, "kill_grace_s": 0, "image": "a/b:c", "container_engine": "docker",
         "on_gpu_failure": "notify", "min_driver": "535.104.05", "placement": "spread",
-        "priority": -1000, "queue": "lab",
+        "priority": -1000, "queue": "lab", "tasks": 3, "on_member_failure": "fail", "preemptible": True,
+        "gpu_memory_mib": 40000, "compute_capability": "8.0",
     }  # fmt: skip
     assert spec_from_mapping(value) == JobSpec(
         "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0,
         "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY, "535.104.05",
-        Placement.SPREAD, -1000, "lab",
+        Placement.SPREAD, -1000, "lab", tasks=3, on_member_failure=OnMemberFailure.FAIL, preemptible=True,
+        gpu_memory_mib=40000, compute_capability="8.0",
     )  # fmt: skip
 
 
@@ -53,6 +55,28 @@ def test_null_is_absent() -> None:
         ({"mem_mib": 10**5000}, "/mem_mib", "got something of type int"),
         ({"gpus": -1}, "/gpus", "an integer from 0 to 1024, got -1"),
         ({"gpus": "1"}, "/gpus", 'got "1"'),
+        ({"gpus": 0.5}, "/gpus", "fractions of a GPU are not enabled; ask for whole GPUs"),
+        ({"gpus": 1.5}, "/gpus", "fractions of a GPU are not enabled; ask for whole GPUs"),
+        ({"gpus": -0.5}, "/gpus", "an integer from 0 to 1024, got -0.5"),
+        ({"gpus": float("inf")}, "/gpus", "an integer from 0 to 1024, got Infinity"),
+        ({"gpu_memory_mib": 40000}, "/gpu_memory_mib", "needs gpus of at least 1"),
+        (
+            {"gpus": 1, "gpu_memory_mib": 0},
+            "/gpu_memory_mib",
+            "must be a positive integer, at most 2**31, got 0",
+        ),
+        ({"gpus": 1, "gpu_memory_mib": "40g"}, "/gpu_memory_mib", 'got "40g"'),
+        ({"compute_capability": "8.0"}, "/compute_capability", "needs gpus of at least 1"),
+        ({"gpus": 1, "compute_capability": 8.0}, "/compute_capability", 'as "8.0", got 8.0'),
+        (
+            {"gpus": 1, "compute_capability": "8"},
+            "/compute_capability",
+            'a compute capability, as "8.0", got "8"',
+        ),
+        ({"tasks": 0}, "/tasks", "must be an integer from 1 to 1024, got 0"),
+        ({"tasks": 1025}, "/tasks", "got 1025"),
+        ({"on_member_failure": "ignore"}, "/on_member_failure", "one of restart, fail"),
+        ({"preemptible": 1}, "/preemptible", "must be true or false, got 1"),
         ({"gpu_model": "T4"}, "/gpu_model", "needs gpus of at least 1"),
         ({"gpus": 1, "gpu_model": ["T4", "T4"]}, "/gpu_model", "names a model twice"),
         ({"gpus": 1, "gpu_model": [1]}, "/gpu_model", "a model or a list of models"),
@@ -106,6 +130,10 @@ def test_null_is_absent() -> None:
 )
 def test_each_problem_names_field_value_and_rule(value: dict[str, Any], path: str, reason: str) -> None:
     assert reason in problems(**value)[path]
+
+
+def test_a_fraction_is_told_once_and_what_needs_gpus_is_left_alone() -> None:
+    assert set(problems(gpus=0.5, gpu_model="T4", gpu_memory_mib=1, compute_capability="8.0")) == {"/gpus"}
 
 
 def test_all_problems_come_at_once() -> None:

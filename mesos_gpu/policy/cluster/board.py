@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from mesos_gpu.model.driver import as_new_as
+from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix
 from mesos_gpu.policy.cluster.local import closest
@@ -17,6 +19,7 @@ from mesos_gpu.policy.cluster.view import Policy, View
 from mesos_gpu.policy.placement import Ask, Candidate, Chosen
 
 Mask = npt.NDArray[np.bool_]
+_ANYTHING: Final = Ask(0, 0)
 PLACEMENTS: Final = ("bundle", "spread", "fragmentation")
 
 
@@ -36,6 +39,7 @@ class Board:
         self._views: dict[str, View] = {}
         self._without_gpus = np.array([self._known[agent_id].gpus_total == 0 for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
+        self._suited: dict[Ask, npt.NDArray[np.int64]] = {}  # by what GPUs must have: by row, those that do
 
     def _state(self, row: int) -> NodeState:
         agent_id, model = self._rows[row]
@@ -62,6 +66,8 @@ class Board:
         for row in self._of[candidate.agent_id]:
             for view in self._views.values():
                 view.set_row(row, self._state(row))
+            for needs, counts in self._suited.items():
+                counts[row] = len(_that_do(candidate, self._rows[row][1], needs))
 
     def place(
         self,
@@ -98,12 +104,15 @@ class Board:
 
     def _chosen(self, row: int, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen:
         agent_id, model = self._rows[row]
-        free = [gpu for gpu in open_to[agent_id].free if gpu.model == model]
+        free = _that_do(open_to[agent_id], model, ask)
         return Chosen(agent_id, closest(free, ask.gpus) if ask.gpus else ())
 
     def _allowed(self, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Mask | None:
         """Which rows may be chosen; None: all."""
         mask = self._drivers(ask.min_driver) if ask.min_driver is not None else None
+        if ask.gpus and ask.choosy:
+            enough = self._counts(ask) >= ask.gpus
+            mask = enough if mask is None else mask & enough
         closed = [
             row
             for agent_id, known in self._known.items()
@@ -119,8 +128,18 @@ class Board:
     def _still_fits(self, row: int, ask: Ask, candidate: Candidate | None) -> bool:
         if candidate is None or candidate.cpus < ask.cpus or candidate.mem_mib < ask.mem_mib:
             return False
-        free = sum(gpu.model == self._rows[row][1] for gpu in candidate.free)
+        free = len(_that_do(candidate, self._rows[row][1], ask))
         return ask.gpus <= min(free, candidate.gpus_offered) or not ask.gpus
+
+    def _counts(self, ask: Ask) -> npt.NDArray[np.int64]:
+        """Of each row, the free GPUs that will do: those of one model may differ in their memory."""
+        needs = replace(
+            _ANYTHING, gpu_memory_mib=ask.gpu_memory_mib, compute_capability=ask.compute_capability
+        )
+        if needs not in self._suited:
+            counts = [len(_that_do(self._known[agent_id], model, needs)) for agent_id, model in self._rows]
+            self._suited[needs] = np.array(counts, dtype=np.int64)
+        return self._suited[needs]
 
     def _drivers(self, least: str) -> Mask:
         if least not in self._new_enough:
@@ -137,6 +156,12 @@ class Board:
 
 def _models(candidate: Candidate) -> list[str]:
     return sorted({gpu.model for gpu in candidate.free}) or [""]
+
+
+def _that_do(candidate: Candidate, model: str, ask: Ask) -> list[Gpu]:
+    """Of a candidate's free GPUs of one model."""
+    free = [gpu for gpu in candidate.free if gpu.model == model]
+    return list(filter(ask.takes, free)) if ask.choosy else free
 
 
 def _shape(ask: Ask, model: str | None) -> Shape:

@@ -1,0 +1,80 @@
+"""What a journal keeps of a step, so that another one can be held against it."""
+
+from dataclasses import fields
+from hashlib import blake2b
+from typing import Final, get_args
+
+import msgspec
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.saves import Save, subject
+from mesos_gpu.wire import journal as wire
+
+EVENTS: Final = wire.Named[ev.Event](get_args(ev.Event))
+STATES: Final = wire.Exact(State)
+_FOLLOWS: Final = (*get_args(Save), fx.Publish, fx.Acknowledge)  # said by the event, or by a call
+
+Outcome = list[fx.Effect] | Exception
+
+
+def head_line(program: str, seq: int, settings: Settings, state: State, *, follows: bool) -> bytes:
+    """The first line of a file: `seq` is that of the next step, `follows`: the file before led to this state."""
+    raw = msgspec.Raw
+    known = raw(wire.encode_flat(settings)), raw(STATES.encode(state))
+    head = wire.Head(wire.FORMAT, program, seq, follows, *known)
+    return wire.encode(head) + b"\n"
+
+
+def batch_line(seq: int, at: float, steps: list[tuple[ev.Event, Outcome]]) -> bytes:
+    """A line of events that were stepped together, and of what came of each."""
+    found = [recorded(event, outcome) for event, outcome in steps]
+    return wire.encode(wire.Batch(seq, at, found)) + b"\n"
+
+
+def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
+    """A step as the journal has it.
+
+    Args:
+        event: What was taken in.
+        outcome: Its effects, the refusal that it met, or what broke the engine.
+    """
+    raw = msgspec.Raw(wire.encode(wire.named(event)))
+    if isinstance(outcome, MesosGpuError):
+        return wire.Step(raw, refused=outcome.what)
+    if isinstance(outcome, Exception):
+        return wire.Step(raw, failed=f"{type(outcome).__name__}: {outcome}")
+    return wire.Step(raw, decisions(outcome), digest(outcome)) if outcome else wire.Step(raw)
+
+
+def digest(effects: list[fx.Effect]) -> str:
+    """Of all that the effects say, in their order: 16 hexadecimal digits."""
+    return blake2b(wire.encode([wire.named(effect) for effect in effects]), digest_size=8).hexdigest()
+
+
+def decisions(effects: list[fx.Effect]) -> list[str]:
+    """The calls in words, but acknowledgements: each status that asks for one gets one."""
+    return [words(effect) for effect in effects if not isinstance(effect, _FOLLOWS)]
+
+
+def words(effect: fx.Effect) -> str:
+    """An effect as a line of text: a call without its job's command and environment, a save without its body."""
+    match effect:
+        case fx.Launch(offer_ids, tasks):
+            return f"Launch {'; '.join(map(_launched, tasks))}; of {' '.join(offer_ids)}"
+        case _ if isinstance(effect, Save):
+            return f"{type(effect).__name__} {subject(effect)[1]}"
+        case _:
+            said = (
+                f"{each.name}={wire.encode(getattr(effect, each.name)).decode()}" for each in fields(effect)
+            )
+            return " ".join((type(effect).__name__, *said))
+
+
+def _launched(item: fx.LaunchTask) -> str:
+    task = item.task
+    ports = f", ports {' '.join(map(str, task.ports))}" if task.ports else ""
+    return f"{task.id} on {task.agent_id} with {' '.join(task.gpus) or 'no GPU'}{ports}"

@@ -1,0 +1,64 @@
+"""What `mesos-gpu run` sends of a request's needs, what it refuses, and how `show` tells them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mesos_gpu.cli import main
+from mesos_gpu.testing.fake_rest import FakeRest
+
+
+@pytest.fixture
+def rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRest]:
+    with FakeRest() as rest:
+        monkeypatch.setenv("MESOS_GPU_URL", rest.url)
+        monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+        yield rest
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, words, prog_name="mesos-gpu")
+
+
+def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: FakeRest) -> None:
+    needs = ("--gpus", "2", "--gpu-memory", "40g", "--compute-capability", "8.0")
+    gang = ("--tasks", "3", "--on-member-failure", "fail", "--preemptible")
+    got = call("run", "-d", *needs, *gang, "--", "work")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert asked == {
+        "argv": ["work"],
+        "gpus": 2,
+        "gpu_memory_mib": 40960,
+        "compute_capability": "8.0",
+        "tasks": 3,
+        "on_member_failure": "fail",
+        "preemptible": True,
+    }
+    rest.add("gang", **asked)
+    shown = call("show", "gang").stdout
+    assert "gpus          2 with 40960 MiB or more, compute capability 8.0 or newer\n" in shown
+    assert "tasks         3, 6 GPUs in all; if one fails, the job fails\n" in shown
+    assert "queue         default, priority 0, preemptible\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--gpus", "0.5"), "fractions of a GPU are not enabled; ask for whole GPUs"),
+        (("--gpus", ".25"), "fractions of a GPU are not enabled; ask for whole GPUs"),
+        (("--gpus", "one"), "'one' is not a number of GPUs, as 0 or 8"),
+        (("--gpus", "-1"), "'-1' is not a number of GPUs, as 0 or 8"),
+        (("--tasks", "0"), "0 is not in the range 1<=x<=1024"),
+        (("--compute-capability", "8"), "'8' is not a compute capability, as 8.0"),
+        (("--gpu-memory", "40GB"), "'40GB' is not a memory size"),
+        (("--on-member-failure", "hope"), "'hope' is not one of 'restart', 'fail'"),
+    ],
+)
+def test_run_refuses_what_no_request_may_ask(rest: FakeRest, words: tuple[str, str], why: str) -> None:
+    got = call("run", "-d", *words, "--", "work")
+    assert got.exit_code == 2
+    assert why in " ".join(got.stderr.split())
+    assert not rest.asked

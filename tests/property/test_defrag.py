@@ -1,0 +1,121 @@
+"""Plans of moves against a search through everything, on tiny clusters."""
+
+from dataclasses import replace
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.plan import Plan
+from mesos_gpu.policy.defrag import Problem, plan
+from mesos_gpu.policy.placement import Ask
+from mesos_gpu.policy.sites import Movable, Site, Stage
+from mesos_gpu.testing.builders import gpu
+
+MODELS = ("A100", "V100")
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """At most 3 nodes of 4 GPUs, each of one model, with 5 jobs; the request is a little larger than what is free."""
+    sites = []
+    for n in range(draw(st.integers(2, 3))):
+        model, cards = draw(st.sampled_from(("A100", "A100", "V100"))), draw(st.integers(2, 4))
+        free = tuple(gpu(f"n{n}-{i}", model) for i in range(cards))
+        sites.append(Site(AgentId(f"a{n}"), f"n{n}", float(draw(st.integers(4, 6))), 1024.0, free))
+    for j in range(draw(st.integers(2, 5))):
+        models = draw(st.sampled_from([(), (), ("A100",), ("V100", "A100")]))
+        gpus = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 0]))
+        ask = Ask(float(draw(st.integers(1, 2))), 64, gpus, models if gpus else ())
+        n = draw(st.integers(0, len(sites) - 1))
+        after = Stage().seating(ask, n, sites[n])
+        if after is not None:
+            held = tuple(card for card in sites[n].free if card not in after.changed[n].free)
+            task = Movable(JobId(f"j{j}"), f"j{j}", ask, held, float(draw(st.integers(0, 3))))
+            sites[n] = replace(after.changed[n], tasks=(*sites[n].tasks, task))
+    most = max(len(site.free) for site in sites)
+    gpus = min(most + draw(st.sampled_from([0, 1, 1, 1, 2])), 4)
+    ask = Ask(
+        float(draw(st.integers(1, 4))), 64, gpus, draw(st.sampled_from([(), (), ("V100", "A100"), ("V100",)]))
+    )
+    return Problem(ask, draw(st.sampled_from([1, 1, 1, 2])), sites, lambda *_: True)
+
+
+def seats(problem: Problem, stage: Stage) -> int:
+    """How many members of the request fit."""
+    found = 0
+    for i, first in enumerate(problem.sites):
+        site = stage.changed.get(i, first)
+        while (after := Stage().seating(problem.ask, 0, site)) is not None:
+            site, found = after.changed[0], found + 1
+    return found
+
+
+def steps(problem: Problem, stage: Stage) -> list[Stage]:
+    """After every move that can be made."""
+    now = [(i, stage.changed.get(i, site)) for i, site in enumerate(problem.sites)]
+    tried = (
+        stage.moving(task, source, to)
+        for source in now
+        for task in source[1].tasks
+        for to in now
+        if to[0] != source[0]
+    )
+    return [after for after in tried if after is not None]
+
+
+def fewest(problem: Problem) -> tuple[int, float] | None:
+    """The fewest moves, and then the least loss: breadth first, through all there is."""
+    level, seen, number = [Stage()], set[object](), 0
+    while level:
+        done = [stage.lost_gpu_s for stage in level if seats(problem, stage) >= problem.tasks]
+        if done:
+            return number, min(done)
+        later: dict[object, Stage] = {}
+        for stage in level:
+            for after in steps(problem, stage):
+                key = frozenset(after.moved.items())
+                if key not in seen:
+                    later.setdefault(key, after)
+        seen |= set(later)
+        level, number = list(later.values()), number + 1
+    return None
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
+    found, want = plan(problem), fewest(problem)
+    event(f"moves: {want and want[0]}")
+    assert found.proven
+    assert found == plan(replace(problem, sites=problem.sites[::-1])), "the order of nodes is of no account"
+    assert ((len(found.moves), found.lost_gpu_s) if found.feasible else None) == want
+
+
+@given(problems())
+@settings(max_examples=200, deadline=None)
+def test_the_search_of_large_clusters_claims_nothing_that_is_not_so(problem: Problem) -> None:
+    found, want = plan(problem, small=0), fewest(problem)
+    event(f"moves: {want and want[0]}; {'none' if not found.feasible else len(found.moves)}; {found.proven}")
+    if found.feasible:
+        assert want is not None
+        assert len(found.moves) >= want[0]
+        assert not found.proven or len(found.moves) == want[0]
+        done(problem, found)
+    else:
+        assert not found.proven or want is None
+
+
+def done(problem: Problem, found: Plan) -> None:
+    """Carry the moves out, one after the other."""
+    stage, numbers = Stage(), {site.hostname: i for i, site in enumerate(problem.sites)}
+    for move in found.moves:
+        source, to = (
+            (n, stage.changed.get(n, problem.sites[n])) for n in (numbers[move.source], numbers[move.to])
+        )
+        task = next(task for task in source[1].tasks if task.job_id == move.job_id)
+        after = stage.moving(task, source, to)
+        assert after is not None
+        assert after.moves[-1] == move
+        stage = after
+    assert seats(problem, stage) >= problem.tasks

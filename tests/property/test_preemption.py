@@ -1,0 +1,87 @@
+"""The plan to end jobs: it makes room, none of it can be left out, and on one node nothing is cheaper."""
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.policy.placement import Ask
+from mesos_gpu.policy.preemption import Ground, Share, Victim, plan
+from mesos_gpu.testing.builders import gpu
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[Ground], dict[JobId, Victim]]:
+    victims: dict[JobId, Victim] = {}
+    grounds, serial = [], 0
+    for node in range(draw(st.integers(1, 3))):
+        shares = []
+        for _ in range(draw(st.integers(0, 4))):
+            job_id = JobId(f"j{draw(st.integers(0, 5))}")
+            victims.setdefault(
+                job_id, Victim(job_id, draw(st.integers(0, 2)), float(draw(st.integers(0, 5))))
+            )
+            cards = tuple(
+                gpu(f"g{serial + i}", draw(st.sampled_from(("A100", "T4"))))
+                for i in range(draw(st.integers(0, 3)))
+            )
+            serial += len(cards)
+            shares.append(Share(job_id, float(draw(st.integers(1, 3))), 64.0, cards))
+        free = tuple(gpu(f"g{serial + i}") for i in range(draw(st.integers(0, 2))))
+        serial += len(free)
+        cpus = float(draw(st.integers(0, 3)))
+        grounds.append(Ground(AgentId(f"a{node}"), f"h{node}", cpus, 64.0, free, tuple(shares)))
+    return grounds, victims
+
+
+def asks() -> st.SearchStrategy[Ask]:
+    models = st.sampled_from(((), ("A100",), ("T4", "A100")))
+    return st.builds(
+        Ask, st.integers(1, 4).map(float), st.just(32.0), st.integers(0, 4), st.shared(models, key="m")
+    )
+
+
+def fits(ask: Ask, tasks: int, grounds: list[Ground], ended: set[JobId]) -> bool:
+    models = ask.models or (None,)
+    return any(sum(ground.holds(ask, ended, model) for ground in grounds) >= tasks for model in models)
+
+
+def cost(chosen: tuple[Victim, ...]) -> tuple[int, float, int]:
+    return (
+        max((v.priority for v in chosen), default=-(1 << 30)),
+        sum(v.lost_gpu_s for v in chosen),
+        len(chosen),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(), asks(), st.integers(1, 4))
+def test_a_plan_makes_room_and_none_of_it_can_be_left_out(
+    cluster: tuple[list[Ground], dict[JobId, Victim]], ask: Ask, tasks: int
+) -> None:
+    grounds, victims = cluster
+    chosen = plan(ask, tasks, grounds, victims)
+    if chosen is None:
+        assert not fits(ask, tasks, grounds, set(victims))
+        return
+    ended = {victim.job_id for victim in chosen}
+    assert fits(ask, tasks, grounds, ended)
+    for spared in ended:
+        assert not fits(ask, tasks, grounds, ended - {spared})
+
+
+@settings(max_examples=300, deadline=None)
+@given(clusters(), asks())
+def test_for_one_task_nothing_is_cheaper(cluster: tuple[list[Ground], dict[JobId, Victim]], ask: Ask) -> None:
+    grounds, victims = cluster
+    chosen = plan(ask, 1, grounds, victims)
+    every = [
+        some
+        for count in range(len(victims) + 1)
+        for some in combinations(victims.values(), count)
+        if fits(ask, 1, grounds, {victim.job_id for victim in some})
+    ]
+    assert (chosen is None) == (not every)
+    if chosen is not None:
+        assert cost(chosen) == min(map(cost, every))
