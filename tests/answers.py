@@ -32,7 +32,8 @@ def hangs(connection: socket.socket, over: threading.Event) -> None:
 
 
 def closes(connection: socket.socket, over: threading.Event) -> None:
-    """At once."""
+    """Takes the request, and hangs up."""
+    connection.recv(65536)
 
 
 def drips(connection: socket.socket, over: threading.Event) -> None:

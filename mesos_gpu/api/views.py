@@ -238,9 +238,9 @@ def waiting(found: Waiting) -> dict[str, Any]:
         "queue": spec.queue,
         "priority": spec.priority,
         "effective_priority": found.effective_priority,
-        "gpus": spec.gpus,
-        "cpus": spec.cpus,
-        "mem_mib": spec.mem_mib,
+        "gpus": spec.gpus_in_all,
+        "cpus": spec.cpus * spec.tasks,
+        "mem_mib": spec.mem_mib * spec.tasks,
         "submitted_at": job.submitted_at,
         "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
         if kept

@@ -21,6 +21,7 @@ class QueueView:
     limit: str = ""  # why its queue's limit keeps it waiting
     never: str = ""  # why that limit would keep it waiting for ever
     estimate: Estimate | None = None
+    ending: tuple[str, ...] = ()  # jobs that are being ended for it
 
 
 def explain(
@@ -95,6 +96,8 @@ def _summary(
         return f"no node meets its constraints; {first.hostname} {first.ruled_out}"
     if not able:
         return never(job, ask, open_nodes)
+    if queue.ending:
+        return f"waits for the end of {', '.join(queue.ending)}, of lower priority, which was asked for to make room"
     if found.left:
         return "it fits now, and is about to be launched"
     fit = f"; {found.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""

@@ -60,6 +60,7 @@ class Options:
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
+    preemption: bool = True
     journal: Path | None = None
     journal_size_mib: int = 256
 
@@ -78,6 +79,7 @@ def engine_settings(options: Options) -> Settings:
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
         aging_step_s=options.aging_step_s or inf,
+        preemption=options.preemption,
     )
 
 
@@ -259,6 +261,8 @@ def _own_user() -> str:
 @click.option("--gpu-nodes", type=click.Choice([choice.value for choice in GpuNodes]),
               default=GpuNodes.LAST.value, show_default=True,
               help="Whether work without GPUs may use nodes with some.")  # fmt: skip
+@click.option("--preemption/--no-preemption", default=True, show_default=True,
+              help="Whether a job may end preemptible ones of lower priority.")  # fmt: skip
 @click.option("--queue", "queue_limits", multiple=True, metavar="NAME=MAX_GPUS", callback=_queue_limits,
               help="Most GPUs that the jobs of a queue may hold at once; may be repeated.")  # fmt: skip
 @click.option("--aging-step", "aging_step_s", default=3600.0, show_default=True, type=click.FloatRange(min=0),

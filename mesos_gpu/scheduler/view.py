@@ -169,8 +169,13 @@ class StateView:
             limit=outlook.limit_words(job),
             never=_beyond(job, limit),
             estimate=outlook.estimate(job),
+            ending=tuple(self._ending_for(job)),
         )
         return view, outlook.kept_from(job)
+
+    def _ending_for(self, job: Job) -> list[str]:
+        live = (self._state.tasks[task_id] for task_id in self._state.live)
+        return sorted({str(task.job_id) for task in live if task.preempted_for == job.id})
 
     def _outlook(self) -> Outlook:
         return Outlook(self._state, self._settings, self._now)

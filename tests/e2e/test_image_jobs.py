@@ -136,6 +136,15 @@ def test_an_image_gets_its_card_the_drivers_volume_and_nothing_else(client: Clie
     assert lines[6] == "65534"
 
 
+def test_members_of_a_gang_find_each_other_in_their_images(client: Client) -> None:
+    job = run(client, "cat $HOSTFILE; echo $RANK of $WORLD_SIZE at $MASTER_ADDR", tasks=2)
+    assert job["state"] == "finished", job["message"]
+    for rank, task_id in enumerate(job["task_ids"]):
+        told = client.logs(job["id"], stream="stdout", offset=0, length=1000, task_id=task_id)["data"]
+        (host,) = job["hostnames"]
+        assert told == f"{host} slots=1\n" * 2 + f"{rank} of 2 at {host}\n"
+
+
 def test_an_image_without_gpus_has_no_card_whatever_is_asked(client: Client) -> None:
     job = run(client, "ls /dev; echo $NVIDIA_VISIBLE_DEVICES", gpus=0, env={"NVIDIA_VISIBLE_DEVICES": "all"})
     assert job["state"] == "finished", job["message"]
