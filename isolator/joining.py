@@ -1,28 +1,25 @@
 """A command beside a running task: as its user, with its environment, in its namespaces and cgroups.
 
 Where a task is, is read from its process when it has just been started, and kept by files: a process id may belong to
-another process later. What joins it is a fresh interpreter that runs this very file, for nothing may be done between
-fork and exec of a program with threads; so this file imports the standard library only.
+another process later. What joins it is a fresh interpreter that runs `joined`, for nothing may be done between fork
+and exec of a program with threads.
 
 Sources: setns(2), namespaces(7), proc_pid_status(5), cgroups(7), capabilities(7).
 """
 
 import contextlib
-import ctypes
-import json
+import marshal
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
-PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 38, 24  # linux/prctl.h
-_LAST_CAP: Final = 63
+from isolator import joined
+
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
-_NOTHING: Final = "/dev/null"
 BEGUN_S: Final = 2.0  # an engine says that a task runs some milliseconds before its program does
 
 
@@ -69,6 +66,10 @@ class Place:
         user = (int(status["Uid"].split()[1]), int(status["Gid"].split()[1]), _numbers(status["Groups"]))
         if os.readlink(f"/proc/{pid}/ns/user") != os.readlink("/proc/self/ns/user"):
             raise PermissionError(1, "it is in a user namespace of its own")
+        if user[0] == 0 and os.stat(f"/proc/{pid}/root") != os.stat("/"):
+            # Its /bin/sh could be a way to the file of the interpreter that joins, which root of the image may
+            # write to (as CVE-2019-5736 did to runc).
+            raise PermissionError(1, "it is an image that runs as root")
         others = [name for name in _NAMESPACES if _is_other(pid, name)]
         return _Order(
             argv=(),
@@ -94,13 +95,13 @@ class Place:
         Raises:
             OSError: It cannot be started.
         """
-        order = json.dumps({**asdict(self._order), "argv": ("/bin/sh", "-c", command)}).encode()
+        order = marshal.dumps({**asdict(self._order), "argv": ("/bin/sh", "-c", command)})
         told = os.memfd_create("order", os.MFD_CLOEXEC)
         try:
             os.write(told, order)
             os.lseek(told, 0, os.SEEK_SET)
             return subprocess.Popen(
-                [sys.executable, "-I", "-S", __file__],
+                [sys.executable, "-I", "-S", joined.__file__],
                 stdin=told,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -187,80 +188,3 @@ def _mount_of(hierarchy: str) -> str:
             if kind == "cgroup" and hierarchy and set(hierarchy.split(",")) <= set(options.split(",")):
                 return point
     raise FileNotFoundError(2, f"the cgroups of {hierarchy or 'version 2'} are mounted nowhere")
-
-
-# --- in the process that joins
-
-
-def _become(order: dict[str, Any]) -> None:
-    """In order: cgroups while their files can be seen, then the task's view, rights last but exec."""
-    os.umask(0o022)
-    null = os.open(_NOTHING, os.O_RDONLY)
-    os.dup2(null, 0)
-    for directory in order["cgroups"]:
-        with open(f"{directory}/cgroup.procs", "w") as file:
-            file.write("0")
-    libc = ctypes.CDLL(None, use_errno=True)
-    for namespace in order["namespaces"]:
-        _check(libc.setns(namespace, 0), "setns")
-    if order["forks"]:
-        _fork(libc)
-    if order["namespaces"] or os.stat(order["root"]) != os.stat("/"):
-        os.fchdir(order["root"])
-        os.chroot(".")
-    os.fchdir(order["directory"])
-    _drop(libc, order)
-    if order["forks"]:
-        _check(libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0), "prctl")
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would keep that
-        signal.signal(number, signal.SIG_DFL)
-    for number in (*order["namespaces"], order["root"], order["directory"]):
-        os.set_inheritable(number, False)
-    os.execve(order["argv"][0], order["argv"], order["env"])
-
-
-def _fork(libc: ctypes.CDLL) -> None:
-    """Go on in a child; the parent ends as that does."""
-    pid = os.fork()
-    if pid == 0:
-        return
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    os._exit(code if code >= 0 else 128 - code)
-
-
-def _drop(libc: ctypes.CDLL, order: dict[str, Any]) -> None:
-    """Have no more rights than the task."""
-    if order["no_new_privileges"]:
-        _check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
-    if os.geteuid() == 0:
-        for capability in range(_LAST_CAP + 1):
-            if not order["capabilities"] >> capability & 1:
-                libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # of one that the kernel lacks: EINVAL
-    uid, gid, groups = order["user"]
-    if os.geteuid() == 0:
-        os.setgroups(groups)
-    if (uid, gid) != (os.geteuid(), os.getegid()):
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-
-
-def _check(result: int, what: str) -> None:
-    if result:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-
-
-def main() -> None:
-    """Of the process that joins; does not return."""
-    try:
-        with open(0, closefd=False) as file:
-            order = json.load(file)
-        _become(order)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.write(1, f"cannot join the task: {error.strerror}".encode())
-    os._exit(125)
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import heapq
 import os
-import random
 import selectors
 import socket
 import threading
@@ -65,9 +64,10 @@ class _Job:
 class Prober:
     """Checks that are made until they are removed. Methods may be called from any thread."""
 
-    def __init__(self, spread: Callable[[], float] = random.random) -> None:
-        """Its thread starts. `spread`: numbers below 1, to keep checks from marching in step."""
-        self._spread = spread
+    def __init__(self, spread: Callable[[], float] | None = None) -> None:
+        """Its thread starts. `spread`: numbers below 1, to keep checks from marching in step; by chance
+        if it is not given."""
+        self._spread = spread or _chance
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._selector.register(self._bell, READ)
@@ -78,8 +78,8 @@ class Prober:
         self._waiting: deque[_Job] = deque()
         self._under_way: set[_Job] = set()
         self._look_at = 0.0
-        self._stopping = False
-        self._lock = threading.Lock()  # of the bell: nobody rings one that is closed
+        self._stopping = self._ended = False
+        self._lock = threading.Lock()  # of `_ended`: nobody rings a bell that is closed
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
         self._thread.start()
 
@@ -116,8 +116,9 @@ class Prober:
         self._order(lambda: self._drop(key))
 
     def stop(self) -> None:
-        """End all attempts; there is no report after this, unless it is called from one."""
-        self._order(self._stop)
+        """End all attempts; there is no report after this."""
+        self._stopping = True
+        self._order(lambda: None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -136,7 +137,7 @@ class Prober:
                 self._turn(time.monotonic())
         finally:
             with self._lock:
-                self._stopping = True
+                self._ended = True
                 os.close(self._bell)
             for job in list(self._under_way):
                 self._end(job)
@@ -154,12 +155,9 @@ class Prober:
 
     def _order(self, order: Callable[[], None]) -> None:
         with self._lock:
-            if not self._stopping:
+            if not self._ended:
                 self._orders.append(order)
                 os.eventfd_write(self._bell, 1)
-
-    def _stop(self) -> None:
-        self._stopping = True
 
     def _until_next(self) -> float | None:
         """Nothing waits for a place when it is asked, unless something is under way."""
@@ -178,7 +176,7 @@ class Prober:
             self._end(job)
 
     def _begin(self, job: _Job) -> None:
-        if job.gone:
+        if job.gone or self._stopping:
             return
         job.deadline = time.monotonic() + timeout_s(job.check)
         try:
@@ -224,7 +222,8 @@ class Prober:
     def _tell(self, job: _Job, finding: Finding) -> None:
         wait_s = pause_s(job.check) * (1.0 - 0.05 * self._spread())
         self._at(time.monotonic() + wait_s, job)
-        job.report(finding)
+        if not self._stopping:
+            job.report(finding)
 
     def _end(self, job: _Job) -> None:
         attempt = job.attempt
@@ -366,3 +365,8 @@ def _failed(error: Exception) -> Finding:
     words = (error.strerror if isinstance(error, OSError) else None) or str(error) or repr(error)
     ours = isinstance(error, OSError) and error.errno in _OURS
     return Finding(None if ours else False, words)
+
+
+def _chance() -> float:
+    """As random.random, whose module costs an executor 5 ms."""
+    return os.urandom(1)[0] / 256

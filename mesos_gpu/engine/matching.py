@@ -1,14 +1,15 @@
 """Offers: held, matched with what waits, given back."""
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from mesos_gpu.engine.effects import Decline, Launch, LaunchTask, Revive, Suppress
 from mesos_gpu.engine.line import Line, ask_of
 from mesos_gpu.engine.placing import Placing
 from mesos_gpu.engine.preemption import possible, preempt
 from mesos_gpu.engine.standing import usable
-from mesos_gpu.engine.together import place_together
+from mesos_gpu.engine.together import Tables, place_together
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
@@ -27,9 +28,17 @@ class _Desk:
     node: Node
     offers: list[Offer]
     left: tuple[Scalar, ...]
-    free: list[Gpu]
+    usable: Callable[[], Iterable[Gpu]]
     ports: tuple[PortRange, ...] = ()
     launches: list[LaunchTask] = field(default_factory=list)
+    _free: list[Gpu] | None = None
+
+    @property
+    def free(self) -> list[Gpu]:
+        """Looked up when it is asked for: most matches of a thousand agents place nothing."""
+        if self._free is None:
+            self._free = list(self.usable())
+        return self._free
 
     def candidate(self) -> Candidate:
         return Candidate(
@@ -58,7 +67,7 @@ class _Desk:
         taken, left = carve(self.left, need)
         own, self.left = carve(left, executor)
         held = set(task.gpus)
-        self.free = [gpu for gpu in self.free if gpu.id not in held]
+        self._free = [gpu for gpu in self.free if gpu.id not in held] if held else self._free
         found = LaunchTask(task, spec, tuple(taken), tuple(own))
         if place is not None:
             found = replace(found, ports=(place.port,), env=place.env, hosts=place.hosts)
@@ -121,7 +130,9 @@ def match(turn: Turn) -> None:
     desks = _desks(turn)
     for desk in desks.values():
         _launch_monitor(turn, desk)
-    _launch_jobs(turn, desks)
+    if _is_due(turn):
+        _launch_jobs(turn, desks)
+        turn.state.unmatched, turn.state.matched_at = False, turn.now
     for desk in desks.values():
         if desk.launches:
             used = tuple(offer.id for offer in desk.offers)
@@ -131,13 +142,22 @@ def match(turn: Turn) -> None:
     _balance(turn)
 
 
+def _is_due(turn: Turn) -> bool:
+    """Whether a job may start that could not start at the last match."""
+    state, last = turn.state, turn.state.matched_at
+    if state.unmatched or turn.now - last >= turn.settings.match_interval_s:
+        return True
+    ends = (*state.contested.values(), *(state.jobs[job_id].not_before for _, job_id in state.queue))
+    return any(last < end <= turn.now for end in ends)
+
+
 def _desks(turn: Turn) -> dict[AgentId, _Desk]:
     desks: dict[AgentId, _Desk] = {}
     for offer in turn.state.offers.values():
         desk = desks.get(offer.agent_id)
         if desk is None:
             node = turn.state.nodes[offer.agent_id]
-            free = list(usable(turn.state, node, turn.now, turn.settings))
+            free = partial(usable, turn.state, node, turn.now, turn.settings)
             desks[offer.agent_id] = _Desk(node, [offer], offer.resources, free, offer.ports)
         else:
             desk.offers.append(offer)
@@ -176,6 +196,8 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
 
 
 def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
+    if not turn.state.queue:
+        return
     drained = turn.state.drain_of
     candidates = {
         agent_id: desk.candidate() for agent_id, desk in desks.items() if not drained(desk.node.hostname)
@@ -198,7 +220,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
             asked = ask, job.spec.tasks, barred, line.neighbours.key(job), placing.key(job)
             if asked not in refused:
                 free = line.neighbours.open_to(job, line.open_to(barred, candidates))
-                chosen = _places(job, ask, line, placing, candidates, free, desks)
+                chosen = _places(job, ask, free, placing, line, candidates, desks)
                 if chosen is None:
                     refused.add(asked)
                     most = None
@@ -217,18 +239,18 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
 def _places(
     job: Job,
     ask: Ask,
-    line: Line,
-    placing: Placing,
-    candidates: Mapping[AgentId, Candidate],
     open_to: Mapping[AgentId, Candidate],
+    placing: Placing,
+    line: Line,
+    candidates: Mapping[AgentId, Candidate],
     desks: Mapping[AgentId, _Desk],
 ) -> Sequence[Chosen] | None:
     """Where its tasks go; None: they do not fit."""
-    if job.spec.tasks == 1:
-        chosen = placing.place(job, ask, open_to)
-        return None if chosen is None else (chosen,)
-    ports = {agent_id: count_ports(desk.ports) for agent_id, desk in desks.items()}
-    return place_together(job, ask, placing, line.neighbours, candidates, open_to, ports)
+    if job.spec.tasks > 1:
+        ports = {agent_id: count_ports(desk.ports) for agent_id, desk in desks.items()}
+        return place_together(job, ask, Tables(placing, line.neighbours, candidates, open_to, ports))
+    chosen = placing.place(job, ask, open_to)
+    return None if chosen is None else (chosen,)
 
 
 def _most(candidates: Collection[Candidate]) -> tuple[float, float, int]:

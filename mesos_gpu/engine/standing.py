@@ -25,13 +25,8 @@ def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gp
     """GPUs of the node that may be given out: healthy by a fresh report, held by nobody, kept by nobody."""
     if not _is_fresh(node, now, settings):
         return ()
-    return tuple(
-        gpu
-        for gpu in node.gpus
-        if gpu.id not in state.holders
-        and state.contested.get(gpu.id, 0) <= now
-        and standing(state, node, gpu).health is Health.OK
-    )
+    free = [gpu for gpu in node.gpus if gpu.id not in state.holders and state.contested.get(gpu.id, 0) <= now]
+    return tuple(_sound(state, node, free))
 
 
 def well(
@@ -40,7 +35,17 @@ def well(
     """Those of the chosen GPUs that could be given out if nobody held them."""
     if not chosen or not _is_fresh(node, now, settings):
         return ()
-    return tuple(g for g in node.gpus if g.id in chosen and standing(state, node, g).health is Health.OK)
+    return tuple(_sound(state, node, [gpu for gpu in node.gpus if gpu.id in chosen]))
+
+
+def _sound(state: State, node: Node, gpus: list[Gpu]) -> list[Gpu]:
+    """Those whose `standing` is OK; a thousand nodes are asked for at each match."""
+    sound = [gpu for gpu in gpus if gpu.health is Health.OK]
+    if state.drains and state.drain_of(node.hostname):
+        return []
+    if state.drains:
+        sound = [gpu for gpu in sound if not state.drain_of(node.hostname, gpu.id)]
+    return [gpu for gpu in sound if gpu.id not in state.resets] if state.resets else sound
 
 
 def _is_fresh(node: Node, now: float, settings: Settings) -> bool:

@@ -62,6 +62,8 @@ class State:
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     next_sequence: int = 1
     suppressed: bool = False
+    unmatched: bool = True  # something has changed since the last match that may let a job start
+    matched_at: float = 0.0
     idle_since: float | None = None
     swept_at: float = 0.0
     reconciliation: Reconciliation | None = None

@@ -40,6 +40,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
         NotFound, Conflict: A request of an operator cannot be granted. Nothing has changed.
     """
     turn = Turn(state, settings, now)
+    state.unmatched |= type(event) not in _NO_NEWS
     _HANDLERS[type(event)](turn, event)
     return sorted(turn.effects, key=lambda effect: RANK[type(effect)])
 
@@ -96,6 +97,8 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
             send_kill(turn, job, task)
 
 
+#: Events that let a job start only by what they change in jobs, tasks, nodes and cards.
+_NO_NEWS: Final = (ev.Tick, ev.Match, ev.StatusArrived)
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Registered: _on_registered,
     ev.Disconnected: _on_disconnected,

@@ -1,7 +1,7 @@
 """Places for all tasks of a job at once, during one match."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mesos_gpu.engine.neighbours import Neighbours
 from mesos_gpu.engine.placing import Placing
@@ -11,30 +11,31 @@ from mesos_gpu.policy.placement import Ask, Candidate, Chosen
 from mesos_gpu.policy.together import times
 
 
-def place_together(
-    job: Job,
-    ask: Ask,
-    placing: Placing,
-    neighbours: Neighbours,
-    candidates: Mapping[AgentId, Candidate],
-    open_to: Mapping[AgentId, Candidate],
-    ports: Mapping[AgentId, int],
-) -> list[Chosen] | None:
-    """A place for each task, those of one node together; None: they do not all fit. Nothing is taken yet.
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What a match has for one job.
 
-    Args:
-        job: Several tasks.
-        ask: What each of them takes.
+    Attributes:
         placing, neighbours: Of the match; they are as before afterwards.
         candidates: All agents on the table.
         open_to: Those that the job may use, as it may use them.
         ports: How many ports each agent offers; each task takes one.
     """
+
+    placing: Placing
+    neighbours: Neighbours
+    candidates: Mapping[AgentId, Candidate]
+    open_to: Mapping[AgentId, Candidate]
+    ports: Mapping[AgentId, int]
+
+
+def place_together(job: Job, ask: Ask, tables: Tables) -> list[Chosen] | None:
+    """A place for each task, those of one node together; None: they do not all fit. Nothing is taken yet."""
     for model in ask.models or (None,):  # of one model, if any is asked for: the slowest decides for all
         one = ask if model is None else replace(ask, models=(model,))
-        if _upper_bound(one, open_to, ports) < job.spec.tasks:
+        if _upper_bound(one, tables) < job.spec.tasks:
             continue
-        trial = _Trial(job, one, placing, neighbours, candidates, open_to, ports)
+        trial = _Trial(job, one, tables)
         try:
             if trial.place_all():
                 return trial.in_order()
@@ -43,38 +44,28 @@ def place_together(
     return None
 
 
-def _upper_bound(ask: Ask, open_to: Mapping[AgentId, Candidate], ports: Mapping[AgentId, int]) -> int:
+def _upper_bound(ask: Ask, tables: Tables) -> int:
     """No more tasks than that fit: so most matches see quickly that a large job must wait."""
     return sum(
         min(
             times(found.cpus, ask.cpus),
             times(found.mem_mib, ask.mem_mib),
             times(min(found.gpus_offered, len(found.free)), ask.gpus),
-            ports.get(agent_id, 0),
+            tables.ports.get(agent_id, 0),
         )
-        for agent_id, found in open_to.items()
+        for agent_id, found in tables.open_to.items()
     )
 
 
 class _Trial:
     """Places taken one after the other, to be given back."""
 
-    def __init__(
-        self,
-        job: Job,
-        ask: Ask,
-        placing: Placing,
-        neighbours: Neighbours,
-        candidates: Mapping[AgentId, Candidate],
-        open_to: Mapping[AgentId, Candidate],
-        ports: Mapping[AgentId, int],
-    ) -> None:
+    def __init__(self, job: Job, ask: Ask, tables: Tables) -> None:
         self._job, self._ask = job, ask
-        self._placing, self._neighbours = placing, neighbours
-        self._before = candidates
-        self._now = dict(candidates)
-        self._open = dict(open_to)
-        self._ports = dict(ports)
+        self._placing, self._neighbours = tables.placing, tables.neighbours
+        self._before = tables.candidates
+        self._now, self._open = dict(tables.candidates), dict(tables.open_to)
+        self._ports = dict(tables.ports)
         self._chosen: list[Chosen] = []
 
     def place_all(self) -> bool:

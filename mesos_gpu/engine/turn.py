@@ -26,18 +26,29 @@ class Turn:
         """Change a job: its version grows, it is saved and published."""
         job = replace(job, version=job.version + 1) if job.id in self.state.jobs else job
         self.state.set_job(job)
+        self.state.unmatched = True
         self.effects += (SaveJob(job), Publish(job.id, job.version))
         return job
 
     def put_task(self, task: Task) -> None:
         """Change a task."""
         self.state.set_task(task)
+        self.state.unmatched = True
         self.effects.append(SaveTask(task))
 
     def put_node(self, node: Node) -> None:
         """Change a node."""
+        old = self.state.nodes.get(node.id)
         self.state.nodes[node.id] = node
+        self.state.unmatched |= old is None or self._tells_more(old, node)
         self.effects.append(SaveNode(node))
+
+    def _tells_more(self, old: Node, new: Node) -> bool:
+        """Whether it is not just the next report of the same: of a thousand nodes there are a hundred a second."""
+        fresh_s = self.settings.report_stale_s
+        if old.reported_at is None or self.now - old.reported_at > fresh_s:
+            return True
+        return replace(old, reported_at=new.reported_at) != new
 
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""
@@ -52,6 +63,7 @@ class Turn:
     def put_card(self, card: Card) -> None:
         """Change what is remembered of a card."""
         self.state.set_card(card)
+        self.state.unmatched = True
         self.effects.append(SaveCard(card))
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:

@@ -122,6 +122,7 @@ class Witness:
         self.launches: dict[JobId, list[TaskId]] = {}
         self.begun: set[str] = set()  # launches of gangs whose members may start
         self.launched: set[JobId] = set()  # by the batch in hand
+        self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already
         self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
         self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
 
@@ -213,6 +214,7 @@ class Witness:
                 check(self, effect, now)
         gangs.whole(self, self.launched)
         self.launched.clear()
+        self.dropped.clear()
         for key, times in self.unacknowledged.items():
             raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
 
@@ -265,8 +267,11 @@ class Witness:
         if len(agents) != 1 or agents != {item.task.agent_id for item in launch.tasks}:
             words = f"{', '.join(launch.offer_ids)} are of {sorted(agents)}"
             raise Violation("a launch uses offers of its own agent", words)
+        void = any(offer_id not in self.mesos.offers for offer_id in launch.offer_ids)
         for item in launch.tasks:
             task = item.task
+            if void and task.job_id is not None:
+                self.dropped.add(task.job_id)
             if task.id not in self.disk.tasks:
                 raise Violation("what is launched was saved", f"{task.id} was not", task.id)
             if task.id in self.words:
