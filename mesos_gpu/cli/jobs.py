@@ -47,7 +47,7 @@ def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
                 _count(job),
                 job["cpus"],
                 job["mem_mib"],
-                " ".join(job["hostnames"]),
+                None if job["state"] == "pending" else " ".join(job["hostnames"]),
                 output.age(job["submitted_at"]),
                 _ran(job["started_at"], job["ended_at"]),
                 _command(job),

@@ -203,12 +203,20 @@ def _lacks(ask: Ask, node: NodeView, able: Sequence[Sequence[Gpu]], now: float) 
     nearest = max(enough, key=lambda group: len([gpu for gpu in group if is_free(gpu, node)]))
     blocked = [gpu for gpu in nearest if not is_free(gpu, node)]
     missing = ask.gpus - (len(nearest) - len(blocked))
-    return f"lacks {gpus_of(missing)}: " + "; ".join(_blocked(gpu, node, now) for gpu in blocked)
+    users: dict[str, list[Gpu]] = {}
+    for gpu in blocked:
+        users.setdefault(node.holders.get(gpu.id, ""), []).append(gpu)
+    unwell = [_unwell(gpu, now) for gpu in users.pop("", ())]
+    return f"lacks {gpus_of(missing)}: " + "; ".join(
+        [*(_used(job, held) for job, held in users.items()), *unwell]
+    )
 
 
-def _blocked(gpu: Gpu, node: NodeView, now: float) -> str:
-    if gpu.id in node.holders:
-        return f"{gpu.id} is used by {node.holders[gpu.id]}"
+def _used(job: str, held: Sequence[Gpu]) -> str:
+    return f"{held[0].id} is used by {job}" if len(held) == 1 else f"{len(held)} are used by {job}"
+
+
+def _unwell(gpu: Gpu, now: float) -> str:
     since = f" since {clock(gpu.since, now)}" if gpu.since else ""
     return f"{gpu.id} is {gpu.health.value}{since}" + (f" ({gpu.reason})" if gpu.reason else "")
 

@@ -339,7 +339,7 @@ def test_fragmentation_is_of_the_cluster() -> None:
     full = node("n2", *cards("n2", 4), holders={card.id: "j" for card in cards("n2", 4)})
     why = explain(JOB, ask(4), [*nodes, full], queue=QueueView(0), now=NOW)
     assert funnel_of(why) == [
-        ("gpus", 1, 2, "n2 lacks 4 GPUs: " + "; ".join(f"{card.id} is used by j" for card in full.gpus)),
+        ("gpus", 1, 2, "n2 lacks 4 GPUs: 4 are used by j"),
         (
             "fragmentation",
             2,
