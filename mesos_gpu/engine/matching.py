@@ -9,6 +9,7 @@ from mesos_gpu.engine.line import Line, ask_of
 from mesos_gpu.engine.placing import Placing
 from mesos_gpu.engine.preemption import possible, preempt
 from mesos_gpu.engine.standing import usable
+from mesos_gpu.engine.table import table_of
 from mesos_gpu.engine.together import Tables, place_together
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.gpu import Gpu
@@ -50,6 +51,7 @@ class _Desk:
             free=tuple(self.free),
             gpus_total=len(self.node.gpus),
             driver=self.node.driver_version,
+            models=tuple(sorted({gpu.model for gpu in self.node.gpus})),
         )
 
     def take_port(self) -> PortRange:
@@ -87,7 +89,7 @@ class _Place:
 def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
     """Hold them, and note their agents."""
     for offer in offers:
-        turn.state.offers[offer.id] = offer
+        turn.state.hold_offer(offer)
         node = turn.state.nodes.get(offer.agent_id)
         new = Node(
             id=offer.agent_id,
@@ -138,7 +140,7 @@ def match(turn: Turn) -> None:
             used = tuple(offer.id for offer in desk.offers)
             turn.effects.append(Launch(used, tuple(desk.launches)))
             for offer_id in used:
-                del turn.state.offers[offer_id]
+                turn.state.drop_offer(offer_id)
     _balance(turn)
 
 
@@ -198,15 +200,13 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
 def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
     if not turn.state.queue:
         return
-    drained = turn.state.drain_of
-    candidates = {
-        agent_id: desk.candidate() for agent_id, desk in desks.items() if not drained(desk.node.hostname)
-    }
-    may_preempt = possible(turn)
+    ways = {agent_id: desk.candidate for agent_id, desk in desks.items()}
+    table, may_preempt = table_of(turn.state, turn.settings, turn.now, ways), possible(turn)
+    candidates = table.candidates
     if not candidates and not may_preempt:
         return
     line = Line(turn.state, turn.settings, turn.now, lambda agent_id: _left(desks.get(agent_id)))
-    placing = Placing(turn.state, turn.settings, candidates.values())
+    placing = Placing(turn.state, turn.settings, table.board)
     refused: set[tuple[Ask, int, tuple[int, ...], Hashable, Hashable]] = set()
     blocked: list[Job] = []
     most: tuple[float, float, int] | None = None  # what no candidate exceeds; None: to be found anew
@@ -281,6 +281,7 @@ def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Se
     ]
     for task in tasks:
         turn.put_task(task)
+    turn.state.drawn += len(tasks)
     turn.put_job(
         replace(
             job,
@@ -361,4 +362,4 @@ def _give_back(turn: Turn, offer_ids: tuple[OfferId, ...], refuse_s: float) -> N
     if offer_ids:
         turn.effects.append(Decline(offer_ids, refuse_s))
         for offer_id in offer_ids:
-            del turn.state.offers[offer_id]
+            turn.state.drop_offer(offer_id)

@@ -92,7 +92,7 @@ class _Places:
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
         """`request`: the job that room is made for."""
         self._nodes, self._request = dict(state.nodes), request
-        self._neighbours, self._placing = Neighbours(state), Placing(state, settings, ())
+        self._neighbours, self._placing = Neighbours(state), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
         self._company: list[tuple[Job, Task]] = []  # those that are of account to others
         self._waiting = [state.jobs[job_id] for _, job_id in state.queue if state.jobs[job_id].spec.app]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from mesos_gpu.engine.line import ask_of
 from mesos_gpu.engine.settings import Settings
@@ -23,19 +24,24 @@ RECENT = 1000  # jobs that say what is asked for lately
 class Placing:
     """Valid as long as the state changes only by launches that it is told of."""
 
-    def __init__(self, state: State, settings: Settings, candidates: Iterable[Candidate]) -> None:
-        """Nothing is computed before a job wants it."""
+    def __init__(self, state: State, settings: Settings, board: Board | None = None) -> None:
+        """Nothing is computed before a job wants it. Without a board nothing can be placed."""
         self._state, self._settings = state, settings
-        self._board = Board(candidates, self._mix)
+        self._board = board or board_of(state, settings, ())
+        self._drawn = state.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
-        self._found: dict[tuple[str, int, str | None], Gpu] | None = None
 
     def place(self, job: Job, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen | None:
         """The best of the candidates that are open to the job; None: none fits."""
         placement = self._placement(job.spec)
         siblings = self._siblings(job) if placement is Placement.SPREAD else None
         return self._board.place(
-            ask, open_to, placement.value, siblings, gpu_nodes=self._gpu_nodes(job).value
+            ask,
+            open_to,
+            placement.value,
+            siblings,
+            gpu_nodes=self._gpu_nodes(job).value,
+            draw=self._drawn,
         )
 
     def key(self, job: Job) -> GpuNodes | None:
@@ -45,12 +51,14 @@ class Placing:
     def launched(self, job: Job, candidate: Candidate) -> None:
         """Count a launch in; `candidate`: what is left there."""
         self._board.update(candidate)
+        self._drawn += 1
         if self._apps is not None:
             self._apps.setdefault(_app(job), Counter())[candidate.agent_id] += 1
 
     def given_back(self, job: Job, candidate: Candidate) -> None:
         """A launch that was counted in does not come about; `candidate`: what is there again."""
         self._board.update(candidate)
+        self._drawn -= 1
         if self._apps is not None:
             self._apps[_app(job)][candidate.agent_id] -= 1
 
@@ -72,29 +80,32 @@ class Placing:
                     self._apps.setdefault(_app(other), Counter())[task.agent_id] += 1
         return self._apps.get(_app(job), Counter())
 
-    def _mix(self) -> Mix:
-        """What was asked for lately."""
-        jobs = list(self._state.jobs.values())[-RECENT:]
-        return mix_of(
-            Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=models)
-            for job in jobs
-            if (models := self._models(job)) is not None
-        )
 
-    def _models(self, job: Job) -> tuple[str, ...] | None:
-        """Those that will do; empty: any; None: the cluster has none that does."""
-        ask, wanted = ask_of(job, self._settings), job.spec.gpu_model
-        if not ask.choosy:
-            return wanted
-        fit = {gpu.model for gpu in self._kinds() if ask.takes(gpu) and (not wanted or gpu.model in wanted)}
-        return tuple(sorted(fit)) or None
+def board_of(state: State, settings: Settings, candidates: Iterable[Candidate]) -> Board:
+    """The arrays of what is offered."""
+    return Board(candidates, partial(_mix, state, settings))
 
-    def _kinds(self) -> list[Gpu]:
-        """One GPU of each kind that the cluster has."""
-        if self._found is None:
-            every = (gpu for node in self._state.nodes.values() for gpu in node.gpus)
-            self._found = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
-        return list(self._found.values())
+
+def _mix(state: State, settings: Settings) -> Mix:
+    """What was asked for lately."""
+    # One GPU of each kind that the cluster has.
+    every = (gpu for node in state.nodes.values() for gpu in node.gpus)
+    kinds = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
+    jobs = list(state.jobs.values())[-RECENT:]
+    return mix_of(
+        Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=models)
+        for job in jobs
+        if (models := _models(job, settings, kinds.values())) is not None
+    )
+
+
+def _models(job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
+    """Those that will do; empty: any; None: the cluster has none that does."""
+    ask, wanted = ask_of(job, settings), job.spec.gpu_model
+    if not ask.choosy:
+        return wanted
+    fit = {gpu.model for gpu in kinds if ask.takes(gpu) and (not wanted or gpu.model in wanted)}
+    return tuple(sorted(fit)) or None
 
 
 def _app(job: Job) -> str:

@@ -2,6 +2,8 @@
 
 import bisect
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
 
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.drain import Card, Drain, Target
@@ -12,6 +14,8 @@ from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.task import Task, TaskState
+
+DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
 
 
 @dataclass(slots=True)
@@ -64,10 +68,17 @@ class State:
     suppressed: bool = False
     unmatched: bool = True  # something has changed since the last match that may let a job start
     matched_at: float = 0.0
+    drawn: int = 0  # tasks of jobs, ever: draws lots between nodes that are as good
     idle_since: float | None = None
     swept_at: float = 0.0
     reconciliation: Reconciliation | None = None
     reconciled_at: float = 0.0
+
+    # What follows from the rest, and is made again when it is missing: a `table.Table`, or None.
+    table: Any = field(default=None, compare=False, metadata=DERIVED)
+    touched: set[AgentId] = field(
+        default_factory=set, compare=False, metadata=DERIVED
+    )  # since the table was made
 
     @classmethod
     def restored(cls, started_at: float, saved: Saved) -> "State":
@@ -82,6 +93,22 @@ class State:
         for card in saved.cards:
             state.set_card(card)
         return state
+
+    def hold_offer(self, offer: Offer) -> None:
+        """Put an offer on the table."""
+        self.offers[offer.id] = offer
+        self.touched.add(offer.agent_id)
+
+    def drop_offer(self, offer_id: OfferId) -> None:
+        """It is used, given back or void; one that is not there is dropped already."""
+        offer = self.offers.pop(offer_id, None)
+        if offer is not None:
+            self.touched.add(offer.agent_id)
+
+    def drop_offers(self) -> None:
+        """All of them are void."""
+        self.offers.clear()
+        self.table = None
 
     def set_job(self, job: Job) -> None:
         """Put a job in, and keep the queue and the list of ended jobs true."""
@@ -101,6 +128,7 @@ class State:
         if task.id not in self.tasks and task.job_id is not None:
             self.launches.setdefault(task.job_id, []).append(task.id)
         self.tasks[task.id] = task
+        self.touched.add(task.agent_id)
         if task.ended:
             self.live.pop(task.id, None)
             self.released.pop(task.id, None)

@@ -47,7 +47,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
 
 def _on_registered(turn: Turn, event: ev.Registered) -> None:
     state = turn.state
-    state.offers.clear()
+    state.drop_offers()
     state.connected, state.master_url, state.suppressed = True, event.master_url, False
     state.registered_at = state.swept_at = turn.now
     if state.framework_id != event.framework_id:
@@ -58,17 +58,17 @@ def _on_registered(turn: Turn, event: ev.Registered) -> None:
 
 def _on_disconnected(turn: Turn, _: ev.Disconnected) -> None:
     turn.state.connected = False
-    turn.state.offers.clear()
+    turn.state.drop_offers()
 
 
 def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
-    turn.state.offers.pop(event.offer_id, None)
+    turn.state.drop_offer(event.offer_id)
 
 
 def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
     node = turn.state.nodes.get(event.agent_id)
     for offer in [o for o in turn.state.offers.values() if o.agent_id == event.agent_id]:
-        del turn.state.offers[offer.id]
+        turn.state.drop_offer(offer.id)
     if node is not None and node.lost_at is None:
         turn.put_node(replace(node, lost_at=turn.now))
 

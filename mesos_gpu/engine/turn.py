@@ -40,7 +40,9 @@ class Turn:
         """Change a node."""
         old = self.state.nodes.get(node.id)
         self.state.nodes[node.id] = node
-        self.state.unmatched |= old is None or self._tells_more(old, node)
+        if old is None or self._tells_more(old, node):
+            self.state.unmatched = True
+            self.state.touched.add(node.id)
         self.effects.append(SaveNode(node))
 
     def _tells_more(self, old: Node, new: Node) -> bool:
@@ -53,17 +55,19 @@ class Turn:
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""
         self.state.drains[drain.target, drain.name] = drain
+        self.state.table = None
         self.effects.append(SaveDrain(drain))
 
     def drop_drain(self, drain: Drain) -> None:
         """Give it back."""
         del self.state.drains[drain.target, drain.name]
+        self.state.table = None
         self.effects.append(ForgetDrain(drain.target, drain.name))
 
     def put_card(self, card: Card) -> None:
         """Change what is remembered of a card."""
         self.state.set_card(card)
-        self.state.unmatched = True
+        self.state.unmatched, self.state.table = True, None
         self.effects.append(SaveCard(card))
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:

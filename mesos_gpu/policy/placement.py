@@ -42,6 +42,7 @@ class Candidate:
     free: tuple[Gpu, ...]  # healthy, held by nobody
     gpus_total: int = 0
     driver: str | None = None  # None: it has none, or it is not known
+    models: tuple[str, ...] = ()  # of all its GPUs, each once, sorted; empty: those of the free ones
 
 
 @dataclass(frozen=True, slots=True)

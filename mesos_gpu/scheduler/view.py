@@ -130,7 +130,7 @@ class StateView:
         offers: dict[AgentId, list[Offer]] = {}
         for offer in self._state.offers.values():
             offers.setdefault(offer.agent_id, []).append(offer)
-        neighbours, gpu_nodes = Neighbours(self._state), Placing(self._state, self._settings, ()).key(job)
+        neighbours, gpu_nodes = Neighbours(self._state), Placing(self._state, self._settings).key(job)
         nodes = [
             replace(
                 self._node_view(node, offers.get(node.id, ())),

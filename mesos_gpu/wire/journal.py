@@ -74,7 +74,8 @@ class Exact(Generic[T]):
         """`kind` is made anew by its fields' names."""
         assert is_dataclass(kind)
         hints = get_type_hints(kind)
-        self._kind, self.names = kind, tuple(field.name for field in fields(kind))
+        self._kind = kind
+        self.names = tuple(field.name for field in fields(kind) if not field.metadata.get("derived"))
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip

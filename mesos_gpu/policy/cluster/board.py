@@ -36,17 +36,20 @@ class Board:
         for row, (agent_id, _) in enumerate(self._rows):
             self._of.setdefault(agent_id, []).append(row)
         self._mix = mix
+        self._gone: set[AgentId] = set()
         self._views: dict[str, View] = {}
         self._without_gpus = np.array([self._known[agent_id].gpus_total == 0 for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
+        self._width = max([each.gpus_total for each in ordered] + [len(each.free) for each in ordered] + [1])
         self._suited: dict[Ask, npt.NDArray[np.int64]] = {}  # by what GPUs must have: by row, those that do
 
     def _state(self, row: int) -> NodeState:
         agent_id, model = self._rows[row]
         candidate = self._known[agent_id]
         free = min(sum(gpu.model == model for gpu in candidate.free), candidate.gpus_offered)
+        slots = (WHOLE,) * free + (0,) * (self._width - free)
         return NodeState(
-            math.floor(candidate.cpus * 1000 + 1e-6), math.floor(candidate.mem_mib), (WHOLE,) * free, model
+            math.floor(candidate.cpus * 1000 + 1e-6), math.floor(candidate.mem_mib), slots, model
         )
 
     def _view(self, placement: str) -> View:
@@ -60,8 +63,30 @@ class Board:
             self._views[placement] = View(states, policies[placement]())
         return self._views[placement]
 
+    def knows(self, candidate: Candidate) -> bool:
+        """Whether `update` can take it: an agent of other hardware, or a new one, needs another board."""
+        old = self._known.get(candidate.agent_id)
+        return (
+            old is not None
+            and old.driver == candidate.driver
+            and (old.gpus_total == 0) == (candidate.gpus_total == 0)
+            and candidate.gpus_total <= self._width
+            and [self._rows[row][1] for row in self._of[candidate.agent_id]] == _models(candidate)
+        )
+
+    def leave(self, agent_id: AgentId) -> None:
+        """Nothing of the agent is on the table any more; it may come back."""
+        nothing = replace(self._known[agent_id], cpus=0.0, mem_mib=0.0, gpus_offered=0, free=())
+        self.update(nothing)
+        self._gone.add(agent_id)
+
+    def ask_again(self) -> None:
+        """What is asked for lately may be something else by now."""
+        self._views.pop("fragmentation", None)
+
     def update(self, candidate: Candidate) -> None:
-        """Something was launched there."""
+        """Something else is free there."""
+        self._gone.discard(candidate.agent_id)
         self._known[candidate.agent_id] = candidate
         for row in self._of[candidate.agent_id]:
             for view in self._views.values():
@@ -77,6 +102,7 @@ class Board:
         siblings: Mapping[AgentId, int] | None = None,
         *,
         gpu_nodes: str = "last",
+        draw: int | None = None,
     ) -> Chosen | None:
         """Where the ask fits best; None: nowhere.
 
@@ -85,6 +111,7 @@ class Board:
             open_to: The candidates that it may use, each as it is, or with less for this job's use.
             placement: One of PLACEMENTS.
             siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
+            draw: For ties, as of `View.best`.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
         """
         view, allowed = self._view(placement), self._allowed(ask, open_to)
@@ -97,7 +124,7 @@ class Board:
         for model in (ask.models if ask.gpus else ()) or (None,):
             number = view.shape(_shape(ask, model))
             for mask in masks:
-                row = view.best(number, mask)
+                row = view.best(number, mask, draw)
                 if row is not None:
                     return self._chosen(row, ask, open_to)
         return None
@@ -116,7 +143,7 @@ class Board:
         closed = [
             row
             for agent_id, known in self._known.items()
-            if open_to.get(agent_id) is not known
+            if open_to.get(agent_id) is not known and agent_id not in self._gone
             for row in self._of[agent_id]
             if not self._still_fits(row, ask, open_to.get(agent_id))
         ]
@@ -155,7 +182,7 @@ class Board:
 
 
 def _models(candidate: Candidate) -> list[str]:
-    return sorted({gpu.model for gpu in candidate.free}) or [""]
+    return list(candidate.models) or sorted({gpu.model for gpu in candidate.free}) or [""]
 
 
 def _that_do(candidate: Candidate, model: str, ask: Ask) -> list[Gpu]:

@@ -113,22 +113,29 @@ class View:
         able &= ((1 << self.model) & self.shape_models[shape]) != 0
         return np.asarray(able)
 
-    def best(self, shape: int, allowed: npt.NDArray[np.bool_] | None = None) -> int | None:
-        """The node for a shape, of those that are allowed; None: there is none."""
+    def best(
+        self, shape: int, allowed: npt.NDArray[np.bool_] | None = None, draw: int | None = None
+    ) -> int | None:
+        """The node for a shape, of those that are allowed; None: there is none.
+
+        `draw`: a number that grows with each placement, for ties; None: that of the changes of this view.
+        """
         keys = self._keys[shape] if allowed is None else np.where(allowed, self._keys[shape], NEVER)
         row = int(keys.argmin())
         least = keys[row]
         if least == NEVER:
             return None
         tied = np.flatnonzero(keys[row:] == least)
-        return row + (int(tied[self._lot(row + tied)]) if len(tied) > 1 else 0)
+        return row + (
+            int(tied[self._lot(row + tied, self._changes if draw is None else draw)]) if len(tied) > 1 else 0
+        )
 
-    def _lot(self, rows: Integers) -> int:
-        """Which of some nodes that are as good: drawn by how much has changed so far, from their order by what is free
-        there. So it is the same in every run, no name and no place decides, and no kind of node is favoured: to
-        prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace of
-        docs/placement.md."""
-        drawn = (self._changes * _SCATTER >> 40) % len(rows)
+    def _lot(self, rows: Integers, draw: int) -> int:
+        """Which of some nodes that are as good: drawn by how much has been placed so far, from their order by what
+        is free there. So it is the same in every run, no name and no place decides, and no kind of node is favoured:
+        to prefer always the one with more processors, or less memory, costs half a percent of the GPUs on the trace
+        of docs/placement.md."""
+        drawn = (draw * _SCATTER >> 40) % len(rows)
         return int(self._account[rows].argpartition(drawn)[drawn])
 
     def take(self, row: int, shape: int) -> tuple[int, ...]:

@@ -1,0 +1,72 @@
+"""The table that is kept over matches: with it the engine decides what it decides with a new one."""
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.journal import STATES
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.job import Placement
+from mesos_gpu.policy.cluster.board import Board
+from mesos_gpu.policy.placement import Candidate
+from mesos_gpu.simulate import chaos, world
+from mesos_gpu.simulate.acts import do
+from mesos_gpu.simulate.violation import Violation
+from mesos_gpu.testing.builders import World, gpu, offer
+
+Step = Callable[[State, ev.Event, float, Settings], list[fx.Effect]]
+
+
+@pytest.mark.parametrize("placement", [Placement.BUNDLE, Placement.SPREAD])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_kept_table_decides_as_a_new_one(
+    seed: int, placement: Placement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches = 0
+
+    def both(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
+        nonlocal launches
+        settings = replace(settings, placement=placement)
+        if not isinstance(event, ev.Match):
+            return step(state, event, now, settings)
+        twin = STATES.decode(STATES.encode(state))
+        found = step(state, event, now, settings)
+        assert step(twin, event, now, settings) == found
+        launches += sum(isinstance(effect, fx.Launch) for effect in found)
+        return found
+
+    monkeypatch.setattr(world, "step", both)
+    place, chance = world.World(seed), random.Random(seed)
+    for act in chaos._acts(chance, 400):
+        with contextlib.suppress(Violation, MesosGpuError):
+            do(place, act)
+    assert launches > 5
+
+
+def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = World(settings=Settings("executor", "monitor"))
+    made.register()
+    for i in range(50):
+        made.node(f"a{i}", gpu(f"g{i}"))
+    made.submit("waits", gpus=2)
+    looked: list[str] = []
+    real = Board.update
+
+    def update(board: Board, found: Candidate) -> None:
+        looked.append(found.agent_id)
+        real(board, found)
+
+    monkeypatch.setattr(Board, "update", update)
+    made.submit("one", gpus=1)
+    assert len(set(looked)) == 1, "the agent that it was launched on"
+    looked.clear()
+    made.offers(offer("again", "a7", gpus=1))
+    assert set(looked) <= {"a7", str(made.state.tasks[made.job("one").task_id or ""].agent_id)}  # type: ignore[index]
