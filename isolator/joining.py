@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -119,13 +119,17 @@ class Place:
             os.close(self._files.pop())
 
 
-def first_of(pids: Iterable[int], task: str) -> int | None:
-    """The lowest of those that carry a task's id; None: none does."""
-    for pid in sorted(pids):
-        with contextlib.suppress(OSError):
-            if _variables(pid).get("MESOS_TASK_ID") == task:
-                return pid
-    return None
+def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
+    """The lowest of the processes that carries a task's id, as soon as there is one; None: there is none in time."""
+    deadline = time.monotonic() + BEGUN_S
+    while True:
+        for pid in sorted(pids()):
+            with contextlib.suppress(OSError):
+                if _variables(pid).get("MESOS_TASK_ID") == task:
+                    return pid
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
 
 
 def _environment(pid: int, task: str) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Marathon 1.11's JSON: apps and groups, read, checked and printed. Pure."""

@@ -1,0 +1,143 @@
+"""Definitions of apps as Marathon 1.11 reads and prints them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from mesos_gpu.model.app import App
+from mesos_gpu.wire.marathon.paths import ROOT, absolute
+from mesos_gpu.wire.marathon.problems import INVALID_JSON, Detail, Problems, Report
+from mesos_gpu.wire.marathon.rules import Allowed, check
+from mesos_gpu.wire.marathon.settle import settled
+from mesos_gpu.wire.marathon.shapes import APP, Strategy
+
+_ALLOWED: Final = Allowed()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """An update that asks for an earlier version, "2015-02-11T09:31:50.021Z", and for nothing else."""
+
+    version: str
+
+
+def json_of(body: bytes) -> Any | Problems:
+    """A request's body; `Problems` with status 400 if it is no JSON."""
+    try:
+        return msgspec.json.decode(body)  # stricter than json: NaN and lone surrogates are no JSON
+    except (ValueError, RecursionError) as error:
+        return Problems(INVALID_JSON, str(error), 400)
+
+
+def is_pod(value: object) -> bool:
+    """Whether it is a pod's definition rather than an app's."""
+    return isinstance(value, dict) and isinstance(value.get("containers"), list)
+
+
+def decode_app(
+    body: bytes, *, id_from_path: str | None = None, base: str = ROOT, allowed: Allowed = _ALLOWED
+) -> App | Problems:
+    """A body of POST /v2/apps, or PUT of an app with partialUpdate=false. See `app_of`."""
+    value = json_of(body)
+    if isinstance(value, Problems):
+        return value
+    return app_of(value, id_from_path=id_from_path, base=base, allowed=allowed)
+
+
+def app_of(
+    value: object, *, id_from_path: str | None = None, base: str = ROOT, allowed: Allowed = _ALLOWED
+) -> App | Problems:
+    """The same of JSON that was decoded. An id in the path wins; a relative one is below the group `base`."""
+    report = Report()
+    app = read_app(value, report, id_from_path=id_from_path, base=base, allowed=allowed)
+    problems = report.problems()
+    if problems is None and app is not None:
+        return app
+    return problems or Problems(INVALID_JSON, (Detail("/", ("error.expected.jsobject",)),))
+
+
+def read_app(
+    value: object,
+    report: Report,
+    *,
+    id_from_path: str | None = None,
+    base: str = ROOT,
+    allowed: Allowed = _ALLOWED,
+) -> App | None:
+    """The app, reporting all that is wrong; None if its types are."""
+    if isinstance(value, dict) and id_from_path is not None:
+        value = {**value, "id": id_from_path}
+    sent = APP.read(value, report)
+    if sent is None or report.ill_formed:
+        return None
+    if "dependencies" in sent:
+        needed = (absolute(path, base) for path in sent["dependencies"])
+        sent["dependencies"] = tuple(dict.fromkeys(needed))
+    app = settled(
+        sent,
+        absolute(sent.get("id", ""), base),
+        report,
+        role=allowed.role,
+        default_network=allowed.default_network,
+    )
+    check(app, allowed, report)
+    return app
+
+
+def app_to_json(app: App) -> dict[str, Any]:
+    """All fields but `version` and `versionInfo`, which are the store's; fields of old Marathons are not among them."""
+    written = APP.write(app)
+    written.setdefault("unreachableStrategy", Strategy.DISABLED.value)
+    return written
+
+
+def update(
+    app: App, patch: bytes, *, base: str = ROOT, allowed: Allowed = _ALLOWED
+) -> App | Rollback | Problems:
+    """A body of PATCH, or PUT with partialUpdate=true (the default), for an app that exists. See `updated`."""
+    value = json_of(patch)
+    return value if isinstance(value, Problems) else updated(app, value, base=base, allowed=allowed)
+
+
+def updated(
+    app: App, value: object, *, base: str = ROOT, allowed: Allowed = _ALLOWED
+) -> App | Rollback | Problems:
+    """The app with what was sent in place of what it had, field by field; what is absent or null stays.
+
+    The id stays too, whatever the patch says: it was chosen by the path.
+    """
+    if not isinstance(value, dict):
+        return app_of(value)
+    patch = {key: item for key, item in value.items() if item is not None and key != "id"}
+    if isinstance(patch.get("version"), str):
+        return _rollback(patch)
+    kept = app_to_json(app)
+    for key in _superseded(patch):
+        kept.pop(key, None)
+    return app_of({**kept, **patch}, id_from_path=app.id, base=base, allowed=allowed)
+
+
+def _rollback(patch: Mapping[str, Any]) -> Rollback | Problems:
+    report = Report()
+    APP.read({"id": "a", **patch}, report)
+    if any(field.key in patch for field in APP.fields if field.key != "version"):
+        report.wrong("The 'version' field may only be combined with the 'id' field.")
+    return report.problems() or Rollback(patch["version"])
+
+
+def _superseded(patch: Mapping[str, Any]) -> list[str]:
+    """Fields that the patch replaces by their older forms."""
+    found = []
+    container = patch.get("container")
+    docker = container.get("docker") if isinstance(container, dict) else None
+    if "uris" in patch:
+        found.append("fetch")
+    if "ports" in patch or "ipAddress" in patch:
+        found.append("portDefinitions")
+    if "ipAddress" in patch or (isinstance(docker, dict) and docker.get("network") is not None):
+        found.append("networks")
+    if "ipAddress" in patch:
+        found.append("container")
+    return found

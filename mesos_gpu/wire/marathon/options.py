@@ -1,0 +1,71 @@
+"""The GPU options of an app: its object `gpu`, and labels for clients that send no fields they do not know. Pure."""
+
+from typing import Any, Final
+
+from mesos_gpu.model.app import App, GpuOptions
+from mesos_gpu.wire.jobs import show
+from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number
+from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.marathon.shapes import GPU
+
+PREFIX: Final = "MESOS_GPU_"  # then the option's name: MESOS_GPU_MEMORY_MIB=40000
+_FLAGS: Final = {"true": True, "false": False}
+
+
+def gpu_options(app: App) -> GpuOptions:
+    """What holds for an app that was checked: the object, and for what it leaves at its default the labels."""
+    said = _by_label(app, Report())
+    given, plain = app.gpu or GpuOptions(), GpuOptions()
+    by_object = {
+        field.name: getattr(given, field.name)
+        for field in GPU.fields
+        if getattr(given, field.name) != getattr(plain, field.name)
+    }
+    return GpuOptions(**{**said, **by_object})
+
+
+def report_labels(app: App, report: Report) -> None:
+    """Report labels that are meant for GPU options and say nothing that one can be."""
+    _by_label(app, report)
+
+
+def _by_label(app: App, report: Report) -> dict[str, Any]:
+    fields = {PREFIX + field.name.upper(): field for field in GPU.fields}
+    found = {}
+    for label, text in app.labels.items():
+        if not label.startswith(PREFIX):
+            continue
+        field = fields.get(label)
+        if field is None:
+            report.wrong(f"unknown label; known are {', '.join(fields)}", "labels", label)
+            continue
+        with report.at("labels", label):
+            item = _read(field, text, report)
+        if item is not None:
+            found[field.name] = item
+    return found
+
+
+def _read(field: Field, text: str, report: Report) -> Any:
+    value: object = text
+    match field.kind:
+        case ListOf():
+            value = [part.strip() for part in text.split(",")]
+        case Flag():
+            value = _FLAGS.get(text)
+        case Number():
+            value = int(text) if text.removeprefix("-").isdecimal() and len(text) < 12 else None
+    if value is None:
+        report.wrong("must be true or false" if isinstance(field.kind, Flag) else "must be an integer")
+        return None
+    own = Report()  # a label is text: none of its faults is one of JSON's types
+    item = field.kind.read(value, own)
+    if own.problems() is None:
+        return item
+    choices = (
+        f", but one of {', '.join(each.value for each in field.kind.of)}"
+        if isinstance(field.kind, Choice)
+        else ""
+    )
+    report.wrong(f"{show(text)} is no {field.key}{choices}")
+    return None

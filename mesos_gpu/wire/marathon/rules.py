@@ -1,0 +1,304 @@
+"""What Marathon 1.11 demands of an app beyond types and ranges (its AppValidation); the GPU options too. Pure."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.app import (
+    App,
+    Container,
+    EngineType,
+    Network,
+    NetworkMode,
+    SecretRef,
+    SecretVolume,
+)
+from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.wire.marathon.options import report_labels
+from mesos_gpu.wire.marathon.paths import ROOT, problem_of
+from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.marathon.settle import ports_of
+
+SINGLE_INSTANCE: Final = "MARATHON_SINGLE_INSTANCE_APP"
+ANY_ROLE: Final = "*"
+_MIGRATION: Final = "DCOS_MIGRATION_API_VERSION"
+_MIGRATION_NEEDS: Final = ("DCOS_PACKAGE_FRAMEWORK_NAME", "DCOS_MIGRATION_API_PATH")
+_ROLE_UNFIT: Final = re.compile(r"[\t\n\v\f\r /\x7f]")
+# RFC 3986, and like java.net.URI letters beyond ASCII.
+_URI: Final = re.compile(r"([A-Za-z0-9._~:/?@!$&'()*+,;=\[\]-]|[^\x00-\xa0\s]|%[0-9A-Fa-f]{2})*")
+_URI_WITH_FRAGMENT: Final = re.compile(rf"{_URI.pattern}(#{_URI.pattern})?")
+_NO_SECRETS: Final = "secrets are not enabled here: give the value itself, or a file by fetch"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What an operator has decided. `role` is the framework's; every app has it."""
+
+    secrets: bool = False
+    role: str = ANY_ROLE
+    default_network: str | None = None  # of networks of mode container that have no name
+
+
+def check(app: App, allowed: Allowed, report: Report) -> None:
+    """Report everything that is wrong with the app."""
+    for rule in _RULES:
+        rule(app, report)
+    _roles(app, allowed, report)
+    _secrets(app, allowed, report)
+    report_labels(app, report)
+
+
+def _id(app: App, report: Report) -> None:
+    if app.id == ROOT:
+        report.wrong("Path must contain at least one path element", "id")
+    elif why := problem_of(app.id):
+        report.wrong(why, "id")
+    for i, needed in enumerate(app.dependencies):
+        if why := problem_of(needed):
+            report.wrong(why, "dependencies", i)
+
+
+def _command(app: App, report: Report) -> None:
+    if app.cmd is not None and len(app.cmd) == 1:
+        report.wrong("must not be an empty string")  # Marathon's words for a cmd of one character
+    container = app.container
+    runnable = container is not None and (container.docker is not None or container.type is EngineType.MESOS)
+    if (bool(app.cmd) and bool(app.args)) or not (app.cmd or app.args or runnable):
+        report.wrong("AppDefinition must either contain one of 'cmd' or 'args', and/or a 'container'.")
+    if app.executor not in ("", "//cmd"):
+        report.wrong("executors of one's own are not run here: leave it out", "executor")
+    for i, artifact in enumerate(app.fetch):
+        if not _URI_WITH_FRAGMENT.fullmatch(artifact.uri):
+            report.wrong("URI has invalid syntax.", "fetch", i)
+
+
+def _repeats(items: Iterable[object]) -> bool:
+    return any(count > 1 for count in Counter(items).values())
+
+
+def _ports(app: App, report: Report) -> None:
+    definitions = app.port_definitions or ()
+    if _repeats(each.name for each in definitions if each.name):
+        report.wrong("Port names must be unique.", "portDefinitions")
+    if _repeats(each.port for each in definitions if each.port):
+        report.wrong("Ports must be unique.", "portDefinitions")
+
+
+def _mappings(app: App, report: Report) -> None:
+    mappings = (app.container.port_mappings if app.container else None) or ()
+    several = sum(network.mode is NetworkMode.CONTAINER for network in app.networks) > 1
+    names = [network.name for network in app.networks]
+    with report.at("container", "portMappings"):
+        if _repeats(each.name for each in mappings if each.name):
+            report.wrong("Port names must be unique.")
+        for i, each in enumerate(mappings):
+            if several and each.host_port is not None and len(each.network_names) != 1:
+                report.wrong(
+                    "with several container networks a hostPort needs exactly one of networkNames", i
+                )
+            for k, name in enumerate(each.network_names):
+                if name not in names:
+                    report.wrong("is none of the app's networks", i, "networkNames", k)
+
+
+def _networks(app: App, report: Report) -> None:
+    with report.at("networks"):
+        for why in _problems_of_networks(app.networks):
+            report.wrong(why)
+    on_docker = app.container is not None and app.container.type is EngineType.DOCKER
+    if on_docker and sum(network.mode is NetworkMode.CONTAINER for network in app.networks) > 1:
+        report.wrong("a container of type DOCKER may be in a single container network only")
+
+
+def _problems_of_networks(networks: tuple[Network, ...]) -> Iterable[str]:
+    modes = Counter(network.mode for network in networks)
+    if any(each.mode is NetworkMode.HOST and (each.name or each.labels) for each in networks):
+        yield "Host networks may not have names or labels"
+    if any(each.mode is NetworkMode.BRIDGE and each.name for each in networks):
+        yield "Bridge networks may not have names"
+    if any(each.mode is NetworkMode.CONTAINER and each.name is None for each in networks):
+        yield "a network of mode container needs a name: there is no default one"
+    if _repeats(each.name for each in networks if each.mode is NetworkMode.CONTAINER):
+        yield "Duplicate networks are not allowed"
+    if len(networks) > 1 and modes[NetworkMode.CONTAINER] != len(networks):
+        yield "may be one host network, or one bridge network, or container networks"
+
+
+def _container(app: App, report: Report) -> None:
+    container = app.container
+    if container is None:
+        return
+    with report.at("container"):
+        if container.type is EngineType.DOCKER and container.docker is None:
+            report.wrong("not defined", "docker")
+        if container.type is EngineType.DOCKER and container.docker and container.docker.pull_config:
+            report.wrong("is not supported with the Docker containerizer", "docker", "pullConfig")
+        if container.type is EngineType.DOCKER and container.linux_info is not None:
+            report.wrong("is for containers of type MESOS", "linuxInfo")
+        seccomp = container.linux_info.seccomp if container.linux_info else None
+        if seccomp is not None and seccomp.unconfined == (seccomp.profile_name is not None):
+            report.wrong("needs either a profileName or unconfined", "linuxInfo", "seccomp")
+
+
+def _health_checks(app: App, report: Report) -> None:
+    count = len(ports_of(app))
+    for i, each in enumerate(app.health_checks):
+        with report.at("healthChecks", i):
+            if not _finds_its_port(each, count):
+                report.wrong(
+                    "Health check port indices must address an element of the ports array or container port mappings."
+                )
+            if each.ip_protocol is IpProtocol.IPV6 and not _may_ask_ipv6(each, app.container):
+                report.wrong(
+                    "IPv6 is for containers of type DOCKER and protocols MESOS_HTTP, MESOS_HTTPS and MESOS_TCP"
+                )
+    if sum(each.protocol.by_executor and each.command is None for each in app.health_checks) > 1:
+        report.wrong("AppDefinition can contain at most one Mesos health check")
+
+
+def _finds_its_port(each: HealthCheck, count: int) -> bool:
+    if each.protocol.by_executor:
+        return True
+    if each.port_index is not None:
+        return each.port_index < count
+    return each.port is not None or count == 1
+
+
+def _may_ask_ipv6(each: HealthCheck, container: Container | None) -> bool:
+    on_docker = container is not None and container.type is EngineType.DOCKER
+    return on_docker and each.protocol.by_executor and each.command is None
+
+
+def _check(app: App, report: Report) -> None:
+    check = app.check
+    if check is None:
+        return
+    if app.container is not None and app.container.type is EngineType.DOCKER:
+        report.wrong("AppDefinition must not use 'checks' if using docker")
+    with report.at("check"):
+        if sum(each is not None for each in (check.http, check.tcp, check.exec)) != 1:
+            report.wrong("needs exactly one of http, tcp and exec")
+        if check.exec is not None and (check.exec.shell is None) != bool(check.exec.argv):
+            report.wrong("needs exactly one of shell and argv", "exec", "command")
+        where = check.http or check.tcp
+        count = len(ports_of(app))
+        if where is not None and where.port is None and (where.port_index or 0) >= count:
+            report.wrong("its port index must address one of the app's ports")
+
+
+def _readiness(app: App, report: Report) -> None:
+    if len(app.readiness_checks) > 1:
+        report.wrong("there may be one at most", "readinessChecks")
+    names = [port.name for port in ports_of(app)]
+    for i, each in enumerate(app.readiness_checks):
+        with report.at("readinessChecks", i):
+            if each.port_name not in names:
+                report.wrong(f"No port definition reference for portName {each.port_name}", "portName")
+            if each.timeout_s >= each.interval_s:
+                report.wrong(f"got {each.timeout_s}, expected less than {each.interval_s}", "timeoutSeconds")
+
+
+def _strategies(app: App, report: Report) -> None:
+    unreachable = app.unreachable_strategy
+    if unreachable is not None and unreachable.inactive_after_s > unreachable.expunge_after_s:
+        report.wrong(
+            f"inactiveAfterSeconds ({unreachable.inactive_after_s}) must be less or equal to "
+            f"expungeAfterSeconds, which is {unreachable.expunge_after_s}",
+            "unreachableStrategy",
+            "inactiveAfterSeconds",
+        )
+    if app.labels.get(SINGLE_INSTANCE) != "true":
+        return
+    if app.instances > 1:
+        report.wrong("Single instance app may only have one instance")
+    upgrade = app.upgrade_strategy
+    for key, share in (
+        ("minimumHealthCapacity", upgrade.minimum_health_capacity),
+        ("maximumOverCapacity", upgrade.maximum_over_capacity),
+    ):
+        if share != 0:
+            report.wrong(f"must be 0 with label {SINGLE_INSTANCE}", "upgradeStrategy", key)
+
+
+def _limits(app: App, report: Report) -> None:
+    limits = app.resource_limits
+    if limits is None:
+        return
+    for key, limit, least in (("cpus", limits.cpus, app.cpus), ("mem", limits.mem_mib, app.mem_mib)):
+        if limit is not None and not math.isinf(limit) and limit < least:
+            report.wrong(f"must be {least} at least, which the app asks for", "resourceLimits", key)
+
+
+def _migration(app: App, report: Report) -> None:
+    version = app.labels.get(_MIGRATION)
+    if version and (version != "v1" or not all(app.labels.get(key) for key in _MIGRATION_NEEDS)):
+        report.wrong(f"label {_MIGRATION} must be v1, and goes with {' and '.join(_MIGRATION_NEEDS)}")
+
+
+def _environment(app: App, report: Report) -> None:
+    for name in app.env:
+        if not name or "=" in name:
+            report.wrong("a variable needs a name without '='", "env", name)
+
+
+def _roles(app: App, allowed: Allowed, report: Report) -> None:
+    if app.role not in (None, allowed.role):
+        report.wrong(f"got {app.role}, expected one of: {allowed.role}", "role")
+    for i, role in enumerate(app.accepted_resource_roles):
+        if role in ("", ".", "..") or role.startswith("-") or _ROLE_UNFIT.search(role):
+            report.wrong("is no name of a role", "acceptedResourceRoles", i)
+    known = sorted({ANY_ROLE, app.role or allowed.role})
+    if not set(app.accepted_resource_roles) <= set(known):
+        report.wrong(f"acceptedResourceRoles can only contain {' and '.join(known)}", "acceptedResourceRoles")
+
+
+def _secrets(app: App, allowed: Allowed, report: Report) -> None:
+    for steps, name in _references(app):
+        if not allowed.secrets:
+            report.wrong(_NO_SECRETS, *steps)
+        elif name not in app.secrets:
+            report.wrong("references an undefined secret", *steps)
+    if app.secrets and not allowed.secrets:
+        report.wrong(_NO_SECRETS, "secrets")
+
+
+def _references(app: App) -> Iterable[tuple[tuple[str | int, ...], str]]:
+    for name, value in app.env.items():
+        if isinstance(value, SecretRef):
+            yield ("env", name, "secret"), value.secret
+    if app.container is None:
+        return
+    for i, volume in enumerate(app.container.volumes):
+        if isinstance(volume, SecretVolume):
+            yield ("container", "volumes", i, "secret"), volume.secret
+    if app.container.docker and app.container.docker.pull_config:
+        yield ("container", "docker", "pullConfig"), app.container.docker.pull_config.secret
+
+
+def _gpu(app: App, report: Report) -> None:
+    if app.gpus or app.gpu is None:
+        return
+    for key in ("models", "memory_mib", "compute_capability", "min_driver"):
+        if getattr(app.gpu, key):
+            report.wrong("needs gpus of at least 1", "gpu", key)
+
+
+_RULES: Final[tuple[Callable[[App, Report], None], ...]] = (
+    _id,
+    _command,
+    _ports,
+    _mappings,
+    _networks,
+    _container,
+    _health_checks,
+    _check,
+    _readiness,
+    _strategies,
+    _limits,
+    _migration,
+    _environment,
+    _gpu,
+)

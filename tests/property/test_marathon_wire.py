@@ -1,0 +1,136 @@
+"""Whatever is sent: an app or its problems, never an exception; and what is printed is read as it was."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.model.app import App, Group
+from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, decode_app, updated
+from mesos_gpu.wire.marathon.group import GroupRollback, Scale, group_of, group_to_json
+from mesos_gpu.wire.marathon.kinds import Record
+from mesos_gpu.wire.marathon.problems import Problems
+from mesos_gpu.wire.marathon.rules import Allowed
+from mesos_gpu.wire.marathon.select import selectors_of
+from mesos_gpu.wire.marathon.shapes import APP, CONTAINER, GPU
+
+EXAMPLES = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SECRETS = Allowed(secrets=True)
+FILE = Path(__file__).parents[1] / "data/marathon/documents.jsonl.gz"
+LINES = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]
+DOCUMENTS = [each["document"] for each in LINES if each["kind"] == "app"]
+WORDS = [
+    "",
+    "a",
+    "/",
+    "..",
+    "HOST",
+    "MESOS",
+    "DOCKER",
+    "BRIDGE",
+    "COMMAND",
+    "disabled",
+    "unlimited",
+    "hostname",
+    "UNIQUE",
+]
+WORDS += ["2015-02-11T09:31:50.021Z", "tcp", "container", "8.0", "A100", "host", "\0", "é", "x" * 2000]
+
+
+def keys_of(record: Record) -> list[str]:
+    return [field.key for field in record.fields]
+
+
+KEYS = st.sampled_from(
+    keys_of(APP) + keys_of(CONTAINER) + keys_of(GPU) + ["image", "secret", "persistent", "groups", "apps"]
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 70000)
+    | st.sampled_from([10**400, -1, 0.5, 1e308, 2**31, 3.0])
+    | st.floats(allow_nan=False)
+    | st.sampled_from(WORDS)
+    | st.text(max_size=5)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> Any:
+    """A real document with some value in it replaced."""
+    document = json.loads(json.dumps(draw(st.sampled_from(DOCUMENTS))))
+    for _ in range(draw(st.integers(0, 3))):
+        at = document
+        for _ in range(draw(st.integers(0, 3))):
+            below = [
+                each
+                for each in (at.values() if isinstance(at, dict) else at)
+                if isinstance(each, dict | list)
+            ]
+            if below:
+                at = draw(st.sampled_from(below))
+        if isinstance(at, dict):
+            at[draw(st.sampled_from([*at, "x"]) | KEYS)] = draw(VALUES)
+        elif at:
+            at[draw(st.integers(0, len(at) - 1))] = draw(VALUES)
+    return document
+
+
+@EXAMPLES
+@given(VALUES | spoilt())
+def test_any_value_is_an_app_or_problems(value: object) -> None:
+    found = app_of(value, allowed=SECRETS)
+    if isinstance(found, App):
+        assert app_of(json.loads(json.dumps(app_to_json(found))), allowed=SECRETS) == found
+    else:
+        assert found.status == 422
+        assert found.as_json()["details"]
+
+
+@EXAMPLES
+@given(spoilt(), VALUES)
+def test_any_update_is_an_app_or_problems(document: object, patch: object) -> None:
+    old = app_of(document, allowed=SECRETS)
+    if isinstance(old, App):
+        found = updated(old, patch, allowed=SECRETS)
+        assert isinstance(found, App | Problems | Rollback)
+        assert not isinstance(found, App) or found.id == old.id
+        assert updated(old, {}, allowed=SECRETS) == old
+
+
+@EXAMPLES
+@given(
+    st.fixed_dictionaries(
+        {}, optional={"id": VALUES, "apps": st.lists(spoilt(), max_size=3), "groups": VALUES}
+    )
+    | VALUES
+)
+def test_any_value_is_a_group_or_problems(value: object) -> None:
+    found = group_of(value, allowed=SECRETS)
+    assert isinstance(found, Group | Problems | Scale | GroupRollback)
+    if isinstance(found, Group):
+        assert group_of(json.loads(json.dumps(group_to_json(found))), allowed=SECRETS) == found
+
+
+@EXAMPLES
+@given(st.binary(max_size=40))
+def test_any_bytes_are_an_app_or_problems(body: bytes) -> None:
+    found = decode_app(body)
+    assert isinstance(found, Problems)
+    assert found.status in (400, 422)
+
+
+@EXAMPLES
+@given(st.text(st.sampled_from("ab,()=! \\in"), max_size=12))
+def test_any_text_is_a_selector_or_not(text: str) -> None:
+    assert isinstance(selectors_of(text), tuple | str)
