@@ -222,10 +222,10 @@ INVALID = {
         {"container": {"type": "MESOS", "volumes": [{"containerPath": "a", "mode": "RW", "external": {}}]}},
         "/container/volumes(0)/external",
     ),
-    "an option that is none": ({"gpus": 1, "gpu": {"modles": ["A100"]}}, "/gpu/modles"),
+    "an option that is none": ({"gpus": 1, "gpu": {"kind": ["A100"]}}, "/gpu/kind"),
     "options without GPUs": ({"gpu": {"memory_mib": 1}}, "/gpu/memory_mib"),
     "a capability that is none": ({"gpus": 1, "gpu": {"compute_capability": "8"}}, "/gpu/compute_capability"),
-    "a label that is none": ({"labels": {"MESOS_GPU_MODLES": "A100"}}, "/labels/MESOS_GPU_MODLES"),
+    "a label that is none": ({"labels": {"MESOS_GPU_KIND": "A100"}}, "/labels/MESOS_GPU_KIND"),
     "a label with no number": ({"labels": {"MESOS_GPU_MEMORY_MIB": "40G"}}, "/labels/MESOS_GPU_MEMORY_MIB"),
     "linuxInfo for Docker": (
         {"container": {"docker": {"image": "i"}, "linuxInfo": {"ipcInfo": {"mode": "PRIVATE"}}}},
