@@ -22,7 +22,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.drain import Target
-from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.ids import GpuId, JobId, OfferId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.ports import Clock, Driver, Store
@@ -64,6 +64,7 @@ class Daemon:
         self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []  # those of the batch in hand
+        self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._ended = threading.Event()
@@ -198,6 +199,9 @@ class Daemon:
         for effect in pending:
             if not isinstance(effect, saves.Save):
                 self._do(effect)
+        if any(isinstance(item, ev.Registered | ev.Disconnected) for item in batch):
+            self._owed.clear()  # they are void
+        self._give_back_owed()
         for request in self._waiting:
             request.answer()
         return go_on
@@ -256,8 +260,21 @@ class Daemon:
         try:
             self._call(effect)
         except MesosGpuError as error:
-            # Not lost: reconciliation, repeated kills and Mesos' own resends bring it up again.
+            # Not lost: reconciliation, repeated kills and Mesos' own resends bring it up again; offers we owe.
             logger.warning("%s was not delivered: %s", type(effect).__name__, error.what)
+            if isinstance(effect, fx.Launch | fx.Decline):
+                self._owed += effect.offer_ids
+
+    def _give_back_owed(self) -> None:
+        """Offers whose answer did not arrive: without one the master keeps them for us for ever. Those that it has
+        taken an answer of are none any more, and it ignores them."""
+        if not self._owed or not self._state.connected:
+            return
+        try:
+            self._driver.decline(self._owed, refuse_s=0.0)
+            self._owed.clear()
+        except MesosGpuError as error:
+            logger.warning("offers are still owed: %s", error.what)
 
     def _call(self, effect: fx.Call) -> None:
         driver = self._driver

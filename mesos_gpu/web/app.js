@@ -107,8 +107,9 @@ function showDetails(title, text) {
 async function showWhy(job) {
   const why = await api(`/v1/why/${encodeURIComponent(job.id)}`);
   const nodes = why.nodes.map((node) => `${node.hostname}: ${node.reasons.join("; ") || "it would fit here"}`);
+  const funnel = why.funnel.map((stage) => `${stage.reason}: ${stage.removed} out, ${stage.left} left`);
   const place = why.queue_position === null ? [] : [`place in the queue: ${why.queue_position + 1}`];
-  showDetails(job.id, [why.summary, ...place, "", ...nodes].join("\n"));
+  showDetails(job.id, [why.summary, ...place, "", ...funnel, "", ...nodes].join("\n"));
 }
 
 async function showLogs(job) {

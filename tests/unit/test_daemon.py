@@ -21,6 +21,7 @@ from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer, spec
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
 from mesos_gpu.wire import report
+from tests.conftest import wait_until
 
 
 class Rig:
@@ -175,3 +176,26 @@ def test_after_a_stop_nobody_waits_for_ever() -> None:
     assert ("stop", True) in rig.driver.calls
     with pytest.raises(MesosGpuError, match="stopping"):
         rig.daemon.submit(spec()).result(10)
+
+
+def test_offers_whose_answer_was_lost_are_given_back(rig: Rig) -> None:
+    """The master would keep them for us, and nobody could use what they hold."""
+    rig.daemon.submit(spec()).result(10)
+    rig.driver.down = True
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(10) == 1)
+    rig.driver.down = False
+    assert rig.driver.wait_for("decline") == (("o1",), 0.0)
+
+
+def test_offers_of_an_earlier_subscription_are_void(rig: Rig) -> None:
+    rig.daemon.submit(spec()).result(10)
+    rig.driver.down = True
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(10) == 1)
+    rig.daemon.put(ev.Disconnected())
+    rig.daemon.put(ev.Registered("fw", "http://m"))
+    rig.daemon.read(lambda view: view.connected).result(10)
+    rig.driver.down = False
+    rig.daemon.read(lambda view: view.connected).result(10)
+    assert not [call for call, _ in rig.driver.calls if call == "decline"]
