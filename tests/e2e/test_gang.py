@@ -62,7 +62,9 @@ def until(client: Client, job: Job, state: str) -> Job:
 def test_a_gang_of_three_by_two_over_agents(client: Client, scratch: Path) -> None:
     """Each member sees its own GPUs, and where the others are."""
     command = f'env > {scratch}/$RANK; cp "$HOSTFILE" {scratch}/hosts.$RANK; sleep 300'
-    gang = until(client, submit(client, "train", command, 2, tasks=3, placement="spread"), "running")
+    gang = until(
+        client, submit(client, "train", command, 2, tasks=3, constraints=[["hostname", "UNIQUE"]]), "running"
+    )
     wait_until("all have written", lambda: len(list(scratch.iterdir())) == 6, 30)
     env = [dict(line.split("=", 1) for line in (scratch / str(i)).read_text().splitlines()) for i in range(3)]
     tasks = client.tasks(gang["id"])
