@@ -302,8 +302,8 @@ class _Check:
             made = constraint_of(item)
             if isinstance(made, str):
                 self.problem(f"constraints/{i}", f"{made}; got {show(item)}")
-            elif made.compares and "app" not in self._value:
-                why = f"{show(item)} compares the jobs of an app, and this job has none: set app"
+            elif made.compares and "app" not in self._value and self._value.get("tasks", 1) == 1:
+                why = f"{show(item)} compares the jobs of an app, and this job has none: set app, or tasks"
                 self.problem(f"constraints/{i}", why)
             else:
                 found.append(made)

@@ -9,10 +9,11 @@ from click.testing import CliRunner
 from mesos_gpu.cli import main
 from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.job import Job
+from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.policy.placement import Ask
 from mesos_gpu.policy.reservation import Holding, Room, reserve, room_of
 from mesos_gpu.testing.builders import gpu, spec
+from mesos_gpu.wire.jobs import spec_from_mapping
 
 NOW = 1000.0
 JOB = Job(JobId("big"), spec(), NOW, 1)
@@ -80,3 +81,9 @@ def test_wrong_placements_of_apps_are_refused(given: list[str], said: str) -> No
     found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *options])
     assert found.exit_code == 2
     assert said in " ".join(found.stderr.split())
+
+
+def test_the_tasks_of_one_job_can_be_compared_with_each_other() -> None:
+    found = spec_from_mapping({"command": "true", "tasks": 3, "constraints": [["hostname", "UNIQUE"]]})
+    assert isinstance(found, JobSpec)
+    assert (found.tasks, found.app) == (3, None)
