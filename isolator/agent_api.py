@@ -120,7 +120,16 @@ class Connection:
 
     # --- from any thread
 
-    def update(self, task_id: str, state: str, *, message: str = "", data: bytes = b"") -> None:
+    def update(
+        self,
+        task_id: str,
+        state: str,
+        *,
+        message: str = "",
+        data: bytes = b"",
+        healthy: bool | None = None,
+        reason: str = "",
+    ) -> None:
         """Report a state; it is sent until the agent acknowledges it."""
         ident = _uuid4()
         status: dict[str, Any] = {
@@ -135,6 +144,10 @@ class Connection:
             status["message"] = message
         if data:
             status["data"] = base64.b64encode(data).decode()
+        if healthy is not None:
+            status["healthy"] = healthy
+        if reason:
+            status["reason"] = reason
         with self._lock:
             self._updates[ident] = {"status": status}
         self._outbox.put(ident)

@@ -153,7 +153,7 @@ class Command:
         processes.send(below, signal.SIGKILL)
         self._output.close()
         deadline = time.monotonic() + DEATH_S
-        while not self.gone() and time.monotonic() < deadline:
+        while not (self.gone() and all(map(_is_collected, below))) and time.monotonic() < deadline:
             time.sleep(0.002)
 
     def gone(self) -> bool:
@@ -166,3 +166,11 @@ class Command:
             if pid:
                 self._process.returncode = os.waitstatus_to_exitcode(status)
         return self._process.returncode is not None
+
+
+def _is_collected(pid: int) -> bool:
+    """Whether a process that is killed is gone; one whose parent is dead comes to this process to be collected."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return not os.path.exists(f"/proc/{pid}")

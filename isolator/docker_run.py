@@ -38,6 +38,7 @@ class DockerRun:
         self._parent = memory_cgroup(container_of(own))
         self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
         self._created = False  # whether the engine may have the container
+        self._pid = 0  # on the host
         self._output: Output | None = None
         self._copier: threading.Thread | None = None
         self._ended, self._aborted = threading.Event(), threading.Event()
@@ -86,10 +87,10 @@ class DockerRun:
         self._output = self._engine.attach(self._name)
         self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
         self._copier.start()
-        pid = self._engine.start(self._name)
-        if pid:
+        self._pid = self._engine.start(self._name)
+        if self._pid:
             granted = {(device.major, device.minor) for device in enclosure.devices}
-            verify(pid, granted, read_driver().nvidia_majors)
+            verify(self._pid, granted, read_driver().nvidia_majors)
 
     def _let_through(self, enclosure: Enclosure) -> None:
         """A cgroup of v1 can have no device that the one above lacks: Mesos' list stays, the granted are added."""
@@ -115,6 +116,10 @@ class DockerRun:
             output.copy(1, 2)
         except (MesosGpuError, OSError) as error:
             print(f"its output is lost from here on: {error}", file=sys.stderr, flush=True)
+
+    def pid(self) -> int | None:
+        """As `Run.pid`."""
+        return self._pid or None
 
     def wait(self) -> Ended:
         """As `Run.wait`."""

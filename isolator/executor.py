@@ -8,8 +8,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from isolator import driver_volume, processes
 from isolator.agent_api import TERMINAL, Connection, Settings
@@ -26,6 +27,10 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.wire import assignment as wire
+
+if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
+    from mesos_gpu.model.healthcheck import HealthCheck
+    from mesos_gpu.policy.healthcheck import TaskHealth
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
 LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
@@ -47,6 +52,7 @@ class Executor:
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
         self._assignment: Assignment | None = None
+        self._healthy: bool | None = None  # what health checks say of the task; None: nothing, or not yet
         self._ended: str | None = None  # the terminal state that was reported
         self._worker: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -128,13 +134,16 @@ class Executor:
             message, outcome = f"the executor failed: {error!r}", Outcome(infrastructure=True)
         self._ended = state
         log(f"{state}: {message}")
-        self._connection.update(self._task_id, state, message=message, data=wire.encode(outcome))
+        self._connection.update(
+            self._task_id, state, message=message, data=wire.encode(outcome), healthy=self._healthy
+        )
 
     def _run_task(self, task: Mapping[str, Any]) -> tuple[str, str, Outcome]:
         import base64
 
         try:
             plan = wire.decode_assignment(base64.b64decode(task.get("data", "")))
+            checks = _checks_of(plan)
         except ValueError as error:
             raise NotStarted(f"not a task for this executor: {error}") from error
         self._assignment = plan
@@ -158,7 +167,7 @@ class Executor:
             run.start(Launch(plan, self._task_id, self._env, enclosure, volume))
             self._started = True
             self._connection.update(self._task_id, "TASK_RUNNING")
-            return self._watch(run, plan)
+            return self._watch(run, plan, checks)
         finally:
             self._let_go(run, enclosure)
 
@@ -207,11 +216,13 @@ class Executor:
             "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
         )
 
-    def _watch(self, run: Run, plan: Assignment) -> tuple[str, str, Outcome]:
+    def _watch(self, run: Run, plan: Assignment, checks: "Sequence[HealthCheck]") -> tuple[str, str, Outcome]:
         ended: list[Ended] = []
         waiter = threading.Thread(target=self._wait_for, args=(run, ended), daemon=True)
         waiter.start()
-        if not self._ending.wait(plan.timeout_s):
+        with self._checking(run, checks):
+            in_time = self._ending.wait(plan.timeout_s)
+        if not in_time:
             self._want_end(
                 "TASK_FAILED", f"Ran longer than its timeout_s of {plan.timeout_s:g}", plan.kill_grace_s
             )
@@ -226,6 +237,40 @@ class Executor:
         waiter.join(10)
         how = ended[0] if ended else Ended()
         return state, message, Outcome(exit_status=how.exit_status, signal=how.signal)
+
+    @contextmanager
+    def _checking(self, run: Run, checks: "Sequence[HealthCheck]") -> Iterator[None]:
+        """Health checks are made; afterwards nothing of them is left, and TASK_RUNNING is not said again."""
+        if not checks:
+            yield
+            return
+        from isolator.checks import Checker
+
+        assert self._task_id is not None
+        checker = Checker(checks, self._task_id, run.pid(), self._hear)
+        checker.start()
+        try:
+            yield
+        finally:
+            checker.stop()
+
+    def _hear(self, health: "TaskHealth") -> None:
+        """Each failure that counts is told: who gets it can count them, as with Mesos' own executors."""
+        assert self._task_id is not None
+        assert self._assignment is not None
+        if health.healthy is None:
+            return
+        self._healthy = health.healthy
+        causes = [one.last_failure_cause for one in health.healths if one.alive is False]
+        self._connection.update(
+            self._task_id,
+            "TASK_RUNNING",
+            message="; ".join(causes),
+            healthy=health.healthy,
+            reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED",
+        )
+        if health.kill:
+            self._want_end("TASK_FAILED", f"unhealthy: {health.kill}", self._assignment.kill_grace_s)
 
     def _wait_for(self, run: Run, ended: list[Ended]) -> None:
         try:
@@ -248,6 +293,14 @@ class Executor:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+
+def _checks_of(plan: Assignment) -> "Sequence[HealthCheck]":
+    if not plan.checks:
+        return ()
+    from mesos_gpu.wire.checks import decode
+
+    return decode(plan.checks)
 
 
 def _holdings(found: Refused | Stale) -> Sequence[Holding]:

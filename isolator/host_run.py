@@ -56,6 +56,10 @@ class HostRun:
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox) from error
 
+    def pid(self) -> int:
+        """As `Run.pid`."""
+        return self._launcher.pid
+
     def wait(self) -> Ended:
         """As `Run.wait`."""
         code = self._launcher.wait()

@@ -41,6 +41,7 @@ class NestedRun:
         self._plan, self._connection, self._inventory, self._own = plan, connection, inventory, own
         self._container = {"value": "task", "parent": {"value": container_of(own)}}
         self._enclosure: Enclosure | None = None
+        self._task = ""  # Mesos' id of it
         self._asked = False  # whether the agent may have the container
         self._ended = threading.Event()
 
@@ -61,7 +62,7 @@ class NestedRun:
     def start(self, launch: Launch) -> None:
         """As `Run.start`; the agent fetches the image first."""
         assert self._plan.image is not None
-        self._enclosure = launch.enclosure
+        self._enclosure, self._task = launch.enclosure, launch.task
         launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
         flags = flags_of(
             self._own["MESOS_AGENT_ENDPOINT"], token=self._own.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN")
@@ -132,6 +133,16 @@ class NestedRun:
             with contextlib.suppress(FileNotFoundError):
                 os.link(nested, f"{sandbox}/.{name}")
                 os.rename(f"{sandbox}/.{name}", f"{sandbox}/{name}")
+
+    def pid(self) -> int | None:
+        """As `Run.pid`; the agent does not say it."""
+        from isolator.joining import first_of
+
+        enclosure = self._enclosure
+        if enclosure is None or enclosure.cgroup is None:
+            return None
+        path = enclosure.cgroup.path
+        return first_of(lambda: cgroups.pids_below(path), self._task)
 
     def wait(self) -> Ended:
         """As `Run.wait`; goes on over restarts of the agent."""

@@ -75,6 +75,9 @@ class Run(Protocol):
             NotStarted, MesosGpuError, OSError: It does not run.
         """
 
+    def pid(self) -> int | None:
+        """Its first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
+
     def wait(self) -> Ended:
         """Until the command has ended; on a thread of its own."""
 

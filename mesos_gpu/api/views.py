@@ -7,11 +7,13 @@ from typing import Any
 from mesos_gpu.api.service import View
 from mesos_gpu.model.drain import Drain, Reset
 from mesos_gpu.model.gpu import Health, Inventory
+from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
+from mesos_gpu.wire.jobs import CHECK_KNOWN
 from mesos_gpu.wire.report import transition_to_json
 
 
@@ -52,6 +54,9 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "constraints": [constraint.as_list() for constraint in spec.constraints],
         "near": spec.near,
         "away": spec.away,
+        "ports": [wish.host_port for wish in spec.ports],
+        "health_checks": [health_check(check) for check in spec.health_checks],
+        "healthy": _healthy(tasks),
         "learnt_min_driver": found.learnt_min_driver,
         "submitted_at": found.submitted_at,
         "started_at": found.started_at,
@@ -70,6 +75,17 @@ def job(view: View, found: Job) -> dict[str, Any]:
     }
 
 
+def _healthy(tasks: Sequence[Task]) -> bool | None:
+    """Of a job: no one task is ill, and of all it is known."""
+    known = {task.healthy for task in tasks if not task.ended}
+    return False if False in known else True if known == {True} else None
+
+
+def health_check(found: HealthCheck) -> dict[str, Any]:
+    """One check of a job, as it was asked for."""
+    return {**{name: getattr(found, name) for name in CHECK_KNOWN}, "protocol": found.protocol.value}
+
+
 def task(view: View, found: Task) -> dict[str, Any]:
     """A launch, or a node monitor."""
     owner = view.jobs.get(found.job_id) if found.job_id else None
@@ -83,6 +99,7 @@ def task(view: View, found: Task) -> dict[str, Any]:
         "attempt": found.attempt,
         "rank": found.rank,
         "ports": list(found.ports),
+        "healthy": found.healthy,
         "preempted_for": found.preempted_for,
         "gpu_ids": list(found.gpus),
         "launched_at": found.launched_at,

@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "gpu": ("mesos_gpu.cli.gpu", "GPUs: their health and its history, drains, resets."),
     "node": ("mesos_gpu.cli.node", "Nodes: drains, and their devices for container engines."),
     "volume": ("mesos_gpu.cli.volume", "Driver volumes: the NVIDIA libraries of this host, for tasks."),
+    "template": ("mesos_gpu.cli.template", "Templates: apps for Marathon, ready to send."),
     "status": ("mesos_gpu.cli.cluster", "Show the scheduler and a summary of the cluster."),
     "up": ("mesos_gpu.cli.up", "Start Mesos, agents with simulated GPUs and the scheduler on this machine."),
     "down": ("mesos_gpu.cli.up", "Stop what `mesos-gpu up` started, and remove its traces."),

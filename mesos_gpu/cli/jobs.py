@@ -14,9 +14,10 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.job import JobState
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import Job, Task, Why
+    from mesos_gpu.cli.shapes import HealthCheck, Job, Task, Why
 
 _TIMED_OUT = 124
+_HEALTHY = {True: "yes", False: "no", None: None}
 
 
 @click.command()
@@ -107,6 +108,8 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("constraints", ", ".join(" ".join(words) for words in job["constraints"])),
         ("near", job["near"]),
         ("away from", job["away"]),
+        ("checks", ", ".join(_check(check) for check in job["health_checks"])),
+        ("healthy", _HEALTHY[job["healthy"]]),
         ("held gpus", " ".join(job["gpu_ids"])),
         ("node", " ".join(job["hostnames"])),
         ("user", job["user"]),
@@ -121,6 +124,11 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("started", output.stamp(job["started_at"])),
         ("ended", output.stamp(job["ended_at"])),
     ]
+
+
+def _check(check: "HealthCheck") -> str:
+    what = check["command"] or f"port {check['port'] or 'of each task'}{check['path'] or ''}"
+    return f"{check['protocol']} {what} every {check['interval_s']} s"
 
 
 def _count(job: "Job") -> str:
@@ -152,11 +160,12 @@ def _min_driver(job: "Job") -> str | None:
 
 def _show_launches(tasks: Sequence["Task"]) -> None:
     output.table(
-        ("LAUNCH", "STATE", "NODE", "ATTEMPT", "AGE", "RAN", "GPUS", "MESSAGE"),
+        ("LAUNCH", "STATE", "HEALTHY", "NODE", "ATTEMPT", "AGE", "RAN", "GPUS", "MESSAGE"),
         [
             (
                 task["id"],
                 task["state"],
+                _HEALTHY[task["healthy"]],
                 task["hostname"],
                 task["attempt"],
                 output.age(task["launched_at"]),

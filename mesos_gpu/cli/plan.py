@@ -49,7 +49,9 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
     given = [name for name, value in options.items() if value]
     if job is not None and given:
         raise click.UsageError("--job names a request that is there: leave out the options of a new one")
-    request = request_of(cmd=("true",), shell=False, timeout=None, env=(), preemptible=False, **options)
+    request = request_of(
+        cmd=("true",), shell=False, timeout=None, env=(), port=(), preemptible=False, **options
+    )
     found = app.client().defrag(job if job is not None else request)
     output.document(found) if as_json else _shown(found)
     if not found["feasible"]:

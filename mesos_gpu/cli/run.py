@@ -23,6 +23,8 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailu
 @click.option("--compute-capability", type=COMPUTE_CAPABILITY, help="Oldest that will do, as 8.0.")
 @click.option("--tasks", metavar="N", type=click.IntRange(1, MOST_TASKS),
               help="So many tasks, all at once or none, each with all of the above; default: 1.")  # fmt: skip
+@click.option("--port", type=click.IntRange(0, 65535), multiple=True, metavar="N",
+              help="Port of the host, as PORT0 and so on; 0: any; may be repeated.")  # fmt: skip
 @click.option("--on-member-failure", type=click.Choice([choice.value for choice in OnMemberFailure]),
               help="If one of several tasks fails: start all again, or end the job; default: restart.")  # fmt: skip
 @click.option("--env", type=ENV, multiple=True, help="Environment variable; may be repeated.")
@@ -94,6 +96,7 @@ def request_of(
     preemptible: bool,
     app_name: str | None,
     constraint: tuple[list[str], ...],
+    port: tuple[int, ...],
     env: tuple[tuple[str, str], ...],
     label: tuple[tuple[str, str], ...],
     **rest: Any,
@@ -110,6 +113,7 @@ def request_of(
         "preemptible": preemptible or None,
         "app": app_name,
         "constraints": list(constraint) or None,
+        "ports": list(port) or None,
         "env": dict(env) or None,
         "labels": dict(label) or None,
     }

@@ -5,6 +5,20 @@ from typing import TypedDict
 from mesos_gpu.model.job import JobState
 
 
+class HealthCheck(TypedDict):
+    """How a job's tasks are checked."""
+
+    protocol: str
+    command: str | None
+    path: str | None
+    port: int | None
+    grace_period_s: int
+    interval_s: int
+    timeout_s: int
+    max_consecutive_failures: int
+    delay_s: int
+
+
 class Job(TypedDict):
     """A job."""
 
@@ -40,6 +54,9 @@ class Job(TypedDict):
     constraints: list[list[str]]
     near: str | None
     away: str | None
+    ports: list[int]
+    health_checks: list[HealthCheck]
+    healthy: bool | None
     learnt_min_driver: str | None
     submitted_at: float
     started_at: float | None
@@ -69,6 +86,7 @@ class Task(TypedDict):
     attempt: int
     rank: int
     ports: list[int]
+    healthy: bool | None
     preempted_for: str | None
     gpu_ids: list[str]
     launched_at: float

@@ -20,6 +20,8 @@ from mesos_gpu.model.offer import Offer, PortRange, Scalar, carve, count_ports, 
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.gang import environment
 from mesos_gpu.policy.placement import Ask, Candidate, Chosen
+from mesos_gpu.policy.ports import choose, enough
+from mesos_gpu.policy.task_env import launch_env
 
 
 @dataclass(slots=True)
@@ -72,18 +74,18 @@ class _Desk:
         self._free = [gpu for gpu in self.free if gpu.id not in held] if held else self._free
         found = LaunchTask(task, spec, tuple(taken), tuple(own))
         if place is not None:
-            found = replace(found, ports=(place.port,), env=place.env, hosts=place.hosts)
+            found = replace(found, ports=place.ports, env=place.env, hosts=place.hosts)
         self.launches.append(found)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A member's place in its gang."""
+    """What a launch gets of its host beside its resources."""
 
-    rank: int
-    port: PortRange
-    env: Mapping[str, str]
-    hosts: tuple[str, ...]
+    ports: tuple[PortRange, ...] = ()
+    numbers: tuple[int, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()  # of the members of its gang
 
 
 def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
@@ -207,7 +209,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
         return
     line = Line(turn.state, turn.settings, turn.now, lambda agent_id: _left(desks.get(agent_id)))
     placing = Placing(turn.state, turn.settings, table.board)
-    refused: set[tuple[Ask, int, tuple[int, ...], Hashable, Hashable]] = set()
+    refused: set[Hashable] = set()
     blocked: list[Job] = []
     most: tuple[float, float, int] | None = None  # what no candidate exceeds; None: to be found anew
     for job in line.jobs():
@@ -217,7 +219,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
         chosen: Sequence[Chosen] | None = None
         if not _beyond(job.spec, most) and not line.over_limit(job):
             ask, barred = ask_of(job, turn.settings), line.outlasted(job)
-            asked = ask, job.spec.tasks, barred, line.neighbours.key(job), placing.key(job)
+            asked = ask, job.spec.tasks, job.spec.ports, barred, line.neighbours.key(job), placing.key(job)
             if asked not in refused:
                 free = line.neighbours.open_to(job, line.open_to(barred, candidates))
                 chosen = _places(job, ask, free, placing, line, candidates, desks)
@@ -249,6 +251,8 @@ def _places(
     if job.spec.tasks > 1:
         ports = {agent_id: count_ports(desk.ports) for agent_id, desk in desks.items()}
         return place_together(job, ask, Tables(placing, line.neighbours, candidates, open_to, ports))
+    if job.spec.ports:
+        open_to = {a: found for a, found in open_to.items() if enough(job.spec.ports, desks[a].ports)}
     chosen = placing.place(job, ask, open_to)
     return None if chosen is None else (chosen,)
 
@@ -274,10 +278,11 @@ def _left(desk: _Desk | None) -> tuple[float, float, float]:
 def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Sequence[Chosen]) -> list[Task]:
     number, settings, spec = job.launches + 1, turn.settings, job.spec
     there = [desks[found.agent_id] for found in chosen]
-    places = _gang(there) if spec.tasks > 1 else [None]
+    ids = [task_id_of(job.id, number, i if spec.tasks > 1 else None) for i in range(spec.tasks)]
+    places = _gang(there) if spec.tasks > 1 else [_place(spec, ids[0], there[0])]
     tasks = [
-        _task(turn, job, number, desk, found.gpus, place)
-        for desk, found, place in zip(there, chosen, places, strict=True)
+        _task(turn, job, ids[rank], rank, desk, found.gpus, place)
+        for rank, (desk, found, place) in enumerate(zip(there, chosen, places, strict=True))
     ]
     for task in tasks:
         turn.put_task(task)
@@ -300,18 +305,36 @@ def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Se
     return tasks
 
 
-def _gang(desks: Sequence[_Desk]) -> list[_Place | None]:
+def _place(spec: JobSpec, task_id: TaskId, desk: _Desk) -> _Place:
+    found = choose(spec.ports, desk.ports, task_id)
+    if found is None:
+        raise ValueError(f"{desk.node.hostname} does not offer the ports of {task_id}")
+    desk.ports = found.left
+    host = desk.node.hostname
+    env = launch_env(spec.ports, spec.env, task_id=task_id, host=host, ports=found.numbers)
+    return _Place(found.taken, tuple(port for port in found.numbers if port is not None), env)
+
+
+def _gang(desks: Sequence[_Desk]) -> list[_Place]:
     """By rank: each member's port, and where all are."""
     ports = [desk.take_port() for desk in desks]
     hosts, numbers = tuple(desk.node.hostname for desk in desks), [port.begin for port in ports]
-    return [_Place(i, port, environment(i, hosts, numbers), hosts) for i, port in enumerate(ports)]
+    return [
+        _Place((port,), (port.begin,), environment(rank, hosts, numbers), hosts)
+        for rank, port in enumerate(ports)
+    ]
 
 
 def _task(
-    turn: Turn, job: Job, number: int, desk: _Desk, gpus: tuple[GpuId, ...], place: _Place | None
+    turn: Turn,
+    job: Job,
+    task_id: TaskId,
+    rank: int,
+    desk: _Desk,
+    gpus: tuple[GpuId, ...],
+    place: _Place,
 ) -> Task:
-    task_id = task_id_of(job.id, number, place.rank if place else None)
-    task = Task(
+    return Task(
         id=task_id,
         agent_id=desk.node.id,
         executor_id=task_id,
@@ -322,10 +345,10 @@ def _task(
         gpus=gpus,
         hostname=desk.node.hostname,
         agent_url=desk.node.agent_url,
+        launch=job.launches + 1 if job.spec.tasks > 1 else 0,
+        rank=rank,
+        ports=place.numbers,
     )
-    if place is None:
-        return task
-    return replace(task, launch=number, rank=place.rank, ports=(place.port.begin,))
 
 
 def task_id_of(job_id: JobId, launch: int, rank: int | None = None) -> TaskId:

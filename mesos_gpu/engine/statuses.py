@@ -13,7 +13,7 @@ from mesos_gpu.model.driver import as_new_as, newer_of
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.saves import ForgetTask
+from mesos_gpu.model.saves import ForgetTask, SaveTask
 from mesos_gpu.model.status import Status
 from mesos_gpu.model.task import ENDED, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.backoff import delay_s
@@ -60,14 +60,23 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         kill_requested=job is not None and job.kill_requested,
         sick_gpu=bool(task.evicted) or _has_sick_gpu(turn, task),
     )
-    task = replace(task, heard_at=turn.now)
-    turn.state.set_task(task)
+    task = _heard(turn, task, new, status)
     # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
     if new is None or _lacks_blame(status):
         return
     move(turn, task, new, status, outcome)
     if task.job_id is None and new is TaskState.RUNNING and status.data and status.agent_id:
         _on_report(turn, status.agent_id, status.data)
+
+
+def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
+    """Health needs no new match, and ends nothing: an executor that wants its task to end ends it."""
+    told = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
+    task = replace(task, heard_at=turn.now, healthy=status.healthy if told else task.healthy)
+    turn.state.set_task(task)
+    if told:
+        turn.effects.append(SaveTask(task))
+    return task
 
 
 def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcome | None) -> None:

@@ -27,6 +27,7 @@ class Assignment:
     hosts: tuple[
         str, ...
     ] = ()  # of a gang's members, by rank: it starts when it is told that all are in their places
+    checks: str = ""  # health checks, as wire.checks has them; "": none
 
 
 @dataclass(frozen=True, slots=True)

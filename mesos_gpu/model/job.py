@@ -7,7 +7,9 @@ from typing import Final
 
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import newer_of
+from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.port import PortWish
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
 MOST_TASKS: Final = 1024
@@ -90,6 +92,8 @@ class JobSpec:
     )
     gpu_memory_mib: int | None = None  # that each of its GPUs has at least
     compute_capability: str | None = None  # the oldest that will do, "8.0"
+    health_checks: tuple[HealthCheck, ...] = ()
+    ports: tuple[PortWish, ...] = ()  # of its host; not of a gang, whose members have one each
 
     @property
     def gpus_in_all(self) -> int:

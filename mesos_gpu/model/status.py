@@ -17,3 +17,4 @@ class Status:
     message: str = ""
     uuid: str | None = None  # base64; None: nothing to acknowledge (reconciliation)
     data: bytes = b""
+    healthy: bool | None = None  # what health checks say of the task; None: nothing, or not yet

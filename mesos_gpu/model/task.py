@@ -119,6 +119,7 @@ class Task:
     ports: tuple[int, ...] = ()  # of its host, that it may listen on
     preempted_for: JobId | None = None  # the job that it makes room for
     told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
+    healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
 
     @property
     def ended(self) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.wire import assignment
+from mesos_gpu.policy.healthcheck import of_executor
+from mesos_gpu.wire import assignment, checks
 from mesos_gpu.wire.mesos_v1 import task_info
 
 
@@ -42,6 +43,7 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         cpus=spec.cpus,
         mem_mib=spec.mem_mib,
         hosts=launch.hosts,
+        checks=checks.encode(of_executor(spec.health_checks, task.ports)),
     )
     return task_info(
         task_id=task.id,

@@ -17,7 +17,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
     "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
     "placement": None, "gpu_memory_mib": None, "compute_capability": None, "tasks": 1, "on_member_failure": "restart",
-    "preemptible": False,
+    "preemptible": False, "health_checks": [], "ports": [], "healthy": None,
     "priority": 0, "queue": "default", "app": None, "constraints": [], "near": None, "away": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
 }  # fmt: skip
@@ -102,7 +102,7 @@ class FakeRest:
         task = {
             "id": task_id, "job_id": job_id, "name": self.jobs[job_id]["name"], "state": "running",
             "hostname": "node-1", "agent_id": "S0", "attempt": number, "rank": 0, "ports": [],
-            "preempted_for": None, "gpu_ids": [], "launched_at": now, "started_at": now,
+            "healthy": None, "preempted_for": None, "gpu_ids": [], "launched_at": now, "started_at": now,
             "ended_at": None, "message": "",
         }  # fmt: skip
         self.tasks[job_id].append(task)

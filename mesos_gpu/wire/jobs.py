@@ -4,7 +4,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -14,6 +14,7 @@ import msgspec
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
 from mesos_gpu.model.gpu import CAPABILITY
+from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.job import (
     DEFAULT_QUEUE,
     HIGHEST_PRIORITY,
@@ -24,6 +25,7 @@ from mesos_gpu.model.job import (
     OnMemberFailure,
     Placement,
 )
+from mesos_gpu.model.port import PortWish
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.constraints import constraint_of
 
@@ -34,14 +36,23 @@ ENV_KEY: Final = re.compile(r"[^=\0]+")
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 LABEL_KEY: Final = re.compile(r"[^\0]+")
 MOST_CONSTRAINTS: Final = 32
+MOST_PORTS: Final = 100
 NO_FRACTIONS: Final = "fractions of a GPU are not enabled; ask for whole GPUs"
 LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
 KNOWN: Final = (
     "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure", "min_driver",
     "placement", "priority", "queue", "app", "constraints", "near", "away", "gpu_memory_mib", "compute_capability",
-    "tasks", "on_member_failure", "preemptible",
+    "tasks", "on_member_failure", "preemptible", "health_checks", "ports",
 )  # fmt: skip
+
+CHECK_KNOWN: Final = (
+    "protocol", "command", "path", "port", "grace_period_s", "interval_s", "timeout_s", "max_consecutive_failures",
+    "delay_s",
+)  # fmt: skip
+CHECK_PATH: Final = re.compile(r"/[^\0\ud800-\udfff]*")
+MOST_CHECKS: Final = 16
+PROTOCOLS: Final = tuple(protocol for protocol in Protocol if protocol.by_executor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +98,7 @@ def spec_from_mapping(
     """The same for a mapping, as from YAML. A field that is null is as if it were absent."""
     given = {key: item for key, item in value.items() if item is not None}
     check = _Check(given)
-    for key in given:
-        if key not in KNOWN:
-            check.unknown(key)
+    check.know(KNOWN)
     if "container_engine" in given and "image" not in given:
         check.problem("container_engine", "needs an image")
     spec = _spec_of(check, engine)
@@ -148,6 +157,8 @@ def _spec_of(check: "_Check", engine: Engine) -> JobSpec:
         preemptible=check.flag("preemptible"),
         gpu_memory_mib=memory_mib,
         compute_capability=capability,
+        health_checks=check.health_checks(),
+        ports=check.ports(),
     )
 
 
@@ -170,8 +181,10 @@ class _Check:
         self.failed.add(str(path))
         self.problems.append(Problem(f"/{path}", reason))
 
-    def unknown(self, key: object) -> None:
-        self.problem(_escaped(key), f"unknown field; known are {', '.join(KNOWN)}")
+    def know(self, names: Iterable[str]) -> None:
+        for key in self._value:
+            if key not in names:
+                self.problem(_escaped(key), f"unknown field; known are {', '.join(names)}")
 
     def number(
         self, key: str, default: float, good: Callable[[float], bool], form: str, *, whole: bool = False
@@ -236,9 +249,9 @@ class _Check:
     def placement(self) -> Placement | None:
         return self.one_of("placement", Placement.BUNDLE) if "placement" in self._value else None
 
-    def one_of(self, key: str, default: E) -> E:
+    def one_of(self, key: str, default: E, among: Iterable[E] | None = None) -> E:
         got = self._value.get(key, default.value)
-        known = {choice.value: choice for choice in type(default)}
+        known = {choice.value: choice for choice in among or type(default)}
         if not isinstance(got, str) or got not in known:
             self.problem(key, f"must be one of {', '.join(known)}, got {show(got)}")
             return default
@@ -252,7 +265,7 @@ class _Check:
             self.problem("", "needs exactly one of command (for /bin/sh -c) and argv (a list)")
             return None, ()
         if command is not None:
-            if not _is_text(command) or not command.strip():
+            if not _is_command(command):
                 self.problem("command", f"must be a non-empty string without NUL, got {show(command)}")
                 return None, ()
             return command, ()
@@ -309,6 +322,77 @@ class _Check:
                 found.append(made)
         return tuple(found)
 
+    def ports(self) -> tuple[PortWish, ...]:
+        got = self._value.get("ports", [])
+        form = f"a list of at most {MOST_PORTS} ports of the host, each from 0 (any) to 65535"
+        if not isinstance(got, list) or len(got) > MOST_PORTS or not all(map(_is_port, got)):
+            self.problem("ports", f"must be {form}, got {show(got)}")
+            return ()
+        fixed = [port for port in got if port]
+        if len(set(fixed)) < len(fixed):
+            self.problem("ports", f"names a port twice: {show(got)}")
+        if got and self._value.get("tasks", 1) != 1:
+            self.problem("ports", "is for jobs of one task; each of several has one port, as PORT")
+        return tuple(PortWish(None, port, port) for port in got)
+
+    def health_checks(self) -> tuple[HealthCheck, ...]:
+        got = self._value.get("health_checks", [])
+        if not isinstance(got, list) or len(got) > MOST_CHECKS:
+            form = f"a list of at most {MOST_CHECKS} health checks"
+            self.problem("health_checks", f"must be {form}, got {show(got)}")
+            return ()
+        own_port = (
+            bool(self._value.get("ports")) or self._value.get("tasks", 1) != 1
+        )  # each of several has one
+        return tuple(self._health_check(f"health_checks/{i}", item, own_port) for i, item in enumerate(got))
+
+    def _health_check(self, path: str, value: object, own_port: bool) -> HealthCheck:
+        if not isinstance(value, dict):
+            self.problem(path, f"must be an object, got {show(value)}")
+            return HealthCheck()
+        check = _Check({key: item for key, item in value.items() if item is not None})
+        check.know(CHECK_KNOWN)
+        made = check.as_health_check(own_port=own_port)
+        for problem in check.problems:
+            self.problem(path + problem.path, problem.reason)
+        return made
+
+    def as_health_check(self, *, own_port: bool) -> HealthCheck:
+        protocol = self.one_of("protocol", Protocol.COMMAND, PROTOCOLS)
+        if "protocol" not in self._value:
+            self.problem("protocol", f"must be one of {', '.join(one.value for one in PROTOCOLS)}")
+        fits = {"command": protocol is Protocol.COMMAND, "path": protocol.is_http}
+        fits["port"] = not fits["command"]
+        for key in fits:
+            if key in self._value and not fits[key] and "protocol" not in self.failed:
+                self.problem(key, f"is not for {protocol.value}")
+        if fits["command"] and "protocol" not in self.failed and not _is_command(self._value.get("command")):
+            self.problem("command", "must be a non-empty string without NUL, for /bin/sh -c")
+        if fits["port"] and "port" not in self._value and not own_port:
+            self.problem(
+                "port", f"is needed for {protocol.value}: the port of this host that the task listens on"
+            )
+        return self._timed(protocol, fits)
+
+    def _timed(self, protocol: Protocol, fits: Mapping[str, bool]) -> HealthCheck:
+        standard, most = HealthCheck(), 10**9
+
+        def whole(key: str, least: int = 0) -> int:
+            return self.integer(key, getattr(standard, key), least, most)
+
+        return HealthCheck(
+            protocol=protocol,
+            command=self._value.get("command") if fits["command"] else None,
+            path=self.text("path", None, CHECK_PATH, "a path, as /health") if fits["path"] else None,
+            port=self.integer("port", 1, 1, 65535) if "port" in self._value else None,
+            port_index=0 if fits["port"] and "port" not in self._value else None,
+            grace_period_s=whole("grace_period_s"),
+            interval_s=whole("interval_s"),
+            timeout_s=whole("timeout_s", 1),
+            max_consecutive_failures=whole("max_consecutive_failures"),
+            delay_s=whole("delay_s"),
+        )
+
     def strings(self, key: str, pattern: re.Pattern[str]) -> dict[str, str]:
         got = self._value.get(key, {})
         if not isinstance(got, dict):
@@ -335,8 +419,16 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and not UNFIT.search(value)
 
 
+def _is_command(value: object) -> bool:
+    return isinstance(value, str) and _is_text(value) and bool(value.strip())
+
+
 def _escaped(key: object) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")  # RFC 6901
+
+
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535
 
 
 def show(value: object) -> str:

@@ -90,6 +90,7 @@ def status_from_json(status: Mapping[str, Any]) -> Status:
         message=status.get("message", ""),
         uuid=status.get("uuid"),
         data=base64.b64decode(status.get("data", "")),
+        healthy=status.get("healthy"),
     )
 
 

@@ -122,6 +122,14 @@ def test_a_preemption_with_notice(client: Client, scratch: Path) -> None:
     assert until(client, victim, "finished")["attempts"] <= 1
 
 
+def test_ports_of_the_host(client: Client) -> None:
+    job = until(client, submit(client, "ports", "echo $PORT0 $PORT1 $HOST", 0, ports=[0, 31999]), "finished")
+    (task,) = client.tasks(job["id"])
+    told = client.logs(job["id"], stream="stdout", offset=0, length=100)["data"]
+    assert told == f"{task['ports'][0]} 31999 {task['hostname']}\n"
+    assert 31000 <= task["ports"][0] < 31999
+
+
 def test_sixteen_jobs_of_mixed_size(client: Client) -> None:
     """More than the cluster holds at once: each runs, and no GPU is ever given to two."""
     sizes = [1, 2, 4, 1, 1, 3, 2, 1, 4, 1, 2, 1, 1, 2, 3, 4]

@@ -13,10 +13,12 @@ from isolator.docker_engine import DockerEngine
 from isolator.facts import write_inventory
 from isolator.reaper import reap
 from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from mesos_gpu.wire.checks import encode
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
 from tests.kernel.conftest import needs
@@ -185,3 +187,13 @@ def test_the_container_of_a_killed_executor_is_removed_by_the_monitor(one: Host,
     assert name not in docker.containers("mesos_gpu.task")
     assert one.ledger.holdings() == ()
     assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
+
+
+def test_its_health_is_checked_inside(one: Host) -> None:
+    cards = "test -e /dev/nvidia0 && test ! -e /dev/nvidia1"
+    inside = f"test $(id -u) = 65534 && {cards} && test ! -e $MESOS_SANDBOX/down || exit 4"
+    check = HealthCheck(Protocol.COMMAND, command=inside, interval_s=0, delay_s=0, grace_period_s=0)
+    run(one, "sleep 60", checks=encode([check]), kill_grace_s=0)
+    one.agent.wait_for(lambda: any(status.get("healthy") for status in one.agent.updates))
+    (one.sandbox / "down").touch()
+    assert one.end("TASK_FAILED")[0] == "unhealthy: COMMAND check failed 3 times: exit code 4"

@@ -32,7 +32,7 @@ def _leaves(command: click.Command) -> list[click.Command]:
     return [leaf for found in inner if found is not None for leaf in _leaves(found)]
 
 
-@pytest.mark.parametrize("name", ["gpu", "node", "volume", "simulate", "plan"])
+@pytest.mark.parametrize("name", ["gpu", "node", "volume", "template", "simulate", "plan"])
 def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
     group = _command(name)
     assert isinstance(group, Table)

@@ -1,0 +1,108 @@
+"""Which ports of its host an instance of an app gets. Pure.
+
+The rules are those of Marathon 1.11 (PortsMatcher.scala): ports that are asked for by number must be offered; the
+others are neighbours in the agent's ranges, from a place that differs from launch to launch, so that load balancers
+have time before a port serves another app.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mesos_gpu.model.app import App
+from mesos_gpu.model.offer import PortRange, count_ports
+from mesos_gpu.model.port import PortWish
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What an instance gets.
+
+    Attributes:
+        numbers: Of each port of the app, in its order, the host's; None: it has none.
+        taken: Each of them once, with the kind of resource that it is.
+        left: What remains of the offer.
+    """
+
+    numbers: tuple[int | None, ...]
+    taken: tuple[PortRange, ...]
+    left: tuple[PortRange, ...]
+
+
+def wishes_of(app: App) -> tuple[PortWish, ...]:
+    """The ports that an app asks for: its mappings, or without any its definitions.
+
+    A definition of port 0 is of any port even with `require_ports`; Marathon gives it a service port before.
+    """
+    mappings = app.container.port_mappings if app.container else None
+    if mappings:
+        return tuple(PortWish(each.name, each.container_port, each.host_port) for each in mappings)
+    return tuple(
+        PortWish(each.name, each.port, each.port if app.require_ports else 0)
+        for each in app.port_definitions or ()
+    )
+
+
+def choose(wishes: Sequence[PortWish], offered: Sequence[PortRange], seed: str) -> Chosen | None:
+    """Choose host ports; None: the agent lacks them. The same arguments give the same ports.
+
+    Args:
+        wishes: All of an app.
+        offered: Of one agent; no two ranges overlap.
+        seed: Differs from launch to launch, as a task id does.
+    """
+    fixed = {wish.host_port for wish in wishes if wish.host_port}
+    if any(_range_of(port, offered) is None for port in fixed):
+        return None
+    free = (port for port in _all_from(offered, seed) if port not in fixed)
+    numbers: list[int | None] = []
+    for wish in wishes:
+        port = next(free, None) if wish.host_port == 0 else wish.host_port
+        if port is None and wish.host_port is not None:
+            return None
+        numbers.append(port)
+    used = sorted({port for port in numbers if port is not None})
+    taken = [PortRange(port, port, found.kind) for port in used if (found := _range_of(port, offered))]
+    return Chosen(tuple(numbers), tuple(taken), tuple(_without(used, offered)))
+
+
+def enough(wishes: Sequence[PortWish], offered: Sequence[PortRange]) -> bool:
+    """Whether `choose` finds ports: a thousand agents are asked at a match."""
+    fixed = {wish.host_port for wish in wishes if wish.host_port}
+    if any(_range_of(port, offered) is None for port in fixed):
+        return False
+    return count_ports(offered) - len(fixed) >= sum(wish.host_port == 0 for wish in wishes)
+
+
+def _range_of(port: int, offered: Iterable[PortRange]) -> PortRange | None:
+    return next((each for each in offered if each.begin <= port <= each.end), None)
+
+
+def _all_from(offered: Sequence[PortRange], seed: str) -> Iterator[int]:
+    """All ports one after another, round and back to the beginning."""
+    count = count_ports(offered)
+    if not count:
+        return
+    start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % count
+    first, skip = 0, start
+    while skip > offered[first].end - offered[first].begin:
+        skip -= offered[first].end - offered[first].begin + 1
+        first += 1
+    middle = offered[first]
+    yield from range(middle.begin + skip, middle.end + 1)
+    for each in (*offered[first + 1 :], *offered[:first]):
+        yield from range(each.begin, each.end + 1)
+    yield from range(middle.begin, middle.begin + skip)
+
+
+def _without(used: Sequence[int], offered: Iterable[PortRange]) -> Iterator[PortRange]:
+    """`used` is sorted."""
+    for each in offered:
+        begin = each.begin
+        for port in used:
+            if begin <= port <= each.end:
+                if port > begin:
+                    yield PortRange(begin, port - 1, each.kind)
+                begin = port + 1
+        if begin <= each.end:
+            yield PortRange(begin, each.end, each.kind)

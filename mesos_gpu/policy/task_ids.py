@@ -1,0 +1,61 @@
+"""Ids of an app's instances and their tasks, as Marathon 1.11 writes them. Pure.
+
+The task `/shop/db` starts for the third time in one instance is `shop_db.instance-<uuid>._app.3`. That is the engine's
+own form too, "<job id>.<launch number>", if the job of an instance is called `shop_db.instance-<uuid>._app`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.ids import JobId, TaskId
+
+MOST: Final = 255  # characters of a task id in Mesos: it becomes the name of a directory
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_INSTANCE: Final = re.compile(rf"([a-z0-9.-]+(?:_[a-z0-9.-]+)*)\.instance-({_UUID})")
+_CONTAINER: Final = "._app"  # of an app, whose container has no name
+_LAUNCH: Final = re.compile(r"(.+)\._app\.([1-9][0-9]{0,17})")
+_ROOM: Final = len(".instance-") + 36 + len(_CONTAINER) + len(".1000000")
+MOST_OF_APP: Final = MOST - _ROOM  # characters of an app's id, without the first slash
+
+
+@dataclass(frozen=True, slots=True)
+class TaskName:
+    """What a task id says. `app` is absolute; `launch` counts from 1."""
+
+    app: str
+    uuid: str  # of the instance, in lower case with dashes
+    launch: int
+
+
+def instance_id(app: str, uuid: str) -> str:
+    """Of one instance of an app, "shop_db.instance-<uuid>". An app's id has no "_": nothing is lost."""
+    return f"{app.strip('/').replace('/', '_')}.instance-{uuid}"
+
+
+def job_id(app: str, uuid: str) -> JobId:
+    """Of the job that an instance is: its tasks are then called as Marathon calls them."""
+    return JobId(instance_id(app, uuid) + _CONTAINER)
+
+
+def task_id(name: TaskName) -> TaskId:
+    """Of one launch of an instance."""
+    return TaskId(f"{job_id(name.app, name.uuid)}.{name.launch}")
+
+
+def instance_of(text: str) -> tuple[str, str] | None:
+    """App and UUID of an instance's id; None: it is none."""
+    found = _INSTANCE.fullmatch(text)
+    return ("/" + found[1].replace("_", "/"), found[2]) if found else None
+
+
+def name_of(task: str) -> TaskName | None:
+    """What a task id says; None: it is of no app."""
+    launch = _LAUNCH.fullmatch(task)
+    instance = instance_of(launch[1]) if launch else None
+    return TaskName(*instance, int(launch[2])) if launch and instance else None
+
+
+def hostname_of(app: str) -> str:
+    """An app's id as a name in DNS, the innermost first, as Marathon calls its tasks: "db.shop"."""
+    return ".".join(reversed(app.strip("/").split("/")))

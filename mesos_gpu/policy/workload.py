@@ -1,0 +1,230 @@
+"""What the engine runs for one instance of a Marathon app, and what of an app cannot be run. Pure.
+
+Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `gpus`, `gpu`, `constraints`, `container.type`,
+`container.docker.image`, `env`, `labels`, `user`, `taskKillGracePeriodSeconds` and the health checks of executors make
+the job; `portDefinitions` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of `env`
+the executor keeps MESOS_* and the variables that choose GPUs to itself.
+
+Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. These
+are of no effect: `executor` and `executorResources`, as every task has mesos_gpu's executor; `check`, whose result
+decides nothing; labels and protocols of ports, which are for those who read them by the API.
+
+All else is refused by `unsupported`: what a user relies on is there, or is missed at once.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.app import (
+    App,
+    Container,
+    DockerImage,
+    EngineType,
+    GpuOptions,
+    LinuxInfo,
+    NetworkMode,
+    ResourceLimits,
+    SecretRef,
+)
+from mesos_gpu.model.driver import CUDA_LABEL, branch_for
+from mesos_gpu.model.job import Engine, JobSpec
+from mesos_gpu.policy.ports import wishes_of
+from mesos_gpu.policy.task_env import app_env, own_env
+from mesos_gpu.policy.task_ids import MOST_OF_APP, hostname_of
+
+KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
+ROOT: Final = "root"
+ANY_ROLE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Something of an app that is not run here. `field` is as in Marathon's JSON, with dots; `why` has the remedy."""
+
+    field: str
+    why: str
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.field}: {self.why}"
+
+
+def job_of(app: App, gpu: GpuOptions, *, version: str, allow_root: bool = False) -> JobSpec | str:
+    """What one instance of an app is as a job; a string says why it cannot be one, for people.
+
+    Args:
+        app: One that was checked.
+        gpu: Its options, those of its labels included.
+        version: The app's, for its environment.
+        allow_root: Whether tasks may run as root.
+    """
+    reasons = unsupported(app, gpu, allow_root=allow_root)
+    return "; ".join(map(str, reasons)) if reasons else _job(app, gpu, version)
+
+
+def unsupported(app: App, gpu: GpuOptions, *, allow_root: bool = False) -> tuple[Unsupported, ...]:
+    """All that stands in the way of running an app. Arguments as of `job_of`."""
+    parts = _Parts(app, gpu)
+    found = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
+    if app.user == ROOT and not allow_root:
+        found.append(Unsupported("user", "root is not allowed here; an operator allows it with --allow-root"))
+    return tuple(found)
+
+
+def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
+    parts = _Parts(app, gpu)
+    on_docker = parts.image is not None and parts.container.type is EngineType.DOCKER
+    grace_s = app.task_kill_grace_s
+    return JobSpec(
+        name=hostname_of(app.id),
+        command=app.cmd or None,
+        argv=app.args,
+        cpus=app.cpus,
+        mem_mib=max(1, math.ceil(app.mem_mib)),
+        gpus=app.gpus,
+        gpu_model=gpu.models,
+        env={**app_env(app, version=version), **own_env(app)},
+        user=app.user,
+        labels=app.labels,
+        max_attempts=1,  # another instance is started by the app's controller, after its backoff
+        kill_grace_s=KILL_GRACE_S if grace_s is None else float(grace_s),
+        image=parts.image,
+        container_engine=Engine.DOCKER if on_docker else Engine.MESOS,
+        on_gpu_failure=gpu.on_gpu_failure,
+        min_driver=gpu.min_driver or branch_for(parts.cuda),
+        placement=gpu.placement,
+        priority=gpu.priority,
+        queue=gpu.queue,
+        app=app.id,  # a job of the job API can never be of it: its apps have no slash
+        constraints=app.constraints,
+        preemptible=gpu.preemptible,
+        gpu_memory_mib=gpu.memory_mib,
+        compute_capability=gpu.compute_capability,
+        health_checks=tuple(each for each in app.health_checks if each.protocol.by_executor),
+        ports=wishes_of(app),
+    )
+
+
+class _Parts:
+    """Of an app, with defaults for what it leaves out."""
+
+    def __init__(self, app: App, gpu: GpuOptions) -> None:
+        self.app, self.gpu = app, gpu
+        self.container = app.container or Container(EngineType.MESOS)
+        self.docker = self.container.docker or DockerImage("")
+        self.image = self.docker.image or None
+        self.linux = self.container.linux_info or LinuxInfo()
+        self.limits = app.resource_limits or ResourceLimits()
+
+    @property
+    def cuda(self) -> str:
+        """The version that its label asks for; "": it asks for none, or the driver is named."""
+        asked = self.app.gpus > 0 and self.gpu.min_driver is None
+        return self.app.labels.get(CUDA_LABEL, "").strip() if asked else ""
+
+    @property
+    def may_be_old(self) -> bool:
+        """Whether another image of that name could have been pushed: a digest names one for ever."""
+        return self.docker.force_pull_image and "@" not in self.docker.image
+
+    @property
+    def leaves_out_a_role(self) -> bool:
+        """Whether some of what Mesos offers may not be used."""
+        app = self.app
+        used = {ANY_ROLE, app.role or ANY_ROLE}
+        return bool(app.accepted_resource_roles) and not used <= set(app.accepted_resource_roles)
+
+
+_NO_SECRETS: Final = "secrets are not run here; give the value itself, or a file that the host has"
+_REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
+    (
+        "id",
+        lambda p: len(p.app.id) - 1 > MOST_OF_APP,
+        f"task ids are made of it, which Mesos limits; use {MOST_OF_APP} characters at most",
+    ),
+    (
+        "cmd",
+        lambda p: not (p.app.cmd or p.app.args or p.image),
+        "there is nothing to run; set cmd, args or container.docker.image",
+    ),
+    (
+        "args",
+        lambda p: bool(p.app.args) and p.image is not None,
+        "with an image they are arguments of its entrypoint, which gets none here yet; write all of it as cmd",
+    ),
+    (
+        "disk",
+        lambda p: p.app.disk_mib > 0,
+        "disk is not taken from offers yet, so nothing would keep it for the task; leave it out",
+    ),
+    (
+        "fetch",
+        lambda p: bool(p.app.fetch),
+        "nothing is fetched yet; fetch it in cmd, or put it into an image",
+    ),
+    (
+        "networks",
+        lambda p: any(each.mode is not NetworkMode.HOST for each in p.app.networks),
+        'tasks use the network of their host; set [{"mode": "host"}], and portDefinitions for portMappings',
+    ),
+    (
+        "container.volumes",
+        lambda p: bool(p.container.volumes),
+        "volumes are not mounted yet; leave them out, or without an image use the host's paths",
+    ),
+    (
+        "container.docker.privileged",
+        lambda p: p.docker.privileged,
+        "a privileged container could use every GPU of its host; leave it out",
+    ),
+    (
+        "container.docker.parameters",
+        lambda p: bool(p.docker.parameters),
+        "options of docker run are not passed on; leave them out",
+    ),
+    (
+        "container.docker.forcePullImage",
+        lambda p: p.may_be_old,
+        "an image that is there is not fetched again; name it by its digest, or leave this out and give each build "
+        "a tag of its own",
+    ),
+    (
+        "container.docker.pullConfig",
+        lambda p: p.docker.pull_config is not None,
+        "images are fetched with the login of the agent; leave it out, and give the agent that login",
+    ),
+    (
+        "container.linuxInfo.seccomp",
+        lambda p: p.linux.seccomp is not None,
+        "profiles are not passed on; leave it out",
+    ),
+    (
+        "container.linuxInfo.ipcInfo",
+        lambda p: p.linux.ipc is not None,
+        "shared memory cannot be set yet; leave it out",
+    ),
+    (
+        "env",
+        lambda p: any(isinstance(value, SecretRef) for value in p.app.env.values()),
+        _NO_SECRETS,
+    ),
+    ("secrets", lambda p: bool(p.app.secrets), _NO_SECRETS),
+    (
+        "resourceLimits",
+        lambda p: (p.limits.cpus, p.limits.mem_mib) != (None, None),
+        "a task gets what it asks for and no more; leave it out, and ask for the most it needs by cpus and mem",
+    ),
+    (
+        "acceptedResourceRoles",
+        lambda p: p.leaves_out_a_role,
+        "all that is offered is used, reserved or not; leave it out",
+    ),
+    ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
+    (
+        f"labels.{CUDA_LABEL}",
+        lambda p: bool(p.cuda) and branch_for(p.cuda) is None,
+        "is no CUDA version whose driver is known here; set gpu.min_driver, or leave it out",
+    ),
+)
