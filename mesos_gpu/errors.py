@@ -34,6 +34,17 @@ class Conflict(MesosGpuError):
     exit_code, http_status = 73, 409
 
 
+class AppLocked(Conflict):
+    """A deployment is under way for one of the apps."""
+
+    def __init__(self, deployments: tuple[str, ...]) -> None:
+        """`deployments`: their ids."""
+        super().__init__(
+            "App is locked by one or more deployments", remedy="wait for them, or override with force=true"
+        )
+        self.deployments = deployments
+
+
 class Damaged(MesosGpuError):
     """Stored data is not what was written: refuse, never guess (EX_DATAERR)."""
 

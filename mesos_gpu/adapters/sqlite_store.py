@@ -21,6 +21,7 @@ from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import Save, Saved
+from mesos_gpu.model.service import AppVersion, Deployment, Services
 from mesos_gpu.model.task import Task
 
 T = TypeVar("T")
@@ -105,6 +106,15 @@ class SqliteStore:
                 nodes=tuple(self._bodies("SELECT body FROM nodes ORDER BY id", Node)),
                 drains=tuple(self._bodies("SELECT body FROM drains ORDER BY target, name", Drain)),
                 cards=tuple(self._bodies("SELECT body FROM cards ORDER BY id", Card)),
+                services=next(
+                    self._bodies("SELECT value FROM facts WHERE name = 'services'", Services), Services()
+                ),
+                app_versions=tuple(
+                    self._bodies("SELECT body FROM app_versions ORDER BY app_id, version", AppVersion)
+                ),
+                deployments=tuple(
+                    self._bodies("SELECT body FROM deployments ORDER BY version, id", Deployment)
+                ),
             )
 
     def _bodies(self, query: str, kind: type[T]) -> Iterator[T]:
@@ -161,6 +171,24 @@ def _statement(item: Save) -> tuple[str, tuple[Any, ...]]:
             return "DELETE FROM tasks WHERE id = ?", (task_id,)
         case saves.ForgetNode(agent_id):
             return "DELETE FROM nodes WHERE id = ?", (agent_id,)
+        case _:
+            return _statement_of_apps(item)
+
+
+def _statement_of_apps(
+    item: saves.SaveServices | saves.SaveAppVersion | saves.SaveDeployment | saves.ForgetDeployment,
+) -> tuple[str, tuple[Any, ...]]:
+    match item:
+        case saves.SaveServices(services):
+            return "INSERT OR REPLACE INTO facts VALUES ('services', ?)", (_body(services),)
+        case saves.SaveAppVersion(found):
+            key = (found.app.id, found.version)
+            return "INSERT OR REPLACE INTO app_versions VALUES (?, ?, ?)", (*key, _body(found))
+        case saves.SaveDeployment(deployment):
+            values = (deployment.id, deployment.version, _body(deployment))
+            return "INSERT OR REPLACE INTO deployments VALUES (?, ?, ?)", values
+        case saves.ForgetDeployment(id):
+            return "DELETE FROM deployments WHERE id = ?", (id,)
 
 
 def _body(value: Any) -> bytes:

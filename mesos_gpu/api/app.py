@@ -19,6 +19,7 @@ from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_de
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard
 from mesos_gpu.api.logs import MOST, LogReader
+from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.operate import Operate
 from mesos_gpu.api.plan import Plans
 from mesos_gpu.api.requests import body_of, job_of, result_of
@@ -75,6 +76,12 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/metrics", GET=operate.metrics),
             _route("/", GET=api.page),
             _route("/static/{name}", GET=api.page),
+            *routes(
+                service,
+                allow_root=settings.allow_root,
+                webui_url=settings.webui_url,
+                version=settings.version,
+            ),
         ],
         middleware=[Middleware(Guard)],
         lifespan=api.lifespan,

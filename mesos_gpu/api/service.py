@@ -4,11 +4,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.drain import Drain, Target
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.queue import QueueUse, Waiting
+from mesos_gpu.model.rollout import VersionInfo
+from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.policy.defrag import Problem
@@ -44,6 +47,15 @@ class View(Protocol):
     def waiting(self, most: int) -> Sequence[Waiting]: ...
     def queues(self) -> Sequence[QueueUse]: ...
     def defrag(self, wanted: Job | JobSpec) -> Problem: ...
+    @property
+    def root(self) -> Group: ...
+    @property
+    def versions(self) -> Mapping[str, VersionInfo]: ...
+    @property
+    def deployments(self) -> Mapping[str, Deployment]: ...
+    def past(self, app_id: str) -> Sequence[tuple[float, App]]: ...
+    def instances_of(self, app_id: str) -> Sequence[Job]: ...
+    def last_failure(self, app_id: str) -> Job | None: ...
 
 
 class Service(Protocol):
@@ -65,6 +77,20 @@ class Service(Protocol):
 
     def reset(self, gpu_id: GpuId, reason: str, *, by: str = "") -> Future[str]:
         """Ask a GPU's node to reset it; the request's id. The future may raise `NotFound` or `Conflict`."""
+
+    def change_apps(
+        self,
+        target: Callable[[Group], Group],
+        *,
+        force: bool = False,
+        restarts: frozenset[str] = frozenset(),
+        kill: Mapping[str, tuple[str, ...]] = ...,
+    ) -> Future[Deployment | None]:
+        """Make the tree of apps what `target` makes of it; None: nothing changes. The future may raise `AppLocked`,
+        `BadConfiguration`, and what `target` raises."""
+
+    def cancel_deployment(self, deployment_id: str, *, force: bool = False) -> Future[Deployment | None]:
+        """Undo a deployment by another one, or with `force` end it; the future may raise `NotFound`."""
 
     def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Run `fn` on the engine's thread: it must be quick, and only read."""

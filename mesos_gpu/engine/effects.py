@@ -8,16 +8,20 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
+    ForgetDeployment,
     ForgetDrain,
     ForgetJob,
     ForgetNode,
     ForgetTask,
     Save,
+    SaveAppVersion,
     SaveCard,
+    SaveDeployment,
     SaveDrain,
     SaveFramework,
     SaveJob,
     SaveNode,
+    SaveServices,
     SaveTask,
 )
 from mesos_gpu.model.task import Task
@@ -125,6 +129,10 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     SaveNode,
     SaveDrain,
     SaveCard,
+    SaveServices,
+    SaveAppVersion,
+    SaveDeployment,
+    ForgetDeployment,
     ForgetJob,
     ForgetTask,
     ForgetNode,

@@ -1,9 +1,11 @@
 """What happens to the scheduler. Each event comes with its time, as an argument of `step`."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from mesos_gpu.model.app import Group
 from mesos_gpu.model.drain import Target
-from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import Offer
 from mesos_gpu.model.status import Status
@@ -96,6 +98,35 @@ class ResetRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class AppsChanged:
+    """A user's valid request: the tree of apps as it shall be; the id is that of a new deployment."""
+
+    id: str
+    root: Group
+    force: bool = False
+    restarts: frozenset[str] = frozenset()
+    kill: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # app to instances that go in any case
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentDeleted:
+    """A user wants a deployment undone by another one of a new id; or, with `force`, ended where it is."""
+
+    id: str
+    new_id: str
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HealthFound:
+    """The scheduler's own checks say how a task of an app is, and, if it must go, why."""
+
+    task_id: TaskId
+    healthy: bool | None
+    kill: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -117,6 +148,9 @@ Event = (
     | DrainRequested
     | UndrainRequested
     | ResetRequested
+    | AppsChanged
+    | DeploymentDeleted
+    | HealthFound
     | Tick
     | Match
 )

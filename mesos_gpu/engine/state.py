@@ -13,6 +13,7 @@ from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer
 from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.service import AppVersion, Deployment, Services
 from mesos_gpu.model.task import Task, TaskState
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
@@ -50,6 +51,9 @@ class State:
     framework_id: str | None = None
     drains: dict[tuple[Target, str], Drain] = field(default_factory=dict)
     cards: dict[GpuId, Card] = field(default_factory=dict)
+    services: Services = field(default_factory=Services)
+    app_versions: dict[str, list[AppVersion]] = field(default_factory=dict)  # by app, oldest first
+    deployments: dict[str, Deployment] = field(default_factory=dict)
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
     connected: bool = False
@@ -61,6 +65,14 @@ class State:
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
+    instances: dict[str, dict[JobId, None]] = field(default_factory=dict)  # by app: jobs that have not ended
+    stirred: set[str] = field(default_factory=set)  # apps of which something has changed
+    fallen: list[JobId] = field(default_factory=list)  # instances that have ended, and were not looked at yet
+    backoffs: dict[str, tuple[int, float]] = field(
+        default_factory=dict
+    )  # by app: failures in a row, and until when
+    healths: dict[TaskId, bool | None] = field(default_factory=dict)  # by the scheduler's own checks
+    looked_at_apps: float = 0.0  # all of them
     released: dict[TaskId, float] = field(default_factory=dict)  # when a member was last told to start
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
@@ -92,6 +104,11 @@ class State:
         state.drains = {(drain.target, drain.name): drain for drain in saved.drains}
         for card in saved.cards:
             state.set_card(card)
+        state.services = saved.services
+        for found in saved.app_versions:
+            state.set_app_version(found)
+        state.deployments = {deployment.id: deployment for deployment in saved.deployments}
+        state.fallen.clear()
         return state
 
     def hold_offer(self, offer: Offer) -> None:
@@ -122,6 +139,25 @@ class State:
             del self.queue[bisect.bisect_left(self.queue, (job.sequence, job.id))]
         if job.state.ended:
             self.ended.setdefault(job.id)
+        if job.app_version is not None:
+            self._set_instance(job)
+
+    def _set_instance(self, job: Job) -> None:
+        app_id = job.spec.app or ""
+        here = self.instances.setdefault(app_id, {})
+        self.stirred.add(app_id)
+        if not job.state.ended:
+            here.setdefault(job.id)
+        elif job.id in here:
+            del here[job.id]
+            self.fallen.append(job.id)
+        if not here:
+            del self.instances[app_id]
+
+    def set_app_version(self, found: AppVersion) -> None:
+        """Put an app's version in, the latest."""
+        known = self.app_versions.get(found.app.id, [])
+        self.app_versions[found.app.id] = [*(v for v in known if v.version != found.version), found]
 
     def set_task(self, task: Task) -> None:
         """Put a task in, and keep holders and the live set true."""
@@ -132,6 +168,7 @@ class State:
         if task.ended:
             self.live.pop(task.id, None)
             self.released.pop(task.id, None)
+            self.healths.pop(task.id, None)
             for gpu in task.gpus:
                 if self.holders.get(gpu) == task.id:
                     del self.holders[gpu]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.apps import on_apps_changed, on_deployment_deleted, on_health_found
 from mesos_gpu.engine.cards import on_reset_requested
 from mesos_gpu.engine.drains import on_drain, on_undrain
 from mesos_gpu.engine.effects import RANK, Effect
@@ -98,7 +99,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 #: Events that let a job start only by what they change in jobs, tasks, nodes and cards.
-_NO_NEWS: Final = (ev.Tick, ev.Match, ev.StatusArrived)
+_NO_NEWS: Final = (ev.Tick, ev.Match, ev.StatusArrived, ev.HealthFound)
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Registered: _on_registered,
     ev.Disconnected: _on_disconnected,
@@ -111,6 +112,9 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.DrainRequested: on_drain,
     ev.UndrainRequested: on_undrain,
     ev.ResetRequested: on_reset_requested,
+    ev.AppsChanged: on_apps_changed,
+    ev.DeploymentDeleted: on_deployment_deleted,
+    ev.HealthFound: on_health_found,
     ev.Tick: lambda turn, _: on_tick(turn),
     ev.Match: lambda turn, _: match(turn),
 }

@@ -61,7 +61,7 @@ def _brought_up(
     gone = [agent_id for agent_id in table.candidates if agent_id not in desks]
     late = [agent_id for agent_id, until in table.fresh_until.items() if until < now]
     new = [agent_id for agent_id in desks if agent_id not in table.candidates]
-    for agent_id in {*gone, *late, *new, *state.touched}:
+    for agent_id in sorted({*gone, *late, *new, *state.touched}):
         drained = agent_id in desks and state.drain_of(state.nodes[agent_id].hostname)
         if agent_id not in desks or drained:
             table.fresh_until.pop(agent_id, None)

@@ -8,7 +8,18 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
-from mesos_gpu.model.saves import ForgetDrain, SaveCard, SaveDrain, SaveJob, SaveNode, SaveTask
+from mesos_gpu.model.saves import (
+    ForgetDrain,
+    SaveAppVersion,
+    SaveCard,
+    SaveDeployment,
+    SaveDrain,
+    SaveJob,
+    SaveNode,
+    SaveServices,
+    SaveTask,
+)
+from mesos_gpu.model.service import AppVersion, Deployment, Services
 from mesos_gpu.model.task import Task
 from mesos_gpu.policy.backoff import delay_s
 
@@ -69,6 +80,21 @@ class Turn:
         self.state.set_card(card)
         self.state.unmatched, self.state.table = True, None
         self.effects.append(SaveCard(card))
+
+    def put_services(self, services: Services) -> None:
+        """Change what is wanted of apps."""
+        self.state.services = services
+        self.effects.append(SaveServices(services))
+
+    def put_app_version(self, found: AppVersion) -> None:
+        """Remember an app as it is now."""
+        self.state.set_app_version(found)
+        self.effects.append(SaveAppVersion(found))
+
+    def put_deployment(self, deployment: Deployment) -> None:
+        """Change a deployment."""
+        self.state.deployments[deployment.id] = deployment
+        self.effects.append(SaveDeployment(deployment))
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
         """The job's last change."""

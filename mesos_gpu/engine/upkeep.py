@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine import cards, evictions, gangs
+from mesos_gpu.engine import apps, cards, evictions, gangs
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.evictions import send_kill
 from mesos_gpu.engine.state import Reconciliation
@@ -30,6 +30,7 @@ def on_tick(turn: Turn) -> None:
         gangs.on_tick(turn)
         _repeat_kills(turn)
     cards.on_tick(turn)
+    apps.on_tick(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)
 

@@ -112,26 +112,19 @@ class PortMapping:
 
 
 @dataclass(frozen=True, slots=True)
-class HostVolume:
-    """A directory or file of the host, seen in the container."""
+class Volume:
+    """A directory or file of the host, or a file whose content is a secret's, seen in the container."""
 
     container_path: str
-    host_path: str
-    mode: VolumeMode
+    host_path: str | None = None
+    mode: VolumeMode = VolumeMode.RO
+    secret: str | None = None  # a key of the app's secrets; then there is no path of the host
 
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:
     """A secret in place of a value."""
 
-    secret: str  # a key of the app's secrets
-
-
-@dataclass(frozen=True, slots=True)
-class SecretVolume:
-    """A file whose content is a secret's."""
-
-    container_path: str
     secret: str  # a key of the app's secrets
 
 
@@ -184,7 +177,7 @@ class Container:
 
     type: EngineType = EngineType.DOCKER
     docker: DockerImage | None = None
-    volumes: tuple[HostVolume | SecretVolume, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     port_mappings: tuple[PortMapping, ...] | None = None  # None: host networking
     linux_info: LinuxInfo | None = None
 

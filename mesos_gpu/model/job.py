@@ -139,6 +139,10 @@ class Job:
     ended_at: float | None = None
     exit_code: int | None = None  # as a shell gives it: 128 + N after signal N
     message: str = ""  # the latest thing that happened, for people
+    app_version: float | None = (
+        None  # of an app's instance: the app's `last_config_change_at`; None: it is none
+    )
+    checked: bool = False  # of an app's instance: whether the scheduler checks its health
     learnt_min_driver: str | None = None  # the same of its image, which only an executor could read
     room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"

@@ -1,11 +1,12 @@
 """What is to be written to the store, as data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mesos_gpu.model.drain import Card, Drain, Target
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node
+from mesos_gpu.model.service import AppVersion, Deployment, Services
 from mesos_gpu.model.task import Task
 
 
@@ -80,6 +81,34 @@ class SaveCard:
     card: Card
 
 
+@dataclass(frozen=True, slots=True)
+class SaveServices:
+    """Replace all that is wanted of apps."""
+
+    services: Services
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAppVersion:
+    """Insert or replace."""
+
+    found: AppVersion
+
+
+@dataclass(frozen=True, slots=True)
+class SaveDeployment:
+    """Insert or replace."""
+
+    deployment: Deployment
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDeployment:
+    """Delete: it is over."""
+
+    id: str
+
+
 Save = (
     SaveFramework
     | SaveJob
@@ -91,6 +120,10 @@ Save = (
     | ForgetTask
     | ForgetNode
     | ForgetDrain
+    | SaveServices
+    | SaveAppVersion
+    | SaveDeployment
+    | ForgetDeployment
 )
 
 
@@ -104,6 +137,9 @@ class Saved:
     nodes: tuple[Node, ...]
     drains: tuple[Drain, ...] = ()
     cards: tuple[Card, ...] = ()
+    services: Services = field(default_factory=Services)
+    app_versions: tuple[AppVersion, ...] = ()  # by time
+    deployments: tuple[Deployment, ...] = ()
 
 
 def subject(save: Save) -> tuple[str, str]:
@@ -129,3 +165,17 @@ def subject(save: Save) -> tuple[str, str]:
             return f"drain of {target.value}", name
         case SaveCard(card):
             return "card", card.id
+        case SaveServices() | SaveAppVersion() | SaveDeployment() | ForgetDeployment():
+            return _about_apps(save)
+
+
+def _about_apps(save: SaveServices | SaveAppVersion | SaveDeployment | ForgetDeployment) -> tuple[str, str]:
+    match save:
+        case SaveServices():
+            return "services", ""
+        case SaveAppVersion(found):
+            return "app version", f"{found.app.id} {found.version}"
+        case SaveDeployment(deployment):
+            return "deployment", deployment.id
+        case ForgetDeployment(id):
+            return "deployment", id

@@ -128,12 +128,17 @@ def _nearest(ask: Ask, found: Funnel, nodes: Sequence[NodeView]) -> Nearest | No
     near = [passage for passage in found.passages if passage.node.agent_id in able]
     if not near:
         return None
-    first = min(near, key=lambda passage: (passage.stage is Stage.TASKS, *_distance(ask, passage.node)))
+
+    def order(passage: Passage) -> tuple[bool, bool, bool, bool, int, float, float, str]:
+        return passage.stage is Stage.TASKS, bool(passage.hurdles), *_distance(ask, passage.node)
+
+    first = min(near, key=order)
     return Nearest(first.node.hostname, "; ".join(_words(first)) or "nothing")
 
 
-def _distance(ask: Ask, node: NodeView) -> tuple[bool, bool, int, float, str]:
+def _distance(ask: Ask, node: NodeView) -> tuple[bool, bool, int, float, float, str]:
     away = bool(node.drained or node.lost)
     free = 0 if away or node.silent else free_here(ask, node)
     lacks_cpus = max(ask.cpus - (node.cpus or 0.0), 0.0)
-    return away, bool(node.barred), max(ask.gpus - free, 0), lacks_cpus, node.hostname
+    lacks_mem = max(ask.mem_mib - (node.mem_mib or 0.0), 0.0)
+    return away, bool(node.barred), max(ask.gpus - free, 0), lacks_cpus, lacks_mem, node.hostname

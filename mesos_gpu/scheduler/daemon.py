@@ -9,9 +9,10 @@ import logging
 import queue
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from mesos_gpu.engine import effects as fx
@@ -21,14 +22,17 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model import saves
+from mesos_gpu.model.app import Group
 from mesos_gpu.model.drain import Target
 from mesos_gpu.model.ids import GpuId, JobId, OfferId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.service import Deployment
 from mesos_gpu.ports import Clock, Driver, Store
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.scheduler.watching import Watching
 from mesos_gpu.wire.mesos_v1 import reset_message, start_message
 
 T = TypeVar("T")
@@ -41,7 +45,7 @@ logger = logging.getLogger(__name__)
 class _Request:
     """Somebody waits for an answer: `event`, if any, is stepped first; `answer` runs after the save."""
 
-    event: ev.Event | None
+    event: ev.Event | Callable[[], ev.Event] | None  # made on the engine's thread, if need be
     answer: Callable[[], None]
     future: Future[Any]
 
@@ -64,6 +68,7 @@ class Daemon:
         self._state = State.restored(clock.now(), saved)
         self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []  # those of the batch in hand
+        self._watching = Watching(self.put)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -85,6 +90,7 @@ class Daemon:
             self._inbox.put(None)
             if self._thread.is_alive():
                 self._thread.join()
+            self._watching.stop()
             self._store.close()
 
     def wait(self, timeout_s: float) -> bool:
@@ -130,6 +136,31 @@ class Daemon:
         request = uuid.uuid4().hex[:12]
         return self._ask(ev.ResetRequested(gpu_id, request, reason, by), lambda: request)
 
+    def change_apps(
+        self,
+        target: Callable[[Group], Group],
+        *,
+        force: bool = False,
+        restarts: frozenset[str] = frozenset(),
+        kill: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> Future[Deployment | None]:
+        """Make the tree of apps what `target` makes of it; the future's deployment is None if nothing changes.
+
+        `target` runs on the engine's thread and must be quick. The future raises what it raises, and `AppLocked`.
+        """
+        new_id = str(uuid.uuid4())
+
+        def event() -> ev.Event:
+            return ev.AppsChanged(new_id, target(self._state.services.root), force, restarts, dict(kill))
+
+        return self._ask(event, lambda: self._state.deployments.get(new_id))
+
+    def cancel_deployment(self, deployment_id: str, *, force: bool = False) -> Future[Deployment | None]:
+        """Undo a deployment; the future's is the one that does so, None with `force`. It raises `NotFound`."""
+        new_id = str(uuid.uuid4())
+        event = ev.DeploymentDeleted(deployment_id, new_id, force)
+        return self._ask(event, lambda: self._state.deployments.get(new_id))
+
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
         return self._ask(None, lambda: fn(StateView(self._state, self._settings, self._clock.now())))
@@ -143,7 +174,7 @@ class Daemon:
 
         return unlisten
 
-    def _ask(self, event: ev.Event | None, fn: Callable[[], T]) -> Future[T]:
+    def _ask(self, event: ev.Event | Callable[[], ev.Event] | None, fn: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
 
         def answer() -> None:
@@ -202,6 +233,7 @@ class Daemon:
         if any(isinstance(item, ev.Registered | ev.Disconnected) for item in batch):
             self._owed.clear()  # they are void
         self._give_back_owed()
+        self._watching.look(self._state, now)
         for request in self._waiting:
             request.answer()
         return go_on
@@ -221,7 +253,8 @@ class Daemon:
     def _step_request(self, request: _Request, now: float) -> list[fx.Effect]:
         """Step what somebody asks for; a refusal is his, and has changed nothing."""
         try:
-            return self._step(request.event, now) if request.event else []
+            event = request.event() if callable(request.event) else request.event
+            return self._step(event, now) if event else []
         except MesosGpuError as error:
             self._waiting.remove(request)
             if request.future.set_running_or_notify_cancel():

@@ -14,6 +14,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.drain import Drain
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -21,6 +22,8 @@ from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.offer import Offer, count_ports, total
 from mesos_gpu.model.queue import QueueUse, Waiting
+from mesos_gpu.model.rollout import VersionInfo
+from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.policy.defrag import Problem
@@ -82,6 +85,34 @@ class StateView:
     def started_at(self) -> float:
         """When this scheduler process started."""
         return self._state.started_at
+
+    @property
+    def root(self) -> Group:
+        """All apps, as they are wanted."""
+        return self._state.services.root
+
+    @property
+    def versions(self) -> Mapping[str, VersionInfo]:
+        """Of each app, by its id."""
+        return self._state.services.versions
+
+    @property
+    def deployments(self) -> Mapping[str, Deployment]:
+        """Those under way."""
+        return self._state.deployments
+
+    def past(self, app_id: str) -> Sequence[tuple[float, App]]:
+        """Every version of an app, oldest first."""
+        return [(found.version, found.app) for found in self._state.app_versions.get(app_id, ())]
+
+    def instances_of(self, app_id: str) -> Sequence[Job]:
+        """Those that have not ended."""
+        return [self._state.jobs[job_id] for job_id in self._state.instances.get(app_id, ())]
+
+    def last_failure(self, app_id: str) -> Job | None:
+        """The latest of its instances that ended by itself, and badly."""
+        ended = (self._state.jobs[job_id] for job_id in reversed(self._state.ended))
+        return next((job for job in ended if job.spec.app == app_id and job.state is JobState.FAILED), None)
 
     def round_of(self, job: Job) -> Sequence[Task]:
         """The tasks of a job's latest launch, by rank."""

@@ -20,6 +20,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.service import AppVersion, Deployment, Services
 from mesos_gpu.model.task import Task
 from mesos_gpu.simulate import gangs
 from mesos_gpu.simulate.violation import Violation
@@ -65,6 +66,9 @@ class Disk:
         self.nodes: dict[AgentId, Node] = {}
         self.drains: dict[tuple[Target, str], Drain] = {}
         self.cards: dict[GpuId, Card] = {}
+        self.services = Services()
+        self.app_versions: list[AppVersion] = []
+        self.deployments: dict[str, Deployment] = {}
 
     def save(self, save: fx.Effect) -> None:
         """Commit one save; other effects are none of its business."""
@@ -89,8 +93,21 @@ class Disk:
                 del self.nodes[agent_id]
             case saves.ForgetDrain(target, name):
                 del self.drains[target, name]
+            case _:
+                self._save_rest(save)
+
+    def _save_rest(self, save: fx.Effect) -> None:
+        match save:
             case saves.SaveFramework(framework_id):
                 self.framework_id = framework_id
+            case saves.SaveServices(services):
+                self.services = services
+            case saves.SaveAppVersion(found):
+                self.app_versions.append(found)
+            case saves.SaveDeployment(deployment):
+                self.deployments[deployment.id] = deployment
+            case saves.ForgetDeployment(id):
+                del self.deployments[id]
 
     def load(self) -> Saved:
         """As a store gives it back: jobs by their sequence, tasks by their launch."""
@@ -101,6 +118,9 @@ class Disk:
             tuple(self.nodes.values()),
             tuple(self.drains.values()),
             tuple(self.cards.values()),
+            self.services,
+            tuple(self.app_versions),
+            tuple(self.deployments.values()),
         )
 
 

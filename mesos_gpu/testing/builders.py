@@ -128,6 +128,9 @@ def saved_of(state: State) -> Saved:
         tuple(state.nodes.values()),
         tuple(state.drains.values()),
         tuple(state.cards.values()),
+        state.services,
+        tuple(found for versions in state.app_versions.values() for found in versions),
+        tuple(state.deployments.values()),
     )
 
 

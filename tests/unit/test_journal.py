@@ -27,9 +27,13 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import Reconciliation, State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
+from mesos_gpu.model.app import App, Group, SecretRef
 from mesos_gpu.model.drain import Target
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.rollout import VersionInfo
+from mesos_gpu.model.service import AppVersion, Deployment, Services
 from mesos_gpu.model.status import Status
+from mesos_gpu.policy.rollout.plan import plan
 from mesos_gpu.scheduler import journal as writing
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
@@ -42,6 +46,7 @@ from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
 from mesos_gpu.wire import journal as wire
 
 SETTINGS = Settings("executor", "monitor", aging_step_s=inf, queue_limits={"b": 1, "a": 2})
+APP = App("/a", cmd="true", env={"A": "b", "C": SecretRef("c")}, instances=2)
 EVENTS: tuple[ev.Event, ...] = (
     ev.Registered("fw", "http://m"),
     ev.Disconnected(),
@@ -54,6 +59,9 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.DrainRequested(Target.GPU, "g", "why", "ann", 1 / 3),
     ev.UndrainRequested(Target.NODE, "n"),
     ev.ResetRequested(GpuId("g"), "r", "why"),
+    ev.AppsChanged("d", Group("/", (APP,)), True, frozenset({"/a"}), {"/a": ("i",)}),
+    ev.DeploymentDeleted("d", "e", force=True),
+    ev.HealthFound(TaskId("t"), False, "HTTP check failed"),
     ev.Tick(),
     ev.Match(),
 )
@@ -189,6 +197,16 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     saved = {field.name for field in dataclasses.fields(State) if not field.metadata.get("derived")}
     assert set(kept.STATES.names) == saved
     rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
+    rare |= {
+        "services",
+        "app_versions",
+        "deployments",
+        "instances",
+        "stirred",
+        "fallen",
+        "backoffs",
+        "healths",
+    }
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
 
@@ -198,6 +216,13 @@ def test_rare_fields_of_the_state_come_back() -> None:
     )
     state.released[TaskId("t")] = 0.7
     state.resets[GpuId("z")] = state.resets[GpuId("b")] = None
+    info, root = VersionInfo(1.5, 1.25, 1 / 3), Group("/", (APP,))
+    state.services = Services(root, {"/a": info})
+    state.app_versions["/a"] = [AppVersion(1.5, APP)]
+    state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
+    state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
+    state.stirred, state.fallen, state.backoffs = {"/a"}, [JobId("j")], {"/a": (2, 1 / 3)}
+    state.healths = {TaskId("t"): None, TaskId("u"): False}
     found = kept.STATES.decode(kept.STATES.encode(state))
     assert found == state
     assert list(found.resets) == ["z", "b"]

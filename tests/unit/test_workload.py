@@ -19,7 +19,6 @@ from mesos_gpu.model.app import (
     EngineType,
     ExecutorResources,
     GpuOptions,
-    HostVolume,
     IpcInfo,
     IpcMode,
     LinuxInfo,
@@ -30,6 +29,7 @@ from mesos_gpu.model.app import (
     ResourceLimits,
     Seccomp,
     SecretRef,
+    Volume,
     VolumeMode,
 )
 from mesos_gpu.model.constraint import Constraint, Operator
@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "networks with a name": ("networks", {"networks": (Network(NetworkMode.CONTAINER, "n"),)}),
     "volumes": (
         "container.volumes",
-        {"container": Container(EngineType.MESOS, volumes=(HostVolume("/a", "/b", VolumeMode.RO),))},
+        {"container": Container(EngineType.MESOS, volumes=(Volume("/a", "/b", VolumeMode.RO),))},
     ),
     "privileged": ("container.docker.privileged", {"container": in_image(privileged=True)}),
     "parameters": (

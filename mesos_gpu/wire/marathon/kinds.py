@@ -293,7 +293,7 @@ class Keyed:
     """An object that is one of several, told apart by which of the keys it has."""
 
     by_key: Mapping[str, Kind]
-    of: Mapping[type, str]  # the key that a noun is written with
+    of: Callable[[Any], str]  # the key that a noun is written with
 
     def read(self, value: object, report: Report) -> Any:
         """See `Kind`."""
@@ -308,7 +308,7 @@ class Keyed:
 
     def write(self, value: Any) -> object:
         """See `Kind`."""
-        return self.by_key[self.of[type(value)]].write(value)
+        return self.by_key[self.of(value)].write(value)
 
 
 @dataclass(frozen=True, slots=True)

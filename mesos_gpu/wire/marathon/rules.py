@@ -14,7 +14,6 @@ from mesos_gpu.model.app import (
     Network,
     NetworkMode,
     SecretRef,
-    SecretVolume,
 )
 from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.marathon.options import report_labels
@@ -272,7 +271,7 @@ def _references(app: App) -> Iterable[tuple[tuple[str | int, ...], str]]:
     if app.container is None:
         return
     for i, volume in enumerate(app.container.volumes):
-        if isinstance(volume, SecretVolume):
+        if volume.secret is not None:
             yield ("container", "volumes", i, "secret"), volume.secret
     if app.container.docker and app.container.docker.pull_config:
         yield ("container", "docker", "pullConfig"), app.container.docker.pull_config.secret

@@ -14,7 +14,6 @@ from mesos_gpu.model.app import (
     EngineType,
     ExecutorResources,
     GpuOptions,
-    HostVolume,
     HttpScheme,
     IpcInfo,
     IpcMode,
@@ -30,9 +29,9 @@ from mesos_gpu.model.app import (
     ResourceLimits,
     Seccomp,
     SecretRef,
-    SecretVolume,
     UnreachableStrategy,
     UpgradeStrategy,
+    Volume,
     VolumeMode,
 )
 from mesos_gpu.model.constraint import Constraint
@@ -264,7 +263,7 @@ def _volume(*fields: Field) -> tuple[Field, ...]:
 
 def _not_offered(key: str, what: str) -> Record:
     return Record(
-        (Field(key, key, Refused(f"{what} are not offered here: use hostPath"), required=True),), HostVolume
+        (Field(key, key, Refused(f"{what} are not offered here: use hostPath"), required=True),), Volume
     )
 
 
@@ -272,16 +271,16 @@ VOLUME: Final = Keyed(
     {
         "persistent": _not_offered("persistent", "persistent volumes"),
         "external": _not_offered("external", "external volumes"),
-        "secret": Record(_volume(Field("secret", "secret", Text(least=1), required=True)), SecretVolume),
+        "secret": Record(_volume(Field("secret", "secret", Text(least=1), required=True)), Volume),
         "hostPath": Record(
             _volume(
                 Field("hostPath", "host_path", Text(least=1), required=True),
                 Field("mode", "mode", _MODE, required=True),
             ),
-            HostVolume,
+            Volume,
         ),
     },
-    {SecretVolume: "secret", HostVolume: "hostPath"},
+    lambda volume: "secret" if volume.secret else "hostPath",
 )
 
 DOCKER: Final = Record(

@@ -1,0 +1,2 @@
+CREATE TABLE app_versions (app_id TEXT NOT NULL, version REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY (app_id, version)) WITHOUT ROWID;
+CREATE TABLE deployments (id TEXT PRIMARY KEY, version REAL NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;

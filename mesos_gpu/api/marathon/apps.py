@@ -1,0 +1,260 @@
+"""/v2/apps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.marathon import tree, views
+from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
+from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
+from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
+from mesos_gpu.api.service import View
+from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.service import Deployment
+from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, updated
+from mesos_gpu.wire.marathon.moments import moment, stamp
+from mesos_gpu.wire.marathon.paths import absolute
+from mesos_gpu.wire.marathon.problems import Detail, Problems
+from mesos_gpu.wire.marathon.select import selectors_of
+
+_OF_ALL: Final = frozenset({views.COUNTS, views.DEPLOYMENTS})  # embedded unasked, as in Marathon
+_OF_ONE: Final = _OF_ALL | {views.TASKS, views.LAST_FAILURE}
+_PREFIXES: Final = ("apps.", "app.")
+Past = Sequence[tuple[float, App]]
+
+
+class Apps:
+    """The routes' functions."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    # --- reading
+
+    async def list(self, request: Request, _place: Place) -> Response:
+        """GET /v2/apps."""
+        wanted = _filter(request)
+        return await self._infos(request, "apps", lambda root: root, wanted)
+
+    async def below(self, request: Request, place: Place) -> Response:
+        """GET /v2/apps/{group}/*."""
+
+        def within(root: Group) -> Group:
+            found = tree.group_at(root, place.id)
+            if found is None:
+                raise no_group(place.id)
+            return found
+
+        return await self._infos(request, "*", within, lambda _: True)
+
+    async def _infos(
+        self, request: Request, key: str, within: Callable[[Group], Group], wanted: Callable[[App], bool]
+    ) -> Response:
+        embed = embeds(request, *_PREFIXES) | _OF_ALL
+        failures = not embed.isdisjoint((views.LAST_FAILURE, views.FAILURES))
+        found = await self._core.read(
+            lambda view: views.facts_of(view, filter(wanted, within(view.root).all_apps()), failures=failures)
+        )
+        # Many apps take a while to print, which shall keep nobody else waiting.
+        return await run_in_threadpool(
+            lambda: json_answer({key: [views.app_info(each, embed) for each in found]})
+        )
+
+    async def show(self, request: Request, place: Place) -> Response:
+        """GET /v2/apps/{id}."""
+        embed = embeds(request, *_PREFIXES) | _OF_ONE
+        facts = await self._core.read(lambda view: facts_at(view, place.id))
+        return json_answer({"app": views.app_info(facts, embed)})
+
+    async def versions(self, _request: Request, place: Place) -> Response:
+        """GET /v2/apps/{id}/versions: the latest comes first."""
+        past = await self._core.read(lambda view: _past(view, place.id))
+        return json_answer({"versions": [stamp(version) for version, _ in reversed(past)]})
+
+    async def version(self, _request: Request, place: Place) -> Response:
+        """GET /v2/apps/{id}/versions/{v}."""
+        past = await self._core.read(lambda view: _past(view, place.id))
+        version, app = _version(place.id, place.item, past)
+        return json_answer({**app_to_json(app), "version": stamp(version)})
+
+    # --- changing
+
+    async def create(self, request: Request, _place: Place) -> Response:
+        """POST /v2/apps."""
+        app = _read(app_of(await json_body(request)))
+        self._core.check([("", app)])
+
+        def target(root: Group) -> Group:
+            if tree.app_at(root, app.id) is not None:
+                raise Refused(409, f"An app with id [{app.id}] already exists.")
+            return _with(root, [app])
+
+        made = await self._core.change(target, force=flag(request, "force"))
+        facts = await self._core.read(lambda view: facts_at(view, app.id))
+        headers = {"Location": f"/v2/apps{app.id}", **({DEPLOYMENT_ID: made.id} if made else {})}
+        return json_answer(views.app_info(facts, _OF_ALL | {views.TASKS}), 201, headers)
+
+    async def put(self, request: Request, place: Place) -> Response:
+        """PUT /v2/apps/{id}: an update, or the whole with partialUpdate=false; what is not there is created."""
+        asked = [(place.id, await json_body(request), "")]
+        made, created = await self._update(request, asked, whole=_whole(request), create=True)
+        return result(made, 201, {"Location": f"/v2/apps{place.id}"}) if created else result(made)
+
+    async def patch(self, request: Request, place: Place) -> Response:
+        """PATCH /v2/apps/{id}."""
+        asked = [(place.id, await json_body(request), "")]
+        return result((await self._update(request, asked, whole=False, create=False))[0])
+
+    async def put_all(self, request: Request, _place: Place) -> Response:
+        """PUT /v2/apps: the same for a list."""
+        asked = _each(await json_body(request))
+        return result((await self._update(request, asked, whole=_whole(request), create=True))[0])
+
+    async def patch_all(self, request: Request, _place: Place) -> Response:
+        """PATCH /v2/apps."""
+        asked = _each(await json_body(request))
+        return result((await self._update(request, asked, whole=False, create=False))[0])
+
+    async def _update(
+        self, request: Request, asked: Sequence[tuple[str, Any, str]], *, whole: bool, create: bool
+    ) -> tuple[Deployment | None, bool]:
+        """Whether apps were created too. `asked`: id, body, and its place in the request."""
+        past: Mapping[str, Past] = await self._core.read(
+            lambda view: {id: view.past(id) for id, _, _ in asked}
+        )
+        created: list[str] = []
+
+        def target(root: Group) -> Group:
+            apps: list[tuple[str, App]] = []
+            wrong: list[tuple[str, Problems]] = []
+            created.clear()
+            for id, value, place in asked:
+                now = tree.app_at(root, id)
+                if now is None and not create:
+                    raise no_app(id)
+                if now is None:
+                    created.append(id)
+                meant = app_of(value, id_from_path=id) if now is None or whole else updated(now, value)
+                if isinstance(meant, Rollback):
+                    meant = _version(id, meant.version, past[id])[1]
+                if isinstance(meant, Problems):
+                    wrong.append((place, meant))
+                else:
+                    apps.append((place, meant))
+            if wrong:
+                raise all_refused(wrong)
+            self._core.check(apps)
+            return _with(root, [app for _, app in apps])
+
+        made = await self._core.change(target, force=flag(request, "force"))
+        return made, bool(created)
+
+    async def delete(self, request: Request, place: Place) -> Response:
+        """DELETE /v2/apps/{id}: with force, unless it says force=false."""
+
+        def target(root: Group) -> Group:
+            if tree.app_at(root, place.id) is None:
+                raise no_app(place.id)
+            return tree.without_app(root, place.id)
+
+        return result(await self._core.change(target, force=flag(request, "force", default=True)))
+
+    async def restart(self, request: Request, place: Place) -> Response:
+        """POST /v2/apps/{id}/restart."""
+
+        def target(root: Group) -> Group:
+            if tree.app_at(root, place.id) is None:
+                raise no_app(place.id)
+            return root
+
+        restarts = frozenset([place.id])
+        return result(await self._core.change(target, force=flag(request, "force"), restarts=restarts))
+
+
+def _whole(request: Request) -> bool:
+    return not flag(request, "partialUpdate", default=True)
+
+
+def facts_at(view: View, id: str) -> views.Facts:
+    """Of one app.
+
+    Raises:
+        Refused: It does not exist.
+    """
+    app = tree.app_at(view.root, id)
+    if app is None:
+        raise no_app(id)
+    return views.facts_of(view, [app], failures=True)[0]
+
+
+def _past(view: View, id: str) -> Past:
+    facts_at(view, id)
+    return view.past(id)
+
+
+def _version(id: str, text: str, past: Past) -> tuple[float, App]:
+    try:
+        wanted = stamp(moment(text))
+    except (ValueError, OverflowError, OSError) as error:
+        raise Refused(422, f"{text!r} is no version: write it as 2015-02-03T12:30:00.000Z") from error
+    found = next((each for each in past if stamp(each[0]) == wanted), None)
+    if found is None:
+        raise no_app(id, text)
+    return found
+
+
+def _read(found: App | Problems) -> App:
+    if isinstance(found, Problems):
+        raise refused(found)
+    return found
+
+
+def _with(root: Group, apps: Sequence[App]) -> Group:
+    for app in apps:
+        root = tree.with_app(root, app)
+    refuse_clash(root, [app.id for app in apps])
+    return root
+
+
+def refuse_clash(root: Group, ids: Sequence[str]) -> None:
+    """Check that what was added is no app and group at once.
+
+    Raises:
+        Refused: It is.
+    """
+    if any(tree.clash(root, id) for id in ids):
+        raise not_valid([Detail("/", ("Groups and Applications may not have the same identifier.",))])
+
+
+def _each(value: object) -> list[tuple[str, Any, str]]:
+    """The updates of a list."""
+    if not isinstance(value, list):
+        raise not_json("error.expected.jsarray")
+    found: dict[str, tuple[str, Any, str]] = {}
+    for i, each in enumerate(value):
+        id = each.get("id") if isinstance(each, dict) else None
+        if not isinstance(id, str) or not id:
+            raise not_json("error.path.missing" if id is None else "error.expected.jsstring", at=f"({i})/id")
+        path = absolute(id)
+        if path in found:
+            raise not_valid([Detail(f"({i})/id", (f"{path} is there twice",))])
+        found[path] = (path, each, f"({i})")
+    return list(found.values())
+
+
+def _filter(request: Request) -> Callable[[App], bool]:
+    query = request.query_params
+    cmd, id = query.get("cmd", "").lower(), query.get("id", "").lower()
+    selectors = selectors_of(query.get("label", ""))
+    if isinstance(selectors, str):
+        raise Refused(422, selectors)
+
+    def wanted(app: App) -> bool:
+        said = cmd in (app.cmd or "").lower() and id in app.id.lower()
+        return said and all(each.matches(app.labels) for each in selectors)
+
+    return wanted

@@ -1,0 +1,70 @@
+"""What a request asks for: its path, its query, its body."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from mesos_gpu.api.marathon.errors import refused
+from mesos_gpu.api.requests import body_of
+from mesos_gpu.wire.marathon.app import json_of
+from mesos_gpu.wire.marathon.paths import ROOT, steps_of
+from mesos_gpu.wire.marathon.problems import Problems
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a path names: of "shop/db/tasks/shop_db.1" the id "/shop/db", the verb "tasks" and the item."""
+
+    id: str
+    verb: str = ""
+    item: str = ""
+
+
+def place_of(path: str, verbs: Mapping[str, bool]) -> Place:
+    """Read a path; how many slashes there are is of no matter: clients send "//shop/db".
+
+    Args:
+        path: What follows the collection's name.
+        verbs: Words that may end it, and whether an item may follow.
+    """
+    steps = steps_of(path)
+    if len(steps) > 2 and verbs.get(steps[-2]):
+        return Place(_id(steps[:-2]), steps[-2], steps[-1])
+    if len(steps) > 1 and steps[-1] in verbs:
+        return Place(_id(steps[:-1]), steps[-1])
+    if steps == ["*"]:
+        return Place(ROOT, "*")
+    return Place(_id(steps))
+
+
+def _id(steps: list[str]) -> str:
+    return ROOT + "/".join(steps)
+
+
+def flag(request: Request, name: str, *, default: bool = False) -> bool:
+    """A query parameter; clients write "True" as well as "true"."""
+    text = request.query_params.get(name)
+    return default if text is None else text.strip().lower() == "true"
+
+
+def embeds(request: Request, *prefixes: str) -> frozenset[str]:
+    """The values of `embed`, each without its prefix: "tasks" for "apps.tasks"."""
+    found = set()
+    for value in request.query_params.getlist("embed"):
+        prefix = next((each for each in prefixes if value.startswith(each)), "")
+        found.add(value[len(prefix) :])
+    return frozenset(found)
+
+
+async def json_body(request: Request) -> Any:
+    """The body's JSON.
+
+    Raises:
+        Refused: It is none.
+    """
+    value = json_of(await body_of(request))
+    if isinstance(value, Problems):
+        raise refused(value)
+    return value

@@ -1,0 +1,117 @@
+"""What all routes below /v2 share: reading, changing, and the answer to a change."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.marathon.errors import Refused, not_valid
+from mesos_gpu.api.requests import result_of
+from mesos_gpu.api.service import Service, View
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.service import Deployment
+from mesos_gpu.policy.workload import unsupported
+from mesos_gpu.wire.image import problem
+from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.marathon.problems import Detail
+
+T = TypeVar("T")
+DEPLOYMENT_ID: Final = "Marathon-Deployment-Id"
+MOST_INSTANCES: Final = 20_000  # of all apps together
+_ATTEMPTS: Final = 50  # each one fails only because another change was made
+_NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
+
+
+class Core:
+    """The scheduler, as the routes use it."""
+
+    def __init__(self, service: Service, *, allow_root: bool) -> None:
+        """`allow_root`: whether an app may run as root."""
+        self.service, self._allow_root = service, allow_root
+
+    async def read(self, fn: Callable[[View], T]) -> T:
+        """What `fn` finds, on the engine's thread."""
+        return await result_of(self.service.read(fn))
+
+    async def change(
+        self,
+        target: Callable[[Group], Group],
+        *,
+        force: bool,
+        restarts: frozenset[str] = frozenset(),
+        kill: Mapping[str, tuple[str, ...]] = _NO_KILL,
+    ) -> Deployment | None:
+        """Begin a deployment; None: nothing is to be done. `target` may be asked several times.
+
+        Raises:
+            AppLocked, BadConfiguration, Refused: It cannot be.
+        """
+        for _ in range(_ATTEMPTS):
+            seen = await self.read(lambda view: view.root)
+            # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
+            wanted = await run_in_threadpool(target, seen)
+            _refuse_too_many(wanted)
+            change = self.service.change_apps(
+                partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
+            )
+            with suppress(_Overtaken):
+                return await result_of(change)
+        raise Refused(503, "apps change too often at this moment", remedy="try again")
+
+    def check(self, apps: Iterable[tuple[str, App]]) -> None:
+        """Refuse what cannot be run here; each app comes with its place in the request, as "/apps(0)".
+
+        Raises:
+            Refused: With everything that is in the way.
+        """
+        found = [detail for place, app in apps for detail in self._unfit(place, app)]
+        if found:
+            raise not_valid(found)
+
+    def _unfit(self, place: str, app: App) -> Iterable[Detail]:
+        for each in unsupported(app, gpu_options(app), allow_root=self._allow_root):
+            field, dot, label = each.field.partition("labels.")
+            path = f"labels/{label}" if dot and not field else each.field.replace(".", "/")
+            yield Detail(f"{place}/{path}", (each.why,))
+        docker = app.container.docker if app.container else None
+        wrong = problem(docker.image) if docker else None
+        if wrong is not None:
+            yield Detail(f"{place}/container/docker/image", (wrong,))
+
+
+def _refuse_too_many(root: Group) -> None:
+    """Each instance that waits is a job that the scheduler keeps: a typing error must not fill its memory."""
+    count = sum(app.instances for app in root.all_apps())
+    if count > MOST_INSTANCES:
+        why = f"all apps together would have {count} instances, more than the {MOST_INSTANCES} that are kept here"
+        raise not_valid([Detail("/instances", (why,))])
+
+
+class _Overtaken(MesosGpuError):
+    """Somebody else changed apps meanwhile."""
+
+
+def _if_still(seen: Group, wanted: Group, root: Group) -> Group:
+    if root is not seen:
+        raise _Overtaken("apps were changed meanwhile", remedy="try again")
+    return wanted
+
+
+def result(
+    deployment: Deployment | None, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer to a change."""
+    # Marathon makes a deployment, over at once, where nothing is to be done: clients wait for its id to be gone.
+    id = deployment.id if deployment else str(uuid.uuid4())
+    version = stamp(deployment.version if deployment else time.time())
+    return json_answer(
+        {"version": version, "deploymentId": id}, status, {DEPLOYMENT_ID: id, **(headers or {})}
+    )

@@ -1,0 +1,93 @@
+"""What is refused, in Marathon's words and shape: `{"message": …, "details": …}`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from mesos_gpu.api.answers import json_answer
+from mesos_gpu.errors import AppLocked, BadConfiguration, MesosGpuError
+from mesos_gpu.wire.marathon.problems import INVALID_JSON, NOT_VALID, Detail, Problems
+
+_LOCKED: Final = (
+    "App is locked by one or more deployments. Override with the option '?force=true'. "
+    "View details at '/v2/deployments/<DEPLOYMENT_ID>'."
+)
+_SEE: Final = "see docs/reference/marathon.md"
+
+
+class Refused(MesosGpuError):
+    """A request that is not carried out."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        details: object = None,
+        headers: Mapping[str, str] | None = None,
+        remedy: str = _SEE,
+    ) -> None:
+        """`details`: as in the answer's JSON; None: there are none."""
+        super().__init__(message, remedy=remedy)
+        self.http_status, self.details, self.headers = status, details, headers
+
+
+def refused(problems: Problems) -> Refused:
+    """For a body that is wrong."""
+    return Refused(problems.status, problems.message, details=problems.as_json()["details"])
+
+
+def all_refused(found: Sequence[tuple[str, Problems]]) -> Refused:
+    """For several bodies in one, each with its place, as "(0)"."""
+    details = []
+    for place, problems in found:
+        for detail in problems.details:
+            if isinstance(detail, Detail):
+                details.append(
+                    Detail(place + (detail.path if detail.path != "/" or not place else ""), detail.errors)
+                )
+    message = NOT_VALID if all(problems.message == NOT_VALID for _, problems in found) else INVALID_JSON
+    return refused(Problems(message, tuple(details)))
+
+
+def not_valid(details: Iterable[Detail]) -> Refused:
+    """For a definition that is wrong in these places."""
+    return refused(Problems(NOT_VALID, tuple(details)))
+
+
+def not_json(why: str, *, at: str = "/") -> Refused:
+    """For JSON of another type than is wanted; `why` is Play's code."""
+    return refused(Problems(INVALID_JSON, (Detail(at, (why,)),)))
+
+
+def no_app(id: str, version: str = "") -> Refused:
+    """For an app, or a version of one, that is not there."""
+    return Refused(404, f"App '{id}' does not exist" + (f" in version {version}" if version else ""))
+
+
+def no_group(id: str) -> Refused:
+    """For a group that is not there."""
+    return Refused(404, f"Group '{id}' does not exist")
+
+
+def no_task(id: str) -> Refused:
+    """For a task that is not there."""
+    return Refused(404, f"Task '{id}' does not exist")
+
+
+def answer_of(error: MesosGpuError) -> Response:
+    """The one shape of an error below /v2."""
+    if isinstance(error, AppLocked):
+        body: dict[str, Any] = {"message": _LOCKED, "deployments": [{"id": id} for id in error.deployments]}
+        return json_answer(body, 409)
+    if isinstance(error, BadConfiguration):
+        return answer_of(not_valid([Detail("/", (error.what,))]))
+    if not isinstance(error, Refused):
+        # 500 is the base's default: the scheduler is stopping.
+        status = 503 if error.http_status == 500 else error.http_status
+        return json_answer({"message": error.what, "remedy": error.remedy}, status)
+    body = {"message": error.what}
+    if error.details is not None:
+        body["details"] = error.details
+    return json_answer(body, error.http_status, error.headers)

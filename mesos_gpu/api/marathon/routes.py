@@ -1,0 +1,105 @@
+"""The routes of Marathon's interface, and the one place where its errors become answers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mesos_gpu.api.marathon.apps import Apps
+from mesos_gpu.api.marathon.asked import Place, place_of
+from mesos_gpu.api.marathon.core import Core
+from mesos_gpu.api.marathon.deployments import Deployments
+from mesos_gpu.api.marathon.errors import Refused, answer_of
+from mesos_gpu.api.marathon.groups import Groups
+from mesos_gpu.api.marathon.system import System
+from mesos_gpu.api.marathon.tasks import Tasks
+from mesos_gpu.api.service import Service
+from mesos_gpu.errors import MesosGpuError
+
+Handler = Callable[[Request, Place], Awaitable[Response]]
+Verbs = Mapping[str, Handler]  # by method
+_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+_ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
+
+
+def routes(service: Service, *, allow_root: bool, webui_url: str, version: str) -> list[Route]:
+    """All of them, to be mounted after those of others: every path below /v2 is answered."""
+    core = Core(service, allow_root=allow_root)
+    system, tasks, deployments = (
+        System(core, webui_url=webui_url, version=version),
+        Tasks(core),
+        Deployments(core),
+    )
+    pods = dict.fromkeys(_METHODS, system.pods)
+    return [
+        _exact("/ping", {"GET": system.ping}),
+        _exact("/v2/info", {"GET": system.info}),
+        _exact("/v2/leader", {"GET": system.leader}),
+        *_below("/v2/apps", _of_apps(Apps(core), tasks)),
+        *_below("/v2/groups", _of_groups(Groups(core))),
+        _exact("/v2/tasks/delete", {"POST": tasks.kill_listed}),
+        *_below("/v2/tasks", {_ALL: {"GET": tasks.list}}),
+        *_below("/v2/deployments", {_ALL: {"GET": deployments.list}, _ONE: {"DELETE": deployments.delete}}),
+        *_below("/v2/queue", {_ALL: {"GET": deployments.queue}}),
+        *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
+        _exact("/v2/{path:path}", {}),
+    ]
+
+
+def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
+    return {
+        _ALL: {"GET": apps.list, "POST": apps.create, "PUT": apps.put_all, "PATCH": apps.patch_all},
+        _ONE: {"GET": apps.show, "PUT": apps.put, "PATCH": apps.patch, "DELETE": apps.delete},
+        "*": {"GET": apps.below},
+        "restart": {"POST": apps.restart},
+        "tasks": {"GET": tasks.of_app, "DELETE": tasks.kill_of_app},
+        "tasks" + _ITEM: {"DELETE": tasks.kill_one},
+        "versions": {"GET": apps.versions},
+        "versions" + _ITEM: {"GET": apps.version},
+    }
+
+
+def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
+    one = {"GET": groups.show, "POST": groups.create, "PUT": groups.put, "DELETE": groups.delete}
+    versions = {"GET": groups.versions}
+    return {_ALL: one, _ONE: one, "versions": versions}
+
+
+def _exact(path: str, verbs: Verbs) -> Route:
+    return _route(path, lambda _: (Place("/"), verbs))
+
+
+def _below(prefix: str, kinds: Mapping[str, Verbs]) -> list[Route]:
+    """A collection and what is in it. Ids have slashes, so the router cannot tell the parts of a path."""
+    words = {kind: kind + _ITEM in kinds for kind in kinds if kind not in (_ALL, _ONE) and "/" not in kind}
+
+    def find(request: Request) -> tuple[Place, Verbs]:
+        place = place_of(request.path_params.get("path", ""), words)
+        kind = place.verb + (_ITEM if place.item else "") if place.verb else _ONE
+        if place == Place("/"):
+            kind = _ALL
+        return place, kinds.get(kind, {})
+
+    return [_route(prefix, find), _route(prefix + "/{path:path}", find)]
+
+
+def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]]) -> Route:
+    async def serve(request: Request) -> Response:
+        try:
+            place, verbs = find(request)
+            return await _handler(request.method, verbs)(request, place)
+        except MesosGpuError as error:
+            return answer_of(error)
+
+    return Route(path, serve, methods=_METHODS)
+
+
+def _handler(method: str, verbs: Verbs) -> Handler:
+    found = verbs.get(method) or (verbs.get("GET") if method == "HEAD" else None)
+    if found is not None:
+        return found
+    if not verbs:
+        raise Refused(404, "HTTP 404 Not Found")
+    raise Refused(405, "HTTP 405 Method Not Allowed", headers={"Allow": ", ".join(verbs)})

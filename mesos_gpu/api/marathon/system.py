@@ -1,0 +1,61 @@
+"""/ping, /v2/info, /v2/leader, /v2/pods."""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.marathon.asked import Place
+from mesos_gpu.api.marathon.core import Core
+from mesos_gpu.api.marathon.errors import Refused
+from mesos_gpu.api.service import View
+
+
+class System:
+    """The routes' functions."""
+
+    def __init__(self, core: Core, *, webui_url: str, version: str) -> None:
+        """Arguments are ours: where people see us, and the program's version."""
+        self._core, self._webui_url, self._version = core, webui_url, version
+
+    async def ping(self, request: Request, _place: Place) -> Response:
+        """GET /ping: clients that ask for JSON compare the answer with a JSON string."""
+        if "json" in request.headers.get("accept", ""):
+            return json_answer("pong")
+        return PlainTextResponse("pong")
+
+    async def leader(self, _request: Request, _place: Place) -> Response:
+        """GET /v2/leader: there is one scheduler."""
+        return json_answer({"leader": self._leader})
+
+    async def info(self, _request: Request, _place: Place) -> Response:
+        """GET /v2/info."""
+        return json_answer(await self._core.read(self._info))
+
+    def _info(self, view: View) -> dict[str, object]:
+        return {
+            "name": "mesos_gpu",
+            "version": "1.11.0",  # of Marathon's interface: clients choose by it what they send
+            "buildref": self._version,
+            "elected": True,
+            "leader": self._leader,
+            "frameworkId": view.framework_id,
+            "marathon_config": {
+                "features": [],
+                "hostname": urlsplit(self._webui_url).hostname,
+                "master": view.master_url,
+                "mesos_leader_ui_url": view.master_url,
+                "webui_url": self._webui_url,
+            },
+            "http_config": {"http_port": urlsplit(self._webui_url).port},
+            "zookeeper_config": {},
+        }
+
+    @property
+    def _leader(self) -> str:
+        return urlsplit(self._webui_url).netloc
+
+    async def pods(self, _request: Request, _place: Place) -> Response:
+        """/v2/pods, to probe for them too."""
+        raise Refused(501, "pods are not offered here; define an app, or a job of several tasks at /v1/jobs")

@@ -1,0 +1,112 @@
+"""/v2/tasks, and the tasks of one app."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.marathon import tree, views
+from mesos_gpu.api.marathon.apps import facts_at
+from mesos_gpu.api.marathon.asked import Place, flag, json_body
+from mesos_gpu.api.marathon.core import Core, result
+from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
+from mesos_gpu.api.requests import result_of
+from mesos_gpu.api.service import View
+from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.policy.task_ids import name_of
+
+_STATUS: Final = {"running": (views.RUNNING,), "staging": views.STAGED}
+Found = tuple[App, views.Launch]
+
+
+class Tasks:
+    """The routes' functions."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def list(self, request: Request, _place: Place) -> Response:
+        """GET /v2/tasks."""
+        query = request.query_params
+        asked = [*query.getlist("status"), *query.getlist("status[]")]
+        states = {state for status in asked for state in _STATUS.get(status, ())}
+        found = await self._core.read(lambda view: _of(view, view.root.all_apps()))
+        return _listed([each for each in found if not states or each[1].state in states])
+
+    async def of_app(self, _request: Request, place: Place) -> Response:
+        """GET /v2/apps/{id}/tasks, and of all apps of a group: /v2/apps/{id}/*/tasks."""
+        return _listed(await self._core.read(lambda view: _of(view, _apps(view, place.id))))
+
+    async def kill_of_app(self, request: Request, place: Place) -> Response:
+        """DELETE /v2/apps/{id}/tasks."""
+        host = request.query_params.get("host", "*")
+        found = await self._core.read(lambda view: _of(view, _apps(view, place.id)))
+        return await self._end(request, [each for each in found if host in ("*", each[1].task.hostname)])
+
+    async def kill_one(self, request: Request, place: Place) -> Response:
+        """DELETE /v2/apps/{id}/tasks/{task}."""
+        found = await self._core.read(lambda view: _of(view, [facts_at(view, place.id).app]))
+        chosen = [each for each in found if each[1].task.id == place.item]
+        if not chosen:
+            raise no_task(place.item)
+        answer = await self._end(request, chosen)
+        return answer if flag(request, "scale") else json_answer({"task": views.task_json(*chosen[0])})
+
+    async def kill_listed(self, request: Request, _place: Place) -> Response:
+        """POST /v2/tasks/delete; tasks that are gone are passed over."""
+        body = await json_body(request)
+        ids = body.get("ids") if isinstance(body, dict) else None
+        if not isinstance(ids, list):
+            raise not_json("error.path.missing" if ids is None else "error.expected.jsarray", at="/ids")
+        for id in ids:
+            if not isinstance(id, str) or name_of(id) is None:
+                raise Refused(400, f"Invalid task id {id}")
+        found = await self._core.read(lambda view: _of(view, view.root.all_apps()))
+        return await self._end(request, [each for each in found if each[1].task.id in set(ids)])
+
+    async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
+        """End tasks: others take their places, unless the apps are scaled down by as many."""
+        if flag(request, "scale") and flag(request, "wipe"):
+            raise Refused(400, "You cannot use scale and wipe at the same time.")
+        if flag(request, "scale"):
+            kill: dict[str, tuple[JobId, ...]] = {}
+            for app, launch in chosen:
+                kill[app.id] = (*kill.get(app.id, ()), launch.job.id)
+            change = _smaller({id: len(ids) for id, ids in kill.items()})
+            return result(await self._core.change(change, force=flag(request, "force"), kill=kill))
+        kills = [self._core.service.kill(launch.job.id) for _, launch in chosen]
+        await asyncio.gather(*map(result_of, kills))
+        return _listed(chosen)
+
+
+def _smaller(by: dict[str, int]) -> Callable[[Group], Group]:
+    def target(root: Group) -> Group:
+        for id, count in by.items():
+            app = tree.app_at(root, id)
+            if app is not None:
+                root = tree.with_app(root, replace(app, instances=max(0, app.instances - count)))
+        return root
+
+    return target
+
+
+def _apps(view: View, id: str) -> Sequence[App]:
+    if not id.endswith("/*"):
+        return [facts_at(view, id).app]
+    group = tree.group_at(view.root, id[:-2] or "/")
+    if group is None:
+        raise no_group(id[:-2])
+    return list(group.all_apps())
+
+
+def _of(view: View, apps: Iterable[App]) -> list[Found]:
+    return [(app, launch) for app in apps for launch in views.launches_of(view, app.id)]
+
+
+def _listed(found: Sequence[Found]) -> Response:
+    return json_answer({"tasks": [views.task_json(app, launch) for app, launch in found]})

@@ -1,0 +1,87 @@
+"""Changes of a tree of groups. Groups on the way that are missing are made. Pure."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from mesos_gpu.model.app import App, Group
+from mesos_gpu.wire.marathon.paths import ROOT, parent_of, steps_of
+
+
+def group_at(root: Group, id: str) -> Group | None:
+    """The group `id`."""
+    found: Group | None = root
+    for path in _ways(id):
+        found = next((each for each in found.groups if each.id == path), None) if found else None
+    return found
+
+
+def app_at(root: Group, id: str) -> App | None:
+    """The app `id`."""
+    group = group_at(root, parent_of(id))
+    return next((each for each in group.apps if each.id == id), None) if group else None
+
+
+def clash(root: Group, id: str) -> bool:
+    """Whether one id, of `id` and those above it, is an app's and a group's at once."""
+    return any(app_at(root, path) and group_at(root, path) for path in _ways(id))
+
+
+def with_app(root: Group, app: App) -> Group:
+    """With `app` in place of the one of its id, or new."""
+
+    def change(group: Group) -> Group:
+        apps = {each.id: each for each in group.apps} | {app.id: app}
+        return replace(group, apps=tuple(apps.values()))
+
+    return _changed(root, parent_of(app.id), change)
+
+
+def without_app(root: Group, id: str) -> Group:
+    """Without the app `id`; its group stays."""
+
+    def change(group: Group) -> Group:
+        return replace(group, apps=tuple(each for each in group.apps if each.id != id))
+
+    return _changed(root, parent_of(id), change)
+
+
+def with_group(root: Group, group: Group) -> Group:
+    """With `group` in place of the one of its id, or new."""
+    return _changed(root, group.id, lambda _: group)
+
+
+def without_group(root: Group, id: str) -> Group:
+    """Without the group `id` and all below it; of the root nothing is left."""
+    if id == ROOT:
+        return Group(ROOT)
+
+    def change(group: Group) -> Group:
+        return replace(group, groups=tuple(each for each in group.groups if each.id != id))
+
+    return _changed(root, parent_of(id), change)
+
+
+def map_apps(group: Group, change: Callable[[App], App]) -> Group:
+    """With every app below it changed."""
+    return replace(
+        group,
+        apps=tuple(map(change, group.apps)),
+        groups=tuple(map_apps(each, change) for each in group.groups),
+    )
+
+
+def _ways(id: str) -> Iterator[str]:
+    """The ids on the way from the root, itself included, as "/a", "/a/b"."""
+    path = ""
+    for step in steps_of(id):
+        path += "/" + step
+        yield path
+
+
+def _changed(group: Group, id: str, change: Callable[[Group], Group]) -> Group:
+    if group.id == id:
+        return change(group)
+    child = next(path for path in _ways(id) if len(steps_of(path)) > len(steps_of(group.id)))
+    groups = {each.id: each for each in group.groups}
+    groups[child] = _changed(groups.get(child) or Group(child), id, change)
+    return replace(group, groups=tuple(groups.values()))

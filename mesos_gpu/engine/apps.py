@@ -1,0 +1,278 @@
+"""Apps: their instances are jobs, and a deployment brings them from what they are to what they shall be."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from uuid import NAMESPACE_URL, uuid5
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.evictions import send_kill
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import AppLocked, BadConfiguration, NotFound
+from mesos_gpu.model.app import App
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.job import Job, JobSpec, JobState
+from mesos_gpu.model.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
+from mesos_gpu.model.saves import ForgetDeployment
+from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.policy.healthcheck import of_scheduler
+from mesos_gpu.policy.rollout import moves
+from mesos_gpu.policy.rollout.pace import delay_s
+from mesos_gpu.policy.rollout.plan import locks, plan, rollback, versions_after
+from mesos_gpu.policy.task_ids import job_id
+from mesos_gpu.policy.workload import job_of
+from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.marathon.options import gpu_options
+
+_STATES = {
+    JobState.PENDING: InstanceState.WAITING,
+    JobState.STARTING: InstanceState.STAGING,
+    JobState.RUNNING: InstanceState.RUNNING,
+    JobState.UNREACHABLE: InstanceState.UNREACHABLE,
+    JobState.KILLING: InstanceState.RUNNING,
+}
+_STEADY_S = 60.0  # an instance that ran so long was none of a row of failures
+
+
+def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
+    """Begin a deployment.
+
+    Raises:
+        AppLocked: Another one is under way for one of the apps; with `force` it would be ended.
+        BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
+    """
+    made = plan(turn.state.services.root, event.root, restarts=event.restarts, kill=event.kill)
+    for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
+        job = _job_of(action.app, turn.now)
+        if isinstance(job, str):
+            raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
+    _begin(turn, event.id, made, force=event.force)
+
+
+def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
+    """End a deployment where it is, or undo it with another one.
+
+    Raises:
+        NotFound: There is none of that id.
+    """
+    undone = turn.state.deployments.get(event.id)
+    if undone is None:
+        raise NotFound(f"DeploymentPlan {event.id} does not exist", remedy="see GET /v2/deployments")
+    back = None if event.force else rollback(undone.plan, turn.state.services.root)
+    _end(turn, undone.id)
+    if back is not None:
+        _begin(turn, event.new_id, back, force=True, undone=undone)
+
+
+def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment | None = None) -> None:
+    state, old = turn.state, turn.state.services
+    if not made.steps and made.original == made.target:
+        return
+    in_the_way = locks({d.id: d.plan.affected for d in state.deployments.values()}, made.affected)
+    if in_the_way and not force:
+        raise AppLocked(in_the_way)
+    for other in in_the_way:
+        _end(turn, other)
+    versions = versions_after(made, old.versions, at=turn.now, known=undone.before if undone else None)
+    turn.put_services(Services(made.target, versions))
+    for app in made.target.all_apps():
+        if versions[app.id] != old.versions.get(app.id):
+            turn.put_app_version(AppVersion(versions[app.id].version, app))
+    if made.steps:
+        state.stirred.update(made.affected)
+        turn.put_deployment(Deployment(id, turn.now, made, dict(old.versions)))
+
+
+def _end(turn: Turn, id: str) -> None:
+    turn.state.stirred.update(turn.state.deployments.pop(id).plan.affected)
+    turn.effects.append(ForgetDeployment(id))
+
+
+# --- what is to be done now
+
+
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    """What holds for one app at this moment."""
+
+    action: Action
+    version: float  # `last_config_change_at` of its definition
+    began_at: float
+
+
+def on_tick(turn: Turn) -> None:
+    """Do what is due: for the apps of which something changed at once, for all of them now and then."""
+    state = turn.state
+    _count_failures(turn)
+    every = turn.now - state.looked_at_apps >= turn.settings.apps_interval_s
+    if not every and not state.stirred:
+        return
+    stirred, state.stirred = state.stirred, set()
+    if every:
+        state.looked_at_apps = turn.now
+    aims = _aims(state)
+    waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in stirred or aim.began_at}
+    for deployment in list(state.deployments.values()):
+        if deployment.version < turn.now:  # who asked for it sees it at least
+            _advance(turn, deployment, waiting)
+
+
+def _aims(state: State) -> dict[str, _Aim]:
+    """By app. While a deployment has not come to an app, it stays what it was."""
+    services = state.services
+    aims = {
+        app.id: _Aim(Action(ActionKind.SCALE, app), services.versions[app.id].last_config_change_at, 0.0)
+        for app in services.root.all_apps()
+    }
+    for deployment in state.deployments.values():
+        old = {app.id: app for app in deployment.plan.original.all_apps()}
+        for id in sorted(deployment.plan.affected):
+            aims.pop(id, None)
+            if id in old:
+                was = deployment.before[id].last_config_change_at
+                aims[id] = _Aim(Action(ActionKind.SCALE, old[id]), was, 0.0)
+        for action in _reached(deployment):
+            info = services.versions.get(action.app.id)
+            version = info.last_config_change_at if info else 0.0
+            aims[action.app.id] = _Aim(action, version, deployment.version)
+    return aims
+
+
+def _reached(deployment: Deployment) -> Iterator[Action]:
+    for step in deployment.plan.steps[: deployment.step + 1]:
+        yield from step
+
+
+def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None]) -> None:
+    """To the next step when all of this one is done."""
+    step = deployment.plan.steps[deployment.step]
+    words = {a.app.id: waiting.get(a.app.id, "") or "" for a in step if waiting.get(a.app.id, "") is not None}
+    if words:
+        if words != deployment.waiting:
+            turn.put_deployment(replace(deployment, waiting=words))
+    elif deployment.step + 1 < len(deployment.plan.steps):
+        turn.put_deployment(replace(deployment, step=deployment.step + 1, waiting={}))
+        turn.state.stirred.update(deployment.plan.affected)
+    else:
+        _end(turn, deployment.id)
+
+
+def _pursue(turn: Turn, aim: _Aim) -> str | None:
+    """What brings the app nearer to its aim; why nothing does, "" if something was done, None if it is there."""
+    app, state = aim.action.app, turn.state
+    if aim.action.kind is ActionKind.START:
+        return None
+    target = moves.target(aim.action, version=aim.version, began_at=aim.began_at or turn.now)
+    jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
+    found = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
+    if found.done:
+        return None
+    return _do(turn, app, target, found)
+
+
+def _do(turn: Turn, app: App, target: Target, found: Moves) -> str:
+    for id in found.kill:
+        _end_instance(turn, turn.state.jobs[JobId(id)])
+    if not found.launch:
+        return found.waiting
+    wait_s = turn.state.backoffs.get(app.id, (0, 0.0))[1] - turn.now
+    if wait_s > 0:
+        turn.state.stirred.add(app.id)
+        return f"waits {wait_s:.0f} s before its next launch: instances failed"
+    spec = _job_of(app, target.version)
+    if isinstance(spec, str):
+        return spec  # an earlier version of this program let it in
+    for _ in range(found.launch):
+        _start_instance(turn, app, spec, target.version)
+    return found.waiting
+
+
+def _job_of(app: App, version: float) -> JobSpec | str:
+    return job_of(app, gpu_options(app), version=stamp(version), allow_root=True)
+
+
+def _start_instance(turn: Turn, app: App, spec: JobSpec, version: float) -> None:
+    sequence = turn.state.next_sequence
+    uuid = uuid5(NAMESPACE_URL, f"{turn.state.framework_id}{app.id}?{sequence}&{turn.now}")
+    job = Job(job_id(app.id, str(uuid)), spec, turn.now, sequence, message="queued")
+    turn.put_job(replace(job, app_version=version, checked=bool(of_scheduler(app.health_checks))))
+
+
+def _end_instance(turn: Turn, job: Job, why: str = "not wanted any more") -> None:
+    if job.state is JobState.PENDING:
+        turn.end_job(replace(job, kill_requested=True), JobState.KILLED, why)
+        return
+    job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
+    for task in turn.state.round_of(job):
+        if not task.ended:
+            send_kill(turn, job, task)
+
+
+def _instance(state: State, job: Job) -> Instance:
+    tasks = state.round_of(job)
+    task = tasks[0] if tasks else None
+    shown, since = _STATES[job.state], job.started_at or job.submitted_at
+    if shown is InstanceState.STAGING and task is not None and task.state is not TaskState.LAUNCHED:
+        shown = InstanceState.STARTING
+    if shown is InstanceState.UNREACHABLE and task is not None:
+        since = task.unreachable_since or since
+    return Instance(
+        id=job.id,
+        version=job.app_version or 0.0,
+        state=shown,
+        since=since,
+        started_at=job.started_at,
+        checked=bool(_healths(state, job, task)),
+        healthy=_all_well(_healths(state, job, task)),
+        ending=job.kill_requested,
+    )
+
+
+def _healths(state: State, job: Job, task: Task | None) -> list[bool | None]:
+    """What those say that check it: the executor, the scheduler, both or none."""
+    by_executor = [task.healthy if task else None] if job.spec.health_checks else []
+    by_scheduler = [state.healths.get(task.id) if task else None] if job.checked else []
+    return by_executor + by_scheduler
+
+
+def _all_well(found: list[bool | None]) -> bool | None:
+    if False in found:
+        return False
+    return None if None in found or not found else True
+
+
+def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
+    """Remember it; and end an instance that failed too often. One that is cut off is left alone: it may serve."""
+    task = turn.state.tasks.get(event.task_id)
+    job = turn.state.current(task) if task else None
+    if task is None or job is None or task.ended or job.app_version is None:
+        return
+    turn.state.healths[task.id] = event.healthy
+    if not job.spec.health_checks and task.healthy is not event.healthy:  # else the executor's word is shown
+        task = replace(task, healthy=event.healthy)
+        turn.put_task(task)
+    turn.state.stirred.add(job.spec.app or "")
+    if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
+        _end_instance(turn, job, f"unhealthy: {event.kill}")
+
+
+def _count_failures(turn: Turn) -> None:
+    """An instance that ended by itself makes the next launch wait, longer with each in a row."""
+    state = turn.state
+    fallen, state.fallen = state.fallen, []
+    apps = {app.id: app for app in state.services.root.all_apps()} if fallen else {}
+    for id in fallen:
+        job = state.jobs.get(id)
+        app = apps.get(job.spec.app or "") if job else None
+        if job is None or app is None:
+            continue
+        state.stirred.add(app.id)
+        if job.kill_requested:
+            continue
+        steady = job.started_at is not None and turn.now - job.started_at >= _STEADY_S
+        failures = 1 if steady else state.backoffs.get(app.id, (0, 0.0))[0] + 1
+        wait_s = delay_s(
+            failures, backoff_s=app.backoff_s, factor=app.backoff_factor, most_s=app.max_launch_delay_s
+        )
+        state.backoffs[app.id] = failures, turn.now + wait_s

@@ -1,0 +1,18 @@
+"""Moments as Marathon writes them: ISO 8601 in UTC, with milliseconds."""
+
+from datetime import UTC, datetime
+
+
+def stamp(moment: float) -> str:
+    """Seconds since the epoch as "2015-02-03T12:30:00.000Z"."""
+    found = datetime.fromtimestamp(round(moment, 3), UTC)
+    return found.strftime("%Y-%m-%dT%H:%M:%S.") + f"{found.microsecond // 1000:03d}Z"
+
+
+def moment(text: str) -> float:
+    """The inverse.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return datetime.fromisoformat(text).timestamp()

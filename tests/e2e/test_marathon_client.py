@@ -1,0 +1,91 @@
+"""The Marathon client of PyPI drives an app's life: what it sends and reads is what tools out there do."""
+
+import collections
+import collections.abc
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-test-") as directory:
+        Path(directory).chmod(0o755)
+        with Stack(Path(directory) / "cluster", [NodeSpec(2)] * 2) as stack, Client(stack.url) as client:
+            wait_until("the nodes report", lambda: len(client.gpus()) == 4)
+            yield stack.url
+
+
+@pytest.fixture
+def marathon(url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(
+        collections, "Iterable", collections.abc.Iterable, raising=False
+    )  # gone since Python 3.10
+    import marathon
+
+    return marathon.MarathonClient(url)
+
+
+def settled(marathon: Any) -> None:
+    wait_until("the deployments are done", lambda: not marathon.list_deployments(), 60)
+
+
+def test_apps_and_their_tasks(marathon: Any) -> None:
+    from marathon.models import MarathonApp
+
+    assert marathon.ping() == b'"pong"'
+    made = marathon.create_app("my-app", MarathonApp(cmd="sleep 100", mem=32, cpus=0.1, instances=2, gpus=1))
+    assert made.id == "/my-app"
+    settled(marathon)
+    assert [app.id for app in marathon.list_apps(embed_tasks=True, label=None)] == ["/my-app"]
+    assert marathon.get_app("my-app").tasks_running == 2
+
+    marathon.scale_app("my-app", instances=3)
+    settled(marathon)
+    first = marathon.list_tasks("my-app")
+    assert len(first) == 3
+
+    marathon.kill_task("my-app", first[0].id, scale=True)
+    settled(marathon)
+    left = {task.id for task in marathon.list_tasks("my-app")}
+    assert left == {task.id for task in first[1:]}
+
+    marathon.restart_app("my-app")
+    settled(marathon)
+    assert not left & {task.id for task in marathon.list_tasks("my-app")}
+    versions = marathon.list_versions("my-app")
+    assert len(versions) == 4
+    assert marathon.get_version("my-app", versions[-1]).instances == 2
+
+    assert marathon.list_queue() == []
+    assert marathon.get_info().name == "mesos_gpu"
+    assert marathon.get_leader()["leader"]
+    marathon.delete_app("my-app")
+    settled(marathon)
+    assert marathon.list_apps() == []
+
+
+def test_groups(marathon: Any) -> None:
+    from marathon.models import MarathonGroup
+
+    apps = [{"id": name, "cmd": "sleep 100", "cpus": 0.1, "mem": 32} for name in ("db", "web")]
+    marathon.create_group(
+        MarathonGroup(id="/shop", apps=[apps[0], {**apps[1], "dependencies": ["/shop/db"]}])
+    )
+    settled(marathon)
+    assert [app.id for app in marathon.get_group("/shop").apps] == ["/shop/db", "/shop/web"]
+    marathon.scale_group("/shop", 2)
+    settled(marathon)
+    assert len(marathon.list_tasks("/shop/web")) == 2
+    marathon.delete_group("/shop")
+    settled(marathon)
+    assert marathon.list_apps() == []
