@@ -80,7 +80,7 @@ class Line:
         self.reservations: list[Reservation] = []
         self.neighbours = Neighbours(state)
         self._queues: set[str] = set()  # those whose first blocked job is known
-        self._hopeless: set[tuple[str, Ask, Hashable]] = set()
+        self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
         self._rooms: dict[AgentId, Room] = {}
         self._tasks: dict[AgentId, list[Task]] | None = None
@@ -134,7 +134,7 @@ class Line:
         if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
             return
         ask = ask_of(job, self._settings)
-        key = queue, ask, self.neighbours.key(job)
+        key = queue, self.kind(job, ask)
         if key in self._hopeless:
             return
         found = self.reservations_for(job, ask)
@@ -144,6 +144,10 @@ class Line:
         self._queues.add(queue)
         self.reservations += found
         self._ends.clear()
+
+    def kind(self, job: Job, ask: Ask) -> Hashable:
+        """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
+        return ask, job.spec.tasks, self.neighbours.key(job)
 
     def reservation(self, job: Job, ask: Ask) -> Reservation | None:
         """Of what would be kept for the job, that which it waits for longest; None: it could never start."""

@@ -219,7 +219,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
         chosen: Sequence[Chosen] | None = None
         if not _beyond(job.spec, most) and not line.over_limit(job):
             ask, barred = ask_of(job, turn.settings), line.outlasted(job)
-            asked = ask, job.spec.tasks, job.spec.ports, barred, line.neighbours.key(job), placing.key(job)
+            asked = line.kind(job, ask), job.spec.ports, barred, placing.key(job)
             if asked not in refused:
                 free = line.neighbours.open_to(job, line.open_to(barred, candidates))
                 chosen = _places(job, ask, free, placing, line, candidates, desks)

@@ -11,7 +11,6 @@ from mesos_gpu.model.job import Job
 from mesos_gpu.model.offer import total
 from mesos_gpu.model.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.policy.estimate import RunTimes, after, estimate_of, gpus_of
-from mesos_gpu.policy.placement import Ask
 from mesos_gpu.policy.queue import effective_priority
 from mesos_gpu.policy.reservation import ENDLESS, Reservation
 
@@ -98,12 +97,12 @@ class Outlook:
             learn=times.median_of,
         )
         found: dict[JobId, Estimate] = {}
-        known: dict[tuple[str, Ask, int, Hashable], Reservation | None] = {}
+        known: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for i, job in enumerate(islice(self.jobs, most)):
             if only in (None, job.id):
                 ask = ask_of(job, self._settings)
                 limited = job.spec.queue if job.spec.queue in self._settings.queue_limits else ""
-                key = limited, ask, len(line.reservations), line.neighbours.key(job)
+                key = limited, len(line.reservations), line.kind(job, ask)
                 if key not in known:
                     known[key] = line.reservation(job, ask)
                 found[job.id] = self._estimate(line, job, known[key], i)

@@ -349,3 +349,19 @@ def test_the_time_is_that_of_the_node_that_is_ready_last(world: World) -> None:
     assert found is not None
     assert found.at == world.now + 100
     assert "then there is room for all its 3 tasks" in found.basis
+
+
+def test_a_gang_that_can_never_start_hides_no_single_job_that_asks_for_the_same(world: World) -> None:
+    nodes(world, count=1)
+    world.submit("long", gpus=1, timeout_s=1000.0)
+    world.status("long.1", "TASK_RUNNING", agent="a0")
+    world.offers(offer("rest", "a0", gpus=1, cpus=6))
+    gang(world, tasks=9, gpus=2, priority=5)
+    world.submit("pair", gpus=2)
+    world.submit("waits", gpus=1, timeout_s=2000.0)
+    assert world.job("waits").state is JobState.PENDING, "what is free is kept for the pair"
+    found = StateView(world.state, world.settings, world.now)
+    assert found.explain(JobId("j1")).estimate != found.explain(JobId("pair")).estimate
+    pair = found.explain(JobId("pair")).estimate
+    assert pair is not None
+    assert pair.at == world.now + 1000
