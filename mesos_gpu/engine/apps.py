@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.evictions import send_kill
+from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import AppLocked, BadConfiguration, NotFound
@@ -32,6 +32,7 @@ _STATES = {
     JobState.UNREACHABLE: InstanceState.UNREACHABLE,
     JobState.KILLING: InstanceState.RUNNING,
 }
+_UNWANTED = "not wanted any more"
 _STEADY_S = 60.0  # an instance that ran so long was none of a row of failures
 
 
@@ -173,7 +174,7 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
 
 def _do(turn: Turn, app: App, target: Target, found: Moves) -> str:
     for id in found.kill:
-        _end_instance(turn, turn.state.jobs[JobId(id)])
+        end_for_good(turn, turn.state.jobs[JobId(id)], _UNWANTED, unlaunched=_UNWANTED)
     if not found.launch:
         return found.waiting
     wait_s = turn.state.backoffs.get(app.id, (0, 0.0))[1] - turn.now
@@ -197,16 +198,6 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, version: float) -> None
     uuid = uuid5(NAMESPACE_URL, f"{turn.state.framework_id}{app.id}?{sequence}&{turn.now}")
     job = Job(job_id(app.id, str(uuid)), spec, turn.now, sequence, message="queued")
     turn.put_job(replace(job, app_version=version, checked=bool(of_scheduler(app.health_checks))))
-
-
-def _end_instance(turn: Turn, job: Job, why: str = "not wanted any more") -> None:
-    if job.state is JobState.PENDING:
-        turn.end_job(replace(job, kill_requested=True), JobState.KILLED, why)
-        return
-    job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
-    for task in turn.state.round_of(job):
-        if not task.ended:
-            send_kill(turn, job, task)
 
 
 def _instance(state: State, job: Job) -> Instance:
@@ -254,7 +245,8 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
         turn.put_task(task)
     turn.state.stirred.add(job.spec.app or "")
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
-        _end_instance(turn, job, f"unhealthy: {event.kill}")
+        why = f"unhealthy: {event.kill}"
+        end_for_good(turn, job, why, unlaunched=why)
 
 
 def _count_failures(turn: Turn) -> None:

@@ -67,6 +67,24 @@ def _running(turn: Turn, task: Task | None) -> Job | None:
     return None if job.state is JobState.PENDING or job.state.ended else job
 
 
+def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> None:
+    """End those of its tasks that are not being ended for a reason already."""
+    for task in turn.state.round_of(job):
+        if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
+            send_kill(turn, job, replace(task, evicted=why, preempted_for=preempted_for))
+
+
+def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
+    """The job is not wanted any more; `unlaunched` is what is said if it has no tasks to be ended."""
+    if job.state is JobState.PENDING:
+        turn.end_job(replace(job, kill_requested=True), JobState.KILLED, unlaunched)
+        return
+    job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
+    for task in turn.state.round_of(job):
+        if not task.ended:
+            send_kill(turn, job, task)
+
+
 def evict(
     turn: Turn,
     job: Job,
@@ -76,8 +94,6 @@ def evict(
 ) -> None:
     """End all tasks of a running job; it is queued again when they have ended."""
     turn.put_job(replace(job, message=f"{why}; it is ended here and queued again"))
-    for task in turn.state.round_of(job):
-        if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
-            send_kill(turn, job, replace(task, evicted=why, preempted_for=preempted_for))
+    end_tasks(turn, job, why, preempted_for)
     for gpu_id, health in cards.items():
         note(turn, gpu_id, health, f"job {job.id} is ended here and queued again")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from mesos_gpu.engine.effects import Start
-from mesos_gpu.engine.evictions import send_kill
+from mesos_gpu.engine.evictions import end_tasks
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.driver import newer_of
@@ -45,9 +45,7 @@ def _learnt(job: Job, outcome: Outcome | None) -> Job:
 def _end_rest(turn: Turn, job: Job, first: Task, said: str) -> None:
     """End the others: a gang is whole, or it is nothing."""
     why = first.evicted or f"rank {first.rank} is gone: {said}"
-    for task in turn.state.round_of(job):
-        if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
-            send_kill(turn, job, replace(task, evicted=why, preempted_for=first.preempted_for))
+    end_tasks(turn, job, why, first.preempted_for)
 
 
 def _show(turn: Turn, job: Job) -> None:

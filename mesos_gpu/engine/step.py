@@ -14,14 +14,14 @@ from mesos_gpu.engine.apps import on_apps_changed, on_deployment_deleted, on_hea
 from mesos_gpu.engine.cards import on_reset_requested
 from mesos_gpu.engine.drains import on_drain, on_undrain
 from mesos_gpu.engine.effects import RANK, Effect
-from mesos_gpu.engine.evictions import send_kill
+from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.matching import match, on_offers
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.statuses import on_status
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
-from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.job import Job
 from mesos_gpu.model.saves import SaveFramework
 
 
@@ -89,13 +89,7 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
     job = turn.state.jobs.get(event.job_id)
     if job is None or job.state.ended or job.kill_requested:
         return
-    if job.state is JobState.PENDING:
-        turn.end_job(replace(job, kill_requested=True), JobState.KILLED, "killed before it was launched")
-        return
-    job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message="kill requested"))
-    for task in turn.state.round_of(job):
-        if not task.ended:
-            send_kill(turn, job, task)
+    end_for_good(turn, job, "kill requested", unlaunched="killed before it was launched")
 
 
 #: Events that let a job start only by what they change in jobs, tasks, nodes and cards.
