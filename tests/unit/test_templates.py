@@ -238,7 +238,7 @@ def test_what_a_tool_is_called_with(name: str, tmp_path: Path) -> None:
 
 def test_our_own_scheduler_knows_its_options() -> None:
     _, _, *arguments = TOOLS["mesos-gpu-scheduler"].split()
-    context = scheduler.make_context("scheduler", arguments)
+    context = scheduler.make_context("scheduler", arguments, help_option_names=["-h", "--help"])
     assert context.params["port"] == 31005
 
 
