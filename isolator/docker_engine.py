@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,10 +21,13 @@ from urllib.parse import quote
 
 from isolator import cgroups
 from isolator.docker_output import Output
+from isolator.host_paths import FORBIDDEN, overlap
 from isolator.http import HttpConnection, Response
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.image import ImageConfig
+from mesos_gpu.model.port import PortBinding
 
 T = TypeVar("T")
 
@@ -34,8 +37,6 @@ TIMEOUT_S: Final = (
     120.0  # of one answer: a start on a busy host takes long, a start that hangs takes for ever
 )
 BACK_S: Final = 60.0  # how long an engine that restarts may be away
-#: Directories whose binding would hand a container the host: its nodes, its kernel's switches, its engine.
-FORBIDDEN: Final = ("/dev", "/proc", "/sys", "/run/docker.sock", "/run/containerd")
 #: Root of a container keeps what installing and stepping down to a user take. Without MKNOD it makes no node,
 #: without NET_RAW and NET_BIND_SERVICE it forges nothing on the host's network.
 _ROOTS_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
@@ -47,7 +48,7 @@ _NUMBERS: Final = re.compile(r"\d+:\d+")
 
 @dataclass(frozen=True, slots=True)
 class ContainerWish:
-    """A container for one task, on the host's network. With neither `command` (for /bin/sh -c) nor `argv` the
+    """A container for one task. With neither `command` (for /bin/sh -c) nor `argv` the
     image's own entrypoint runs.
 
     Raises:
@@ -58,21 +59,23 @@ class ContainerWish:
     user: str  # "uid:gid" in numbers: a name would be looked up in the image, which may call root by it
     command: str | None = None
     argv: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()  # of the image's own entrypoint, in place of the image's
     env: Mapping[str, str] = field(default_factory=dict)  # wins over the image's
     groups: tuple[int, ...] = ()  # supplementary; the image's /etc/group adds none
-    directory: str = ""  # where it starts; empty: as the image says
     devices: tuple[tuple[str, str], ...] = ()  # character devices: path on the host, path inside; "rw"
     binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
     cpus: float = 0.0  # 0: no more than the host's usual share
     mem_mib: int = 0  # 0: no limit
     cgroup_parent: str | None = None  # below this cgroup, "/mesos/<container>"; None: the engine's own
     labels: Mapping[str, str] = field(default_factory=dict)
+    bindings: tuple[PortBinding, ...] | None = None  # on the engine's bridge; None: the host's network
+    options: DockerOptions = field(default_factory=DockerOptions)  # but its labels
 
     def __post_init__(self) -> None:
         if not _NUMBERS.fullmatch(self.user):
             raise BadConfiguration(f"user {self.user!r} is not uid:gid", remedy="give both in numbers")
-        if self.command is not None and self.argv:
-            raise BadConfiguration("a task has a command or an argv, not both", remedy="leave one out")
+        if sum((self.command is not None, bool(self.argv), bool(self.args))) > 1:
+            raise BadConfiguration("a task has command, argv or args, not both", remedy="leave one out")
         for path in (*(inside for _, inside in self.devices), *(bind[1] for bind in self.binds)):
             if not path.startswith("/") or os.path.normpath(path) in ("/", "/dev", "/proc", "/sys"):
                 raise BadConfiguration(
@@ -405,9 +408,12 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
         "User": wish.user,
         "Env": [f"{name}={value}" for name, value in wish.env.items()],
         **({"Entrypoint": entrypoint, "Cmd": []} if entrypoint else {}),
-        **({"WorkingDir": wish.directory} if wish.directory else {}),
+        **({"Cmd": list(wish.args)} if wish.args else {}),
+        **({"WorkingDir": wish.options.directory} if wish.options.directory else {}),
+        **({"Hostname": wish.options.hostname} if wish.options.hostname else {}),
         "Labels": {**wish.labels, CGROUPS_LABEL: json.dumps(cgroups_made)},
         "Healthcheck": {"Test": ["NONE"]},  # an image's own would start processes that nobody asked for
+        **({"ExposedPorts": {_port(each): {} for each in wish.bindings}} if wish.bindings else {}),
         "AttachStdout": True,
         "AttachStderr": True,
         "HostConfig": {
@@ -426,17 +432,20 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             "GroupAdd": [str(group) for group in wish.groups],
             "UsernsMode": "host",  # the user's numbers are the host's, also where the engine maps others'
             "CgroupnsMode": "private",
-            "NetworkMode": "host",
+            **_network(wish.bindings),
             "IpcMode": "private",
             # Workers of one job pass tensors through /dev/shm (PyTorch's loaders, NCCL between its ranks); at
             # Docker's 64 MiB they die by SIGBUS. Its pages count against the memory limit, so that bounds them.
-            "ShmSize": memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
+            "ShmSize": wish.options.shm_bytes
+            or memory
+            or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
             "Memory": memory,
             "MemorySwap": memory,  # with swap: so there is none
             "CpuShares": max(2, round(wish.cpus * 1024))
             if wish.cpus
             else 0,  # as Mesos: idle CPUs may be used
             "PidsLimit": 0,
+            "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
             "Init": False,
             "AutoRemove": False,  # its exit status is asked for after its end
             "RestartPolicy": {"Name": "no"},
@@ -444,6 +453,24 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             **({"CgroupParent": wish.cgroup_parent} if wish.cgroup_parent else {}),
         },
     }
+
+
+def _network(bindings: Sequence[PortBinding] | None) -> dict[str, Any]:
+    if bindings is None:
+        return {"NetworkMode": "host"}
+    published: dict[str, list[dict[str, str]]] = {}
+    for each in bindings:
+        published.setdefault(_port(each), []).append({"HostPort": str(each.host_port)})
+    # In a network of its own no port is the host's: without this only root of an engine that adds it could have 80.
+    return {
+        "NetworkMode": "bridge",
+        "PortBindings": published,
+        "Sysctls": {"net.ipv4.ip_unprivileged_port_start": "0"},
+    }
+
+
+def _port(binding: PortBinding) -> str:
+    return f"{binding.container_port}/{binding.protocol}"
 
 
 def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
@@ -465,11 +492,7 @@ def _check_paths(wish: ContainerWish) -> None:
     for source, _, _ in wish.binds:
         real = os.path.realpath(source)
         for forbidden in map(os.path.realpath, FORBIDDEN):
-            if (
-                real == forbidden
-                or real.startswith(forbidden + "/")
-                or forbidden.startswith(real.rstrip("/") + "/")
-            ):
+            if overlap(real, forbidden):
                 raise BadConfiguration(
                     f"{source} is not given to a container: it would have the host's {forbidden}",
                     remedy="bind a directory of the task's own",

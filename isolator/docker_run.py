@@ -67,17 +67,17 @@ class DockerRun:
             user=f"{user.pw_uid}:{user.pw_gid}",
             command=plan.command,
             argv=plan.argv,
+            args=plan.args,
             env=prepared.env,
             groups=groups_of(user.pw_name, user.pw_gid),
             devices=tuple((str(enclosure.node(d)), d.path) for d in (*enclosure.devices, *enclosure.extra)),
-            binds=(
-                (launch.sandbox, SANDBOX, False),
-                *((outside, inside, True) for outside, inside in prepared.binds),
-            ),
+            binds=((launch.sandbox, SANDBOX, False), *prepared.binds),
             cpus=plan.cpus,
             mem_mib=plan.mem_mib,
             cgroup_parent=self._parent,
-            labels={"mesos_gpu.task": launch.task},
+            labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
+            options=plan.docker,
+            bindings=plan.bindings,
         )
         if self._aborted.is_set():
             raise NotStarted("killed before it was started")
@@ -100,7 +100,7 @@ class DockerRun:
 
     def _config(self, image: str) -> ImageConfig:
         try:
-            config = self._engine.image(image)
+            config = None if self._plan.pull else self._engine.image(image)
             if config is None:
                 self._engine.pull(image)
                 config = self._engine.image(image)

@@ -29,6 +29,7 @@ from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.wire import assignment as wire
 
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
+    from isolator.fetching import Fetch
     from mesos_gpu.model.healthcheck import HealthCheck
     from mesos_gpu.policy.healthcheck import TaskHealth
 
@@ -47,6 +48,7 @@ class Executor:
         self._shutdown_grace_s = settings.shutdown_grace_s
         self._owner, self._container = Owner.of(os.getpid()), container_of(env)
         self._run: Run | None = None
+        self._fetch: Fetch | None = None  # while it is at work
         self._started = False  # whether its command runs, or has run
         self._holds = False  # whether the ledger has something of this task
         self._connection = Connection(settings, self)
@@ -110,8 +112,10 @@ class Executor:
                 self._end = (state, message, grace_s)
                 self._ending.set()
         self._barrier.open()
-        if self._run is not None and not self._started:
-            threading.Thread(target=self._run.abort, daemon=True).start()
+        if not self._started:
+            work: Fetch | Run | None = self._fetch or self._run
+            if work is not None:
+                threading.Thread(target=work.abort, daemon=True).start()
 
     # --- the task's thread
 
@@ -160,6 +164,7 @@ class Executor:
             if not plan.hosts:
                 self._connection.update(self._task_id, "TASK_STARTING")
             enclosure.set_up()
+            self._fetch_for(plan)
             if plan.hosts:
                 self._await_others(plan)
             if self._ending.is_set():
@@ -170,6 +175,19 @@ class Executor:
             return self._watch(run, plan, checks)
         finally:
             self._let_go(run, enclosure)
+
+    def _fetch_for(self, plan: Assignment) -> None:
+        """Into the sandbox; what an agent's nested container gets, the agent puts into that one's."""
+        if not plan.fetch or (plan.image is not None and plan.container_engine != "docker"):
+            return
+        from isolator.fetching import Fetch
+
+        self._fetch = Fetch(plan, self._connection, self._env)
+        try:
+            if not self._ending.is_set():
+                self._fetch.run()
+        finally:
+            self._fetch = None
 
     def _await_others(self, plan: Assignment) -> None:
         """TASK_STARTING of a gang's member says that it has its place: nothing but the others keeps it."""

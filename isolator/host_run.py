@@ -49,7 +49,8 @@ class HostRun:
             argv=argv,
             env=task_environment(launch.own, launch.task, plan, named),
             cwd=launch.sandbox,
-            user=_change(user, launch.sandbox),
+            user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
+            mounts=_mounts(launch, user),
         )
         try:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch.volume))
@@ -90,6 +91,19 @@ def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tup
     return user.pw_uid, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid))
 
 
+def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, str, bool], ...]:
+    asked = launch.plan.mounts
+    if not asked:
+        return ()
+    if not launch.enclosure.isolated or launch.enclosure.cgroup is None:
+        raise NotStarted("paths of the host are mounted in isolation only, and this host's is off")
+    if user is None:
+        raise NotStarted("a volume needs a user with an account on this host; name one")
+    from isolator.host_paths import granted, in_host
+
+    return in_host(granted(asked, launch.own, user), launch.sandbox)
+
+
 def _confined(order: Order, enclosure: Enclosure) -> Order:
     own = enclosure.cgroup
     if not enclosure.isolated or own is None:
@@ -116,6 +130,8 @@ def _explained(error: LaunchFailed, program: str, sandbox: str) -> NotStarted | 
         # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
         status = 127 if isinstance(error, FileNotFoundError) or error.errno == 2 else 126
         return NotStarted(f"cannot start {program!r}: {error.strerror}", Outcome(exit_status=status))
+    if error.step == "mounts":
+        return NotStarted(f"a volume cannot be mounted: {error.strerror}")
     if error.step == "cwd":
         why = f"the sandbox {sandbox} cannot be entered: {error.strerror}"
         return NotStarted(why, Outcome(infrastructure=True))

@@ -22,18 +22,25 @@ SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sand
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An image's container, engine apart. `binds`: path on the host, path inside; all read-only."""
+    """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only."""
 
     env: Mapping[str, str]
     user: pwd.struct_passwd
-    binds: tuple[tuple[str, str], ...] = ()
+    binds: tuple[tuple[str, str, bool], ...] = ()
 
 
-def prepare(launch: Launch, config: ImageConfig, inventory: Inventory) -> Prepared:
+def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_agent: bool = False) -> Prepared:
     """See that this host can run the image, and what it is to get.
 
+    Args:
+        launch: Of the task.
+        config: Of its image.
+        inventory: Of this host.
+        by_agent: Whether the agent mounts what it gets.
+
     Raises:
-        NotStarted: The image needs a newer driver, or a volume that is not there; or the job's user cannot be.
+        NotStarted: The image needs a newer driver, or a volume that is not there; a path of the host is not given; or
+            the job's user cannot be.
     """
     plan = launch.plan
     user = identity(plan.user, launch.own)
@@ -44,17 +51,28 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory) -> Prepar
         need = needed_driver(asked, inventory.driver_version, inventory.cuda_version)
         outcome = Outcome(min_driver=need.least, needs=need.what) if need else None
         raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
-    binds: tuple[tuple[str, str], ...] = ()
+    give(launch.sandbox, user)
+    binds = _mounts(launch, user, by_agent)
     paths: Mapping[str, str] = {}
     if wants_volume(config):
-        binds = ((str(volume(launch, inventory)), VOLUME_PATH),)
+        binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
         paths = container_environment(asked, inventory.driver_version, inventory.cuda_version)
     if plan.hosts:
-        binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE))
+        binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))
         paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
-    give(launch.sandbox, user)
     env = image_environment(launch.own, launch.task, plan)
     return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds)
+
+
+def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:
+    if not launch.plan.mounts:
+        return ()
+    from isolator.host_paths import granted, in_image, in_nested
+
+    place = in_nested if by_agent else in_image
+    if by_agent and (own := [each.source for each in launch.plan.mounts if not each.source.startswith("/")]):
+        raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")
+    return place(granted(launch.plan.mounts, launch.own, user), SANDBOX)
 
 
 def volume(launch: Launch, inventory: Inventory) -> Path:
@@ -77,7 +95,7 @@ def command_of(plan: Assignment, config: ImageConfig) -> None:
     Raises:
         NotStarted: Neither the job nor the image says what.
     """
-    if plan.command is None and not plan.argv and not config.entrypoint and not config.cmd:
+    if plan.command is None and not plan.argv and not plan.args and not config.entrypoint and not config.cmd:
         raise NotStarted(f"neither the job nor the image {plan.image} says what to run")
 
 

@@ -41,6 +41,8 @@ class Order:
         nodes: For a /dev of its own: what to see there, and the node on the host; None: the host's /dev.
         refused: With `nodes`, the path of a node that must be denied once the cgroups are joined.
         volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
+        mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
+            only read.
     """
 
     argv: tuple[str, ...]
@@ -51,6 +53,7 @@ class Order:
     nodes: tuple[tuple[str, str], ...] | None = None
     refused: str = ""
     volume: str = ""
+    mounts: tuple[tuple[str, str, bool], ...] = ()
 
 
 @dataclass(slots=True)
@@ -137,6 +140,8 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
     if order["nodes"] is not None:
         steps += [("cgroups", view.freeze_cgroups)]
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
+        # As late as can be: from here on nothing of the host's file system is used.
+        steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"]))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),
         ("rights", lambda: _drop(order["user"])),

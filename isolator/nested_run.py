@@ -16,6 +16,7 @@ from typing import Any, Final
 from isolator import cgroups
 from isolator.agent_api import Connection
 from isolator.enclosure import Enclosure
+from isolator.fetching import failure_in, uris_of
 from isolator.image_run import KILL, TERM, Prepared, command_of, ended_of, prepare, refused_without_isolation
 from isolator.images import flags_of, read_config, registry_of
 from isolator.ledger import Trace
@@ -42,6 +43,7 @@ class NestedRun:
         self._container = {"value": "task", "parent": {"value": container_of(own)}}
         self._enclosure: Enclosure | None = None
         self._task = ""  # Mesos' id of it
+        self._has_entrypoint = False  # whether the image has one
         self._asked = False  # whether the agent may have the container
         self._ended = threading.Event()
 
@@ -72,11 +74,14 @@ class NestedRun:
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)
-        prepared = prepare(launch, config, self._inventory)
+        self._has_entrypoint = bool(config.entrypoint)
+        prepared = prepare(launch, config, self._inventory, by_agent=True)
         _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)
         self._asked = True
         status, answer = self._connection.call(self._order(prepared), None)
         if status != 200:
+            if why := failure_in(os.path.join(launch.sandbox, "containers", str(self._container["value"]))):
+                raise NotStarted(why)
             # The agent's own words: the image is not there, the command cannot be, the disk is full.
             text = answer.decode(errors="replace").strip()
             raise NotStarted(
@@ -92,16 +97,19 @@ class NestedRun:
             "environment": {
                 "variables": [{"name": k, "type": "VALUE", "value": v} for k, v in prepared.env.items()]
             },
+            **uris_of(plan),
         }
         if plan.command is not None:
             command |= {"shell": True, "value": plan.command}
         elif plan.argv:
             command |= {"shell": False, "value": plan.argv[0], "arguments": list(plan.argv)}
-        else:
-            command |= {"shell": False}
+        elif plan.args and not self._has_entrypoint:
+            command |= {"shell": False, "value": plan.args[0], "arguments": list(plan.args)}
+        else:  # without a value the agent puts the image's entrypoint before them (docker/runtime.cpp)
+            command |= {"shell": False, "arguments": list(plan.args)}
         nodes = [(str(enclosure.node(d)), d.path, "RW") for d in (*enclosure.devices, *enclosure.extra)]
         kept = list(ROOT_KEEPS) if prepared.user.pw_uid == 0 else []
-        volumes = [*nodes, *((outside, inside, "RO") for outside, inside in prepared.binds)]
+        binds = [(outside, inside, "RO" if only else "RW") for outside, inside, only in prepared.binds]
         return {
             "type": "LAUNCH_CONTAINER",
             "launch_container": {
@@ -109,7 +117,9 @@ class NestedRun:
                 "command": command,
                 "container": {
                     "type": "MESOS",
-                    "mesos": {"image": {"type": "DOCKER", "docker": {"name": plan.image}}},
+                    "mesos": {
+                        "image": {"type": "DOCKER", "docker": {"name": plan.image}, "cached": not plan.pull}
+                    },
                     "linux_info": {
                         "bounding_capabilities": {"capabilities": kept},
                         "effective_capabilities": {"capabilities": kept},
@@ -120,7 +130,7 @@ class NestedRun:
                             "container_path": inside,
                             "source": {"type": "HOST_PATH", "host_path": {"path": outside}},
                         }
-                        for outside, inside, mode in volumes
+                        for outside, inside, mode in (*nodes, *binds)
                     ],
                 },
             },

@@ -4,12 +4,13 @@ It is set up by the process that becomes the task, and vanishes with its last pr
 Sources: mount_namespaces(7), mount(2), mount_setattr(2).
 """
 
+import contextlib
 import ctypes
 import errno
 import os
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -106,6 +107,72 @@ def mount_volume(build: str) -> None:
     _mount(f"/proc/self/fd/{fd}", VOLUME_PATH, "none", MS_BIND)
     _mount("none", VOLUME_PATH, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
     os.close(fd)
+
+
+def mount_paths(mounts: Iterable[tuple[str, str, bool]], sandbox: str) -> None:
+    """Put paths of the host where the task has them, without set-user-ID programs and device nodes.
+
+    Args:
+        mounts: Path on the host, without symbolic links; where it goes, absolute and there, or relative and in the
+            sandbox, where it is made; whether it is read-only.
+        sandbox: The task's directory.
+
+    Raises:
+        OSError: The kernel refuses, or one of them was exchanged for a symbolic link; its text names the path.
+    """
+    sandbox = os.path.realpath(sandbox)
+    for source, target, read_only in mounts:
+        try:
+            _mount_path(
+                source, target if target.startswith("/") else f"{sandbox}/{target}", sandbox, read_only
+            )
+        except OSError as error:
+            raise OSError(error.errno, f"{source} at {target}: {error.strerror}") from error
+
+
+def _mount_path(source: str, target: str, sandbox: str, read_only: bool) -> None:
+    with _held(source) as outside:
+        is_file = not stat.S_ISDIR(os.fstat(outside).st_mode)
+        # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
+        kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        if target.startswith(sandbox + "/"):
+            _make_point(sandbox, target[len(sandbox) + 1 :].split("/"), is_file)
+        with _held(target) as inside:
+            _mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
+    flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | kept | (MS_RDONLY if read_only else 0)
+    with _held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
+        _mount("none", f"/proc/self/fd/{mounted}", "none", flags)
+
+
+@contextlib.contextmanager
+def _held(path: str) -> Iterator[int]:
+    """A file of that path, which has no symbolic link in it."""
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if os.readlink(f"/proc/self/fd/{fd}") != path:
+            raise OSError(errno.ELOOP, "it has become a symbolic link")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _make_point(sandbox: str, names: Sequence[str], is_file: bool) -> None:
+    """A mount point in the sandbox, with its parents; what a fetched archive put there is never followed out of it."""
+    at = os.open(sandbox, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    owner = os.fstat(at)
+    for index, name in enumerate(names):
+        last = index == len(names) - 1
+        with contextlib.suppress(FileExistsError):
+            if last and is_file:
+                os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=at))
+            else:
+                os.mkdir(name, dir_fd=at)
+            os.chown(name, owner.st_uid, owner.st_gid, dir_fd=at, follow_symlinks=False)
+        if not last:
+            below = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+    os.close(at)
 
 
 def _make_room(parent: str, name: str) -> None:

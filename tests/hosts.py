@@ -23,7 +23,8 @@ from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.assignment import decode_outcome, encode
 from volumes.build import make
 
-TASK = "job-1.0"
+#: Of this process alone: what is left of a task is found by its id, anywhere on the machine.
+TASK = f"job-1.{os.getpid()}"
 GPUS = (GpuId("GPU-a"), GpuId("GPU-b"))
 INVENTORY = Inventory(
     tuple(

@@ -316,21 +316,26 @@ class HttpGet(Dial):
             self.wants = READ if type(error).__name__ == "SSLWantReadError" else WRITE
         return None
 
-    def _converse(self) -> Finding:
+    def _converse(self) -> Finding | None:
         if self._greeting:
             self._socket.do_handshake()  # type: ignore[attr-defined]
             self._greeting = False
         while self._unsent:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
-        ignore = self._check.ignore_http_1xx
         while True:
             data = self._socket.recv(_CHUNK)
             self._heard += data
-            status, interim = status_of(self._heard)
-            if status is not None:
-                return judge(status, ignore_1xx=ignore)
-            if not data:
-                return unanswered("closed without an answer", interim=interim, ignore_1xx=ignore)
+            found = self._judged(closed=not data)
+            if found is not None:
+                return found
+
+    def _judged(self, *, closed: bool) -> Finding | None:
+        """What was heard so far means; `closed`: there is no more. None: more is to be heard."""
+        ignore = self._check.ignore_http_1xx
+        status, interim = status_of(self._heard)
+        if status is not None:
+            return judge(status, ignore_1xx=ignore)
+        return unanswered("closed without an answer", interim=interim, ignore_1xx=ignore) if closed else None
 
 
 def dial(check: HealthCheck, ip: str, host: str, port: int) -> Attempt:

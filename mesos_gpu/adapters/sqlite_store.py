@@ -21,7 +21,8 @@ from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import Save, Saved
-from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task
 
 T = TypeVar("T")
@@ -115,6 +116,8 @@ class SqliteStore:
                 deployments=tuple(
                     self._bodies("SELECT body FROM deployments ORDER BY version, id", Deployment)
                 ),
+                splits=tuple(self._bodies("SELECT body FROM splits ORDER BY name", Split)),
+                roots=tuple(self._bodies("SELECT body FROM root_versions ORDER BY version", RootVersion)),
             )
 
     def _bodies(self, query: str, kind: type[T]) -> Iterator[T]:
@@ -175,20 +178,28 @@ def _statement(item: Save) -> tuple[str, tuple[Any, ...]]:
             return _statement_of_apps(item)
 
 
-def _statement_of_apps(
-    item: saves.SaveServices | saves.SaveAppVersion | saves.SaveDeployment | saves.ForgetDeployment,
-) -> tuple[str, tuple[Any, ...]]:
+def _statement_of_apps(item: saves.SaveOfApps) -> tuple[str, tuple[Any, ...]]:
     match item:
         case saves.SaveServices(services):
             return "INSERT OR REPLACE INTO facts VALUES ('services', ?)", (_body(services),)
         case saves.SaveAppVersion(found):
             key = (found.app.id, found.version)
             return "INSERT OR REPLACE INTO app_versions VALUES (?, ?, ?)", (*key, _body(found))
+        case saves.SaveRootVersion(root):
+            return "INSERT OR REPLACE INTO root_versions VALUES (?, ?)", (root.version, _body(root))
+        case saves.ForgetRootVersion(version):
+            return "DELETE FROM root_versions WHERE version = ?", (version,)
+        case saves.ForgetAppVersion(app_id, version):
+            return "DELETE FROM app_versions WHERE app_id = ? AND version = ?", (app_id, version)
         case saves.SaveDeployment(deployment):
             values = (deployment.id, deployment.version, _body(deployment))
             return "INSERT OR REPLACE INTO deployments VALUES (?, ?, ?)", values
         case saves.ForgetDeployment(id):
             return "DELETE FROM deployments WHERE id = ?", (id,)
+        case saves.SaveSplit(split):
+            return "INSERT OR REPLACE INTO splits VALUES (?, ?)", (split.name, _body(split))
+        case saves.ForgetSplit(name):
+            return "DELETE FROM splits WHERE name = ?", (name,)
 
 
 def _body(value: Any) -> bytes:

@@ -1,17 +1,26 @@
 """Answers: JSON, and the one place where an error becomes a response."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from itertools import chain
+from types import GeneratorType
 from typing import Any, Final
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.jobs import BadJson, Problem
 
 _CODES: Final = {404: "not-found", 405: "method", 409: "conflict", 503: "unavailable"}
 _ROUTES: Final = "see docs/reference/rest.md for the routes"
+_JSON: Final = "application/json"
+_text: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+CHUNK: Final = (
+    1 << 18
+)  # bytes: what is smaller is sent whole, with its length; the rest in pieces of this size
 
 
 class Refusal(MesosGpuError):
@@ -38,37 +47,89 @@ def bad_json(error: BadJson) -> Refusal:
 
 def json_answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """`body` as JSON."""
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-    return Response(text, status, headers=dict(headers or {}), media_type="application/json")
+    return Response(_text(body).encode("utf-8", "replace"), status, dict(headers or {}), _JSON)
 
 
-def error_answer(error: Refusal, headers: Mapping[str, str] | None = None) -> Response:
-    """The one shape of an error."""
+async def large_answer(body: Any) -> Response:
+    """`body` as JSON, of which generators are lists that are printed item by item: in pieces if there is much of it.
+
+    It is printed on other threads, so that it keeps nobody else waiting.
+    """
+    chunks = _chunks(_pieces(body))
+    first = await run_in_threadpool(lambda: [next(chunks), next(chunks, b"")])
+    if not first[1]:
+        return Response(first[0], media_type=_JSON)
+    return StreamingResponse(chain(first, chunks), media_type=_JSON)
+
+
+def _chunks(pieces: Iterator[str]) -> Iterator[bytes]:
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= CHUNK:
+            yield "".join(held).encode("utf-8", "replace")
+            held, size = [], 0
+    if held:
+        yield "".join(held).encode("utf-8", "replace")
+
+
+def _pieces(value: Any) -> Iterator[str]:
+    """JSON in pieces, none of them empty."""
+    if isinstance(value, GeneratorType):
+        yield "["
+        for i, item in enumerate(value):
+            if i:
+                yield ","
+            yield from _pieces(item)
+        yield "]"
+    elif isinstance(value, dict) and any(isinstance(each, GeneratorType) for each in value.values()):
+        yield "{"
+        for i, (key, each) in enumerate(value.items()):
+            yield ("," if i else "") + _text(key) + ":"
+            yield from _pieces(each)
+        yield "}"
+    else:
+        yield _text(value)
+
+
+def error_answer(error: Refusal, path: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The one shape of an error; below /v2 it is Marathon's."""
     body: dict[str, Any] = {"code": error.code, "message": error.what, "remedy": error.remedy}
     if error.problems is not None:
         body["problems"] = [{"path": p.path, "reason": p.reason} for p in error.problems]
+    if _of_marathon(path):
+        return json_answer({"message": error.what, "remedy": error.remedy}, error.http_status, headers)
     return json_answer({"error": body}, error.http_status, headers)
 
 
-async def on_known(_request: Request, error: Exception) -> Response:
+def _of_marathon(path: str) -> bool:
+    return path.lstrip("/").partition("/")[0] == "v2"
+
+
+async def on_known(request: Request, error: Exception) -> Response:
     """What somebody meant to say."""
     assert isinstance(error, MesosGpuError)
     if isinstance(error, Refusal):
-        return error_answer(error)
+        return error_answer(error, request.scope["path"])
     status = 503 if error.http_status == 500 else error.http_status  # the scheduler is stopping
     code = _CODES.get(status, "failed")
-    return error_answer(Refusal(status, code, error.what, remedy=error.remedy))
+    return error_answer(Refusal(status, code, error.what, remedy=error.remedy), request.scope["path"])
 
 
 async def on_route(request: Request, error: Exception) -> Response:
     """No such route, or not with that verb."""
-    status = getattr(error, "status_code", 404)
-    what = f"{request.method} {request.url.path}: " + ("no such route" if status == 404 else "not allowed")
+    status, path = getattr(error, "status_code", 404), request.scope["path"]
+    if _of_marathon(path):
+        what = f"HTTP {status} {HTTPStatus(status).phrase}"
+    else:
+        what = f"{request.method} {path}: " + ("no such route" if status == 404 else "not allowed")
     refusal = Refusal(status, _CODES[status], what, remedy=_ROUTES)
-    return error_answer(refusal, getattr(error, "headers", None))
+    return error_answer(refusal, path, getattr(error, "headers", None))
 
 
 async def on_defect(request: Request, _error: Exception) -> Response:
     """A defect of ours; the server logs it with its traceback."""
-    what = f"{request.method} {request.url.path} failed inside the scheduler"
-    return error_answer(Refusal(500, "internal", what, remedy="see the scheduler's log, and report it"))
+    path = request.scope["path"]
+    what = f"{request.method} {path} failed inside the scheduler"
+    return error_answer(Refusal(500, "internal", what, remedy="see the scheduler's log, and report it"), path)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -14,16 +14,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mesos_gpu.api import views
+from mesos_gpu.api import openapi, shapes, views
+from mesos_gpu.api import requests as asked
 from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard
-from mesos_gpu.api.logs import MOST, LogReader
+from mesos_gpu.api.logs import LogReader
+from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.operate import Operate
 from mesos_gpu.api.plan import Plans
 from mesos_gpu.api.requests import body_of, job_of, result_of
 from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.services import Services
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Engine, Job, JobState
@@ -31,7 +34,6 @@ from mesos_gpu.model.task import Task
 from mesos_gpu.wire.jobs import BadJson, Problem, decode
 
 T = TypeVar("T")
-MOST_WAIT_S: Final = 60.0
 Handler = Callable[[Request], Awaitable[Response]]
 _PAGE: Final = {
     "index.html": "text/html",
@@ -54,6 +56,7 @@ class ApiSettings:
 def create_app(service: Service, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
     api, operate, plans = _Api(service, settings), Operate(service), Plans(service)
+    services, events = Services(service), Events(service)
     app = Starlette(
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
@@ -70,14 +73,19 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/v1/gpus/{id}/reset", POST=operate.reset_gpu),
             _route("/v1/nodes", GET=operate.nodes),
             _route("/v1/nodes/{id}/drain", POST=operate.drain_node, DELETE=operate.undrain_node),
+            _route("/v1/services", GET=services.list),
+            _route("/v1/services/{name}", GET=services.show, PUT=services.put, DELETE=services.delete),
             _route("/v1/tasks", GET=api.tasks),
             _route("/v1/status", GET=api.status),
             _route("/v1/health", GET=api.health),
+            _route("/v1/openapi.json", GET=api.openapi),
             _route("/metrics", GET=operate.metrics),
+            _route("/metrics/prometheus", GET=operate.metrics),
             _route("/", GET=api.page),
             _route("/static/{name}", GET=api.page),
             *routes(
                 service,
+                events,
                 allow_root=settings.allow_root,
                 webui_url=settings.webui_url,
                 version=settings.version,
@@ -87,7 +95,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
         lifespan=api.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},
     )
-    app.state.changes = api.changes
+    app.state.changes, app.state.events = api.changes, events
     return app
 
 
@@ -149,10 +157,10 @@ class _Api:
         if unknown:
             known = ", ".join(["active", *(state.value for state in JobState)])
             raise invalid(Problem("/state", f"{sorted(unknown)[0]!r} is no state; there are {known}"))
-        limit = _integer(request, "limit", 1000, 1, 1_000_000)
+        limit = asked.MOST_LISTED.of(request)
         name = query.get("name", "")
 
-        def select(view: View) -> list[dict[str, Any]]:
+        def select(view: View) -> list[shapes.Job]:
             found = []
             for job in reversed(view.jobs.values()):  # type: ignore[call-overload]
                 if _matches(job, states, labels, name):
@@ -166,11 +174,9 @@ class _Api:
     async def show_job(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
         job_id, version = await self._about(request, lambda _, job: (job.id, job.version))
-        if "after_version" in request.query_params:
-            seen = _integer(request, "after_version", 0, 0, 1 << 62)
-            wait_s = _number(request, "timeout_s", 30.0, 0.0, MOST_WAIT_S)
-            if version <= seen:
-                await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
+        seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
+        if asked.AFTER_VERSION.name in request.query_params and version <= seen:
+            await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
         return json_answer(await self._about(request, views.job))
 
     async def _version(self, job_id: JobId) -> int:
@@ -195,8 +201,7 @@ class _Api:
         stream = request.query_params.get("stream", "stdout")
         if stream not in ("stdout", "stderr"):
             raise invalid(Problem("/stream", f"must be stdout or stderr, got {stream!r}"))
-        offset = _integer(request, "offset", 0, -(1 << 62), 1 << 62)
-        length = _integer(request, "length", 65536, 1, MOST)
+        offset, length = int(asked.OFFSET.of(request)), int(asked.LENGTH.of(request))
         wanted = request.query_params.get("task_id")
         task, framework_id = await self._about(
             request, lambda view, job: (_launch(view, job.id, wanted), view.framework_id or "")
@@ -212,9 +217,9 @@ class _Api:
 
     async def queue(self, request: Request) -> Response:
         """GET /v1/queue."""
-        most = _integer(request, "limit", 100, 1, 1000)
+        most = int(asked.MOST_QUEUED.of(request))
 
-        def select(view: View) -> dict[str, Any]:
+        def select(view: View) -> shapes.Queue:
             return {
                 "jobs": [views.waiting(found) for found in view.waiting(most)],
                 "queues": [views.queue(found) for found in view.queues()],
@@ -248,13 +253,15 @@ class _Api:
         connected = await self._read(lambda view: view.connected)
         return json_answer({"ok": connected, "connected": connected}, 200 if connected else 503)
 
+    async def openapi(self, _request: Request) -> Response:
+        """GET /v1/openapi.json."""
+        return json_answer(await run_in_threadpool(openapi.document))
+
     async def page(self, request: Request) -> Response:
         """The dashboard's files."""
         name = request.path_params.get("name", "index.html")
         if name not in _PAGE:
-            raise NotFound(
-                f"there is no {request.url.path}", remedy="see docs/reference/rest.md for the routes"
-            )
+            raise NotFound(f"there is no /static/{name}", remedy="see docs/reference/rest.md for the routes")
         body = files("mesos_gpu.web").joinpath(name).read_bytes()
         return Response(body, media_type=_PAGE[name], headers={"Cache-Control": "no-cache"})
 
@@ -284,21 +291,3 @@ def _matches(job: Job, states: set[str], labels: list[str], name: str) -> bool:
         if key not in job.spec.labels or (equals and job.spec.labels[key] != value):
             return False
     return True
-
-
-def _integer(request: Request, name: str, default: int, least: int, most: int) -> int:
-    return int(_number(request, name, default, least, most, kind=int))
-
-
-def _number(
-    request: Request, name: str, default: float, least: float, most: float, *, kind: type = float
-) -> float:
-    text = request.query_params.get(name)
-    try:
-        value: float = default if text is None else kind(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        form = "an integer" if kind is int else "a number"
-        raise invalid(Problem(f"/{name}", f"must be {form} from {least:.15g} to {most:.15g}, got {text!r}"))
-    return value

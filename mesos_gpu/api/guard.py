@@ -40,7 +40,7 @@ class Guard:
             await send(message)
 
         refusal = _refusal(scope)
-        await (error_answer(refusal) if refusal else self._app)(scope, receive, marked)
+        await (error_answer(refusal, scope["path"]) if refusal else self._app)(scope, receive, marked)
 
 
 def _refusal(scope: Scope) -> Refusal | None:

@@ -19,6 +19,7 @@ class Snapshot:
     gpus_used: int
     jobs: Mapping[JobState, int]
     nodes: tuple[Node, ...] = ()  # those that are there and have reported
+    services: tuple[tuple[Mapping[str, str], int, int], ...] = ()  # labels, weight, tasks that serve
 
 
 def snapshot(view: View) -> Snapshot:
@@ -26,7 +27,12 @@ def snapshot(view: View) -> Snapshot:
     gpus = tuple(view.gpus())
     used = sum(view.holder(s.gpu.id) is not None for s in gpus)
     nodes = tuple(node for node in view.nodes.values() if node.inventory and node.lost_at is None)
-    return Snapshot(gpus, used, Counter(job.state for job in view.jobs.values()), nodes)
+    services = tuple(
+        ({"service": split.name, "app": app}, weight, len(view.serving(app)))
+        for split in view.splits.values()
+        for app, weight in split.weights.items()
+    )
+    return Snapshot(gpus, used, Counter(job.state for job in view.jobs.values()), nodes, services)
 
 
 def metrics(found: Snapshot) -> list[Metric]:
@@ -41,6 +47,10 @@ def metrics(found: Snapshot) -> list[Metric]:
                tuple(({"state": state.value}, found.jobs.get(state, 0)) for state in JobState)),
         Metric("mesos_gpu_node_info", "gauge", "1 for each node: its driver, the CUDA that it runs, its driver volume.",
                tuple(_info(node) for node in sorted(found.nodes, key=lambda node: (node.hostname, node.id)))),
+        Metric("mesos_gpu_service_weight", "gauge", "The weight of an app in a named service.",
+               tuple((labels, weight) for labels, weight, _ in found.services)),
+        Metric("mesos_gpu_service_serving", "gauge", "Tasks of an app in a named service that serve.",
+               tuple((labels, serving) for labels, _, serving in found.services)),
         Metric("mesos_gpu_gpus_total", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
         Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, found.gpus_used),)),
     ]  # fmt: skip

@@ -1,13 +1,12 @@
 """GPUs and nodes: how they stand, and what operators do with them."""
 
 from collections import Counter, defaultdict
-from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api import views
+from mesos_gpu.api import shapes, views
 from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.metrics import metrics, snapshot
 from mesos_gpu.api.requests import body_of, result_of
@@ -97,7 +96,7 @@ class Operate:
     async def _shown(self, wanted: str, status: int = 200) -> Response:
         """One GPU with its history."""
 
-        def show(view: View) -> dict[str, Any]:
+        def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = _gpu_id(view, wanted)
             found = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
             if found is None:  # it is away, and all that is left of it is its drain
@@ -139,7 +138,7 @@ async def _asked(request: Request, *, deadline: bool) -> operations.Request:
     return found
 
 
-def _nodes(view: View) -> list[dict[str, Any]]:
+def _nodes(view: View) -> list[shapes.Node]:
     live = Counter(task.agent_id for task in view.tasks.values() if not task.ended)
     gpus: dict[AgentId, list[Standing]] = defaultdict(list)
     for standing in view.gpus():

@@ -1,11 +1,10 @@
 """Plans: what an operator could do. Nothing is changed."""
 
-from typing import Any
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.api import shapes
 from mesos_gpu.api.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.requests import body_of, job_of, result_of
 from mesos_gpu.api.service import Service, View
@@ -59,8 +58,10 @@ def _spec(body: bytes) -> JobSpec:
     return spec
 
 
-def _shown(problem: defrag.Problem, found: Plan) -> dict[str, Any]:
-    targets = [{"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in found.targets]
+def _shown(problem: defrag.Problem, found: Plan) -> shapes.Plan:
+    targets: list[shapes.Place] = [
+        {"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in found.targets
+    ]
     return {
         "fits": found.fits,
         "feasible": found.feasible,

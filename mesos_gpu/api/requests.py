@@ -1,19 +1,61 @@
 """What every route does with a request: read its body, wait for the engine, find the job that it names."""
 
 import asyncio
+import re
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from starlette.requests import Request
 
-from mesos_gpu.api.answers import Refusal
+from mesos_gpu.api.answers import Refusal, invalid
+from mesos_gpu.api.logs import MOST
 from mesos_gpu.api.service import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Job
+from mesos_gpu.wire.jobs import Problem
 
 T = TypeVar("T")
 MOST_BODY: Final = 1 << 20
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a query, and what it may be."""
+
+    name: str
+    default: float
+    least: float
+    most: float
+    whole: bool = True
+
+    def of(self, request: Request) -> float:
+        """What the request says.
+
+        Raises:
+            Refusal: It is no such number.
+        """
+        text = request.query_params.get(self.name)
+        if text is None:
+            return self.default
+        found = (_WHOLE if self.whole else _DECIMAL).fullmatch(text)
+        value = (int if self.whole else float)(text) if found else self.least - 1
+        if not self.least <= value <= self.most:
+            form = "an integer" if self.whole else "a number"
+            why = f"must be {form} from {self.least:.15g} to {self.most:.15g}, got {text!r}"
+            raise invalid(Problem(f"/{self.name}", why))
+        return value
+
+
+MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
+MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
+AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
+WAIT_S: Final = Number("timeout_s", 30.0, 0.0, 60.0, whole=False)
+OFFSET: Final = Number("offset", 0, -(1 << 62), 1 << 62)  # bytes
+LENGTH: Final = Number("length", 1 << 16, 1, MOST)  # bytes
 
 
 async def result_of(future: Future[T]) -> T:

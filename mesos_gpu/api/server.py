@@ -11,7 +11,7 @@ from mesos_gpu.errors import Conflict, Unavailable
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it serves, and lets those who wait for a job go before it waits for them."""
+    """Says when it serves, and lets those who wait or listen go before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
         super().__init__(config)
@@ -24,6 +24,7 @@ class _Uvicorn(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.state.changes.close()
+        self._app.state.events.close()
         await super().shutdown(sockets=sockets)
 
 

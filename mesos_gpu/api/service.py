@@ -6,12 +6,15 @@ from typing import Protocol, TypeVar
 
 from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.drain import Drain, Target
+from mesos_gpu.model.happening import Happening
+from mesos_gpu.model.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.model.queue import QueueUse, Waiting
+from mesos_gpu.model.queue import LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.rollout import VersionInfo
-from mesos_gpu.model.service import Deployment
+from mesos_gpu.model.service import Deployment, RootVersion
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.policy.defrag import Problem
@@ -53,9 +56,18 @@ class View(Protocol):
     def versions(self) -> Mapping[str, VersionInfo]: ...
     @property
     def deployments(self) -> Mapping[str, Deployment]: ...
+    @property
+    def splits(self) -> Mapping[str, Split]: ...
+    def serving(self, app_id: str) -> Sequence[Task]: ...
     def past(self, app_id: str) -> Sequence[tuple[float, App]]: ...
+    @property
+    def roots(self) -> Sequence[RootVersion]: ...
     def instances_of(self, app_id: str) -> Sequence[Job]: ...
-    def last_failure(self, app_id: str) -> Job | None: ...
+    def last_failures(self, app_ids: Collection[str]) -> Mapping[str, Job]: ...
+    @property
+    def launch_delays(self) -> Mapping[str, LaunchDelay]: ...
+    def check_results(self, task_id: TaskId) -> Sequence[CheckHealth]: ...
+    def readiness_of(self, task_id: TaskId) -> Readiness | None: ...
 
 
 class Service(Protocol):
@@ -92,8 +104,20 @@ class Service(Protocol):
     def cancel_deployment(self, deployment_id: str, *, force: bool = False) -> Future[Deployment | None]:
         """Undo a deployment by another one, or with `force` end it; the future may raise `NotFound`."""
 
+    def reset_delay(self, app_id: str) -> Future[None]:
+        """Let an app's next launch be at once; the future may raise `NotFound`."""
+
+    def set_split(self, split: Split) -> Future[None]:
+        """Make a named service what `split` says."""
+
+    def drop_split(self, name: str) -> Future[None]:
+        """Forget a named service; the future may raise `NotFound`."""
+
     def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Run `fn` on the engine's thread: it must be quick, and only read."""
+
+    def tell(self, callback: Callable[[Sequence[Happening]], None]) -> Callable[[], None]:
+        """Call back, on the engine's thread, with what happens to apps; returns the way out."""
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Call back with (id, version) at each change; returns the way out."""

@@ -2,22 +2,22 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
+from mesos_gpu.api import shapes
 from mesos_gpu.api.service import View
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.drain import Drain, Reset
-from mesos_gpu.model.gpu import Health, Inventory
+from mesos_gpu.model.gpu import Health, Inventory, Transition
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
-from mesos_gpu.wire.jobs import CHECK_KNOWN
-from mesos_gpu.wire.report import transition_to_json
+from mesos_gpu.wire.mounts import text_of
 
 
-def job(view: View, found: Job) -> dict[str, Any]:
+def job(view: View, found: Job) -> shapes.Job:
     """A job, with where its latest launch is."""
     spec = found.spec
     tasks = view.round_of(found)
@@ -28,8 +28,10 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "version": found.version,
         "command": spec.command,
         "argv": list(spec.argv) or None,
+        "args": list(spec.args) or None,
         "cpus": spec.cpus,
         "mem_mib": spec.mem_mib,
+        "disk_mib": spec.disk_mib,
         "gpus": spec.gpus,
         "gpu_model": list(spec.gpu_model),
         "gpu_memory_mib": spec.gpu_memory_mib,
@@ -45,6 +47,7 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "kill_grace_s": spec.kill_grace_s,
         "image": spec.image,
         "container_engine": spec.container_engine.value if spec.image else None,
+        "pull": spec.pull,
         "on_gpu_failure": spec.on_gpu_failure.value,
         "min_driver": spec.min_driver,
         "placement": spec.placement.value if spec.placement else None,
@@ -54,7 +57,9 @@ def job(view: View, found: Job) -> dict[str, Any]:
         "constraints": [constraint.as_list() for constraint in spec.constraints],
         "near": spec.near,
         "away": spec.away,
-        "ports": [wish.host_port for wish in spec.ports],
+        "ports": [wish.host_port for wish in spec.ports if wish.host_port is not None],
+        "fetch": [artifact(each) for each in spec.fetch],
+        "volumes": [text_of(mount) for mount in spec.mounts],
         "health_checks": [health_check(check) for check in spec.health_checks],
         "healthy": _healthy(tasks),
         "learnt_min_driver": found.learnt_min_driver,
@@ -81,12 +86,33 @@ def _healthy(tasks: Sequence[Task]) -> bool | None:
     return False if False in known else True if known == {True} else None
 
 
-def health_check(found: HealthCheck) -> dict[str, Any]:
+def health_check(found: HealthCheck) -> shapes.HealthCheck:
     """One check of a job, as it was asked for."""
-    return {**{name: getattr(found, name) for name in CHECK_KNOWN}, "protocol": found.protocol.value}
+    return {
+        "protocol": found.protocol.value,
+        "command": found.command,
+        "path": found.path,
+        "port": found.port,
+        "grace_period_s": found.grace_period_s,
+        "interval_s": found.interval_s,
+        "timeout_s": found.timeout_s,
+        "max_consecutive_failures": found.max_consecutive_failures,
+        "delay_s": found.delay_s,
+    }
 
 
-def task(view: View, found: Task) -> dict[str, Any]:
+def artifact(found: Artifact) -> shapes.Artifact:
+    """One file that a job fetches, as it was asked for."""
+    return {
+        "uri": found.uri,
+        "extract": found.extract,
+        "executable": found.executable,
+        "cache": found.cache,
+        "dest_path": found.dest_path,
+    }
+
+
+def task(view: View, found: Task) -> shapes.Task:
     """A launch, or a node monitor."""
     owner = view.jobs.get(found.job_id) if found.job_id else None
     return {
@@ -109,7 +135,7 @@ def task(view: View, found: Task) -> dict[str, Any]:
     }
 
 
-def gpu(view: View, standing: Standing) -> dict[str, Any]:
+def gpu(view: View, standing: Standing) -> shapes.Gpu:
     """A GPU, how it stands, and who holds it."""
     node, found, card = standing.node, standing.gpu, standing.card
     holder = view.holder(found.id)
@@ -128,7 +154,7 @@ def gpu(view: View, standing: Standing) -> dict[str, Any]:
         "node_health": found.health.value,
         "node_reason": found.reason,
         "warnings": list(found.warnings),
-        "drain": drain(standing.drain),
+        "drain": drain(standing.drain) if standing.drain else None,
         "reset": reset(card.reset) if card and card.reset else None,
         "hostname": node.hostname,
         "agent_id": node.id,
@@ -138,16 +164,19 @@ def gpu(view: View, standing: Standing) -> dict[str, Any]:
     }
 
 
-def gpu_with_history(view: View, standing: Standing) -> dict[str, Any]:
+def gpu_with_history(view: View, standing: Standing) -> shapes.GpuWithHistory:
     """The same with its history, oldest first."""
     changes = standing.card.changes if standing.card else ()
-    return {**gpu(view, standing), "history": [transition_to_json(change) for change in changes]}
+    return {**gpu(view, standing), "history": [transition(change) for change in changes]}
 
 
-def drain(found: Drain | None) -> dict[str, Any] | None:
+def transition(found: Transition) -> shapes.Transition:
+    """A change of a GPU's health."""
+    return {"at": found.at, "old": found.old.value, "new": found.new.value, "reason": found.reason}
+
+
+def drain(found: Drain) -> shapes.Drain:
     """What keeps new work off a GPU or a node."""
-    if found is None:
-        return None
     return {
         "target": found.target.value,
         "name": found.name,
@@ -158,14 +187,15 @@ def drain(found: Drain | None) -> dict[str, Any] | None:
     }
 
 
-def reset(found: Reset) -> dict[str, Any]:
+def reset(found: Reset) -> shapes.Reset:
     """A reset that is under way."""
     return {"request": found.request, "reason": found.reason, "by": found.by, "since": found.since}
 
 
-def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> dict[str, Any]:
+def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> shapes.Node:
     """An agent with its GPUs and so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
     state = "up" if found.lost_at is None else "lost"
+    drained = view.drain_of(found.hostname)
     said = found.inventory or Inventory(source="")
     if state == "up" and found.reported_at is None and found.monitor_launches:
         state = "unmonitored"
@@ -182,14 +212,14 @@ def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> dict[
         "volume": said.volume,
         "volume_problem": said.volume_problem or None,
         "isolation": said.isolation or None,
-        "drain": drain(view.drain_of(found.hostname)),
+        "drain": drain(drained) if drained else None,
         "source": said.source or None,
         "reported_at": found.reported_at,
         "tasks": tasks,
     }
 
 
-def status(view: View, webui_url: str, version: str) -> dict[str, Any]:
+def status(view: View, webui_url: str, version: str) -> shapes.Status:
     """The scheduler and a summary."""
     states = Counter(found.state.value for found in view.jobs.values())
     off = {n.hostname for n in view.nodes.values() if n.inventory and n.inventory.isolation == "off"}
@@ -208,7 +238,7 @@ def status(view: View, webui_url: str, version: str) -> dict[str, Any]:
     }
 
 
-def _counted(view: View, gpus: Sequence[Standing]) -> dict[str, int]:
+def _counted(view: View, gpus: Sequence[Standing]) -> shapes.Counted:
     return {
         "gpus_total": len(gpus),
         "gpus_used": sum(view.holder(s.gpu.id) is not None for s in gpus),
@@ -217,7 +247,7 @@ def _counted(view: View, gpus: Sequence[Standing]) -> dict[str, int]:
     }
 
 
-def why(found: Why) -> dict[str, Any]:
+def why(found: Why) -> shapes.Why:
     """Why a job waits."""
     nearest = found.nearest
     return {
@@ -236,16 +266,16 @@ def why(found: Why) -> dict[str, Any]:
             {"hostname": n.hostname, "agent_id": n.agent_id, "reasons": list(n.reasons)} for n in found.nodes
         ],
         "nearest": {"hostname": nearest.hostname, "missing": nearest.missing} if nearest else None,
-        "estimate": estimate(found.estimate),
+        "estimate": estimate(found.estimate) if found.estimate else None,
     }
 
 
-def estimate(found: Estimate | None) -> dict[str, Any] | None:
+def estimate(found: Estimate) -> shapes.Estimate:
     """When a pending job may start."""
-    return {"at": found.at, "basis": found.basis} if found else None
+    return {"at": found.at, "basis": found.basis}
 
 
-def waiting(found: Waiting) -> dict[str, Any]:
+def waiting(found: Waiting) -> shapes.Waiting:
     """A pending job at its place."""
     job, spec, kept = found.job, found.job.spec, found.kept
     return {
@@ -266,7 +296,7 @@ def waiting(found: Waiting) -> dict[str, Any]:
     }
 
 
-def queue(found: QueueUse) -> dict[str, Any]:
+def queue(found: QueueUse) -> shapes.QueueUse:
     """A queue, its limit and what it holds."""
     return {
         "name": found.name,

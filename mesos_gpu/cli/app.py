@@ -11,18 +11,19 @@ from mesos_gpu.cli.types import URL
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
+    from mesos_gpu.cli.marathon import Marathon
 
 EXIT_CODES: Final = {
     "0": "it worked",
-    "1": "it failed",
-    "2": "wrong usage",
+    "1": "it failed; diff: there are differences",
+    "2": "wrong usage; diff: trouble of any kind",
     "65": "wrong data: each problem is printed with its place",
     "66": "not found",
     "69": "the scheduler cannot be reached",
-    "73": "conflict: an ambiguous ID, a job without output yet",
+    "73": "conflict: an ambiguous ID, a job without output yet, an app that is locked or was changed meanwhile",
     "74": "a file or stream cannot be read or written",
     "76": "what answers is not a mesos-gpu scheduler",
-    "124": "wait: the time was over",
+    "124": "wait, --wait: the time was over",
     "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
     "130": "interrupted; run: Ctrl-C has killed the job",
     "141": "the reader of the output has gone; run: that has killed the job",
@@ -49,6 +50,16 @@ class App:
         from mesos_gpu.cli.client import Client  # brings requests: 80 ms that --help need not spend
 
         return click.get_current_context().with_resource(Client(find_url(self.url), notice=output.note))
+
+    def marathon(self) -> "Marathon":
+        """The same scheduler, by Marathon's interface.
+
+        Raises:
+            Unavailable: Nothing says where a scheduler is.
+        """
+        from mesos_gpu.cli.marathon import Marathon
+
+        return Marathon(self.client())
 
 
 def _keep_url(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import click
 
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.bench_api import api
 from mesos_gpu.cli.bench_isolation import isolation
 from mesos_gpu.cli.bench_placement import placement
 from mesos_gpu.cli.bench_volume import volume
-from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.shapes import Job, ended
+from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
@@ -65,6 +66,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
     output.table(("FIGURE", "VALUE"), rows, empty="")
 
 
+bench.add_command(api)
 bench.add_command(isolation)
 bench.add_command(volume)
 bench.add_command(placement)

@@ -3,20 +3,19 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
 import requests
 
-from mesos_gpu.cli.locate import REMEDY
-from mesos_gpu.cli.shapes import (
-    Chunk,
+from mesos_gpu.api.shapes import (
     Gpu,
     Gpus,
     GpuWithHistory,
     Job,
     Jobs,
+    Logs,
     Node,
     Nodes,
     Plan,
@@ -26,14 +25,30 @@ from mesos_gpu.cli.shapes import (
     Task,
     Tasks,
     Why,
-    ended,
 )
+from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.model.job import JobState
 
 PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
 LONG_POLL_S: Final = 30.0  # the interface allows 60
 _CONNECT_S: Final = 5.0
 _RETRY_S: Final = 0.5
+_REMEDIES: Final = {  # where Marathon's interface says none
+    404: "see what there is with `mesos-gpu app list`",
+    409: "change what is there with `mesos-gpu app update`, or take another id",
+    422: "correct what is listed; docs/reference/marathon.md",
+}
+_PLAY: Final = {  # the codes that Marathon has for types, in words
+    "error.path.missing": "is missing",
+    "error.expected.jsstring": "must be a string",
+    "error.expected.jsnumber": "must be a number",
+    "error.expected.int": "must be a whole number",
+    "error.expected.jsboolean": "must be true or false",
+    "error.expected.jsarray": "must be a list",
+    "error.expected.jsobject": "must be an object",
+    "error.unknown.enum.literal": "is none of the values that it may have",
+}
 _EXIT_CODES: Final = {400: 65, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 503: 69}
 
 _T = TypeVar("_T")
@@ -118,12 +133,10 @@ class Client:
         """Every launch of a job, oldest first."""
         return self._get(_path("jobs", job_id, "tasks"), Tasks)["tasks"]
 
-    def logs(
-        self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None = None
-    ) -> Chunk:
+    def logs(self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None = None) -> Logs:
         """Up to `length` bytes (at most 1 MiB) of a launch's `stdout` or `stderr`; offset -N: the last N."""
         query = {"stream": stream, "offset": offset, "length": length, "task_id": task_id}
-        return self._get(_path("jobs", job_id, "logs"), Chunk, query)
+        return self._get(_path("jobs", job_id, "logs"), Logs, query)
 
     def why(self, job_id: str) -> Why:
         """Why a job waits."""
@@ -188,6 +201,19 @@ class Client:
         """Ask for the end of a job; it returns before the job has ended."""
         return self._patiently("DELETE", _path("jobs", job_id), Job)
 
+    def call(
+        self,
+        verb: str,
+        path: str,
+        kind: type[_T],
+        query: Mapping[str, Any] | None = None,
+        *,
+        body: object = None,
+    ) -> _T:
+        """Any route; an empty answer is None if that is the `kind`, `bytes` is what came. Only GET is ever repeated."""
+        ask = self._patiently if verb == "GET" else self._once
+        return ask(verb, path, kind, query=query, body=body)
+
     def _get(
         self, path: str, kind: type[_T], query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
     ) -> _T:
@@ -200,7 +226,7 @@ class Client:
         kind: type[_T],
         query: Mapping[str, Any] | None = None,
         wait_s: float = 0.0,
-        body: Mapping[str, object] | None = None,
+        body: object = None,
     ) -> _T:
         give_up_at: float | None = None
         while True:
@@ -239,7 +265,7 @@ class Client:
         *,
         query: Mapping[str, Any] | None = None,
         wait_s: float = 0.0,
-        body: Mapping[str, object] | None = None,
+        body: object = None,
     ) -> _T:
         timeout = (_CONNECT_S, self._read_timeout_s + wait_s)
         try:
@@ -253,17 +279,22 @@ class Client:
                 raise Unreachable(
                     what, remedy="see with `mesos-gpu ps --all` whether it has the job"
                 ) from err
+            if lost and verb != "GET" and path.startswith("/v2/"):
+                raise Unreachable(what, remedy="see with `mesos-gpu app list` whether it was done") from err
             raise Unreachable(what, remedy=REMEDY) from err
         if not response.ok:
             raise self._failure(response)
+        empty = b"null" if kind is type(None) else b""
+        if kind is bytes:
+            return cast(_T, response.content)
         try:
-            return msgspec.json.decode(response.content, type=kind)
+            return msgspec.json.decode(response.content or empty, type=kind)
         except msgspec.DecodeError as err:
             raise self._not_ours(str(err)) from err
 
     def _failure(self, response: requests.Response) -> MesosGpuError:
         try:
-            error = msgspec.json.decode(response.content, type=_Failure).error
+            error = _said(response)
         except msgspec.DecodeError:
             if response.status_code in (502, 503, 504):  # a proxy whose scheduler is away
                 return Unreachable(
@@ -294,6 +325,46 @@ class _Failure(msgspec.Struct):
     error: _Error
 
 
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Detail(msgspec.Struct):
+    path: str
+    errors: list[str]
+
+
+class _MarathonFailure(msgspec.Struct):
+    """Of a route below /v2."""
+
+    message: str
+    details: str | list[_Detail] | None = None
+    deployments: list[_Named] = []  # that lock an app
+    remedy: str | None = None
+
+
+def _said(response: requests.Response) -> _Error:
+    if "/v2/" not in urlsplit(response.url).path:
+        return msgspec.json.decode(response.content, type=_Failure).error
+    failure = msgspec.json.decode(response.content, type=_MarathonFailure)
+    what, details = failure.message, failure.details
+    if isinstance(details, str):
+        what = f"{what}: {details}"
+    problems: list[Problem] = [
+        {"path": each.path, "reason": _PLAY.get(why, why)}
+        for each in (details if isinstance(details, list) else ())
+        for why in each.errors
+    ]
+    if failure.deployments:
+        ids = [each.id for each in failure.deployments]
+        what = f"locked by deployment {', '.join(ids)}"
+        remedy = f"wait for its end (mesos-gpu deployment show {ids[0]}), or end it first with --force"
+    else:
+        remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
+    code = "unavailable" if response.status_code == 503 else "refused"
+    return _Error(code, what, remedy, problems)
+
+
 def _path(*parts: str) -> str:
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
 
@@ -315,3 +386,8 @@ def _reason(err: requests.RequestException) -> str:
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower()
     return "the connection broke"
+
+
+def ended(job: Job) -> bool:
+    """Whether nothing will change any more."""
+    return JobState(job["state"]).ended

@@ -8,7 +8,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import Node
+    from mesos_gpu.api.shapes import Node
 
 
 @click.command()

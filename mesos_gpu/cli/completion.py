@@ -12,7 +12,8 @@ from click.shell_completion import get_completion_class
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell.
 
-    It completes commands, options, files, states and, from the running scheduler, the IDs of jobs.
+    It completes commands, options, files, states and, from the running scheduler, the IDs of jobs, apps and
+    deployments.
     """
     kind = get_completion_class(shell)
     assert kind is not None

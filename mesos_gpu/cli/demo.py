@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli import output
-from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.shapes import Job, ended
+from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.watcher import Watcher
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.local.processes import poll

@@ -11,7 +11,7 @@ from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import Gpu, GpuWithHistory
+    from mesos_gpu.api.shapes import Gpu, GpuWithHistory
 
 
 class _Gpu(Table):

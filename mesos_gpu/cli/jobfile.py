@@ -21,7 +21,7 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
     Raises:
         BadJobFile: It is neither, or a job has a problem; all are listed, each with its place.
     """
-    value = _parse(text, name)
+    value = parse(text, name)
     jobs = value if isinstance(value, list) else [value]
     if not jobs:
         raise BadJobFile(f"{name} holds no job", remedy="write one job, or a list of jobs")
@@ -35,7 +35,8 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
     return jobs
 
 
-def _parse(text: str, name: str) -> Any:
+def parse(text: str, name: str) -> Any:
+    """What a JSON or YAML text says; BadJobFile if it is neither."""
     try:
         return json.loads(text)
     except ValueError as json_error:

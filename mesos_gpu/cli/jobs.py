@@ -9,12 +9,12 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB
+from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.job import JobState
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import HealthCheck, Job, Task, Why
+    from mesos_gpu.api.shapes import HealthCheck, Job, Task, Why
 
 _TIMED_OUT = 124
 _HEALTHY = {True: "yes", False: "no", None: None}
@@ -96,6 +96,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("command", _command(job)),
         ("cpus", job["cpus"]),
         ("memory", f"{job['mem_mib']} MiB"),
+        ("disk", f"{job['disk_mib']} MiB" if job["disk_mib"] else None),
         ("gpus", _gpus(job)),
         ("tasks", _tasks(job)),
         ("min driver", _min_driver(job)),
@@ -108,6 +109,8 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("constraints", ", ".join(" ".join(words) for words in job["constraints"])),
         ("near", job["near"]),
         ("away from", job["away"]),
+        ("volumes", " ".join(job["volumes"])),
+        ("fetched", " ".join(each["uri"] for each in job["fetch"])),
         ("checks", ", ".join(_check(check) for check in job["health_checks"])),
         ("healthy", _HEALTHY[job["healthy"]]),
         ("held gpus", " ".join(job["gpu_ids"])),
@@ -180,15 +183,31 @@ def _show_launches(tasks: Sequence["Task"]) -> None:
 
 
 @click.command()
-@click.argument("job_id", metavar="ID", type=JOB)
+@click.argument("id", metavar="ID", type=JOB_OR_APP)
 @json_option
 @api_command
-def why(app: App, job_id: str, as_json: bool) -> None:
-    """Say why a job waits, and what comes nearest."""
-    found = app.client().why(job_id)
-    if as_json:
-        output.document(found)
+def why(app: App, id: str, as_json: bool) -> None:
+    """Say why a job waits, and what comes nearest.
+
+    The ID may be an app's, as /shop/db: then it says what its deployment waits for, and why the first of its
+    instances waits.
+    """
+    if not id.startswith("/"):
+        found = app.client().why(id)
+        output.document(found) if as_json else _explain(found)
         return
+    from mesos_gpu.cli.apps_seen import why_of
+
+    said, instance = why_of(app.marathon(), id)
+    if as_json:
+        output.document({"app": id, "summary": said, "instance": instance})
+        return
+    output.line(f"{id}: {said}.")
+    if instance is not None:
+        _explain(instance)
+
+
+def _explain(found: "Why") -> None:
     output.line(f"{found['job_id']}: {found['summary']}.")
     if found["queue_position"] is not None:
         ahead = found["queue_position"]
@@ -291,4 +310,4 @@ def _ran(started_at: float | None, ended_at: float | None) -> str | None:
 
 
 def _command(job: "Job") -> str:
-    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or ())
+    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())

@@ -10,7 +10,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.types import DEADLINE
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import Drain
+    from mesos_gpu.api.shapes import Drain
 
 T = TypeVar("T")
 reason_option: Final = click.option("--reason", required=True, help="Why, for those who come to look.")

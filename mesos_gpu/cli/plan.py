@@ -11,10 +11,10 @@ from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import ACTIVE_JOB
 
 if TYPE_CHECKING:
-    from mesos_gpu.cli.shapes import Plan, Target
+    from mesos_gpu.api.shapes import Place, Plan
 
 _OF_PLACE: Final = (  # the options of `run` that say where a job may go
-    "cpus", "mem", "gpus", "gpu_model", "gpu_memory", "compute_capability", "tasks", "min_driver", "app_name",
+    "cpus", "mem", "disk", "gpus", "gpu_model", "gpu_memory", "compute_capability", "tasks", "min_driver", "app_name",
     "constraint", "near", "away", "label",
 )  # fmt: skip
 
@@ -50,7 +50,7 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
     if job is not None and given:
         raise click.UsageError("--job names a request that is there: leave out the options of a new one")
     request = request_of(
-        cmd=("true",), shell=False, timeout=None, env=(), port=(), preemptible=False, **options
+        cmd=("true",), shell=False, timeout=None, env=(), port=(), fetch=(), preemptible=False, **options
     )
     found = app.client().defrag(job if job is not None else request)
     output.document(found) if as_json else _shown(found)
@@ -81,7 +81,7 @@ def _shown(found: "Plan") -> None:
         output.line(f"room on {target['hostname']}: {', '.join(target['gpu_ids']) or 'no GPU asked for'}")
 
 
-def _targets(found: "Plan") -> "list[Target]":
+def _targets(found: "Plan") -> "list[Place]":
     target = found["target"]
     if target is None:
         return []

@@ -17,6 +17,9 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailu
     "--cpus", metavar="N", type=click.FloatRange(min=0, min_open=True), help="CPUs, as 0.5; default: 1."
 )
 @click.option("--mem", type=MEMORY, help="Memory in MiB, or with a unit, as 2GiB; default: 128.")
+@click.option(
+    "--disk", type=MEMORY, help="Disk for its sandbox in MiB, or with a unit, as 2GiB; default: none."
+)
 @click.option("--gpus", type=GPUS, help="Whole GPUs, of each task; default: 0.")
 @click.option("--gpu-model", multiple=True, metavar="MODEL", help="GPU model; again for a second choice.")
 @click.option("--gpu-memory", type=MEMORY, help="Least memory of each GPU in MiB, or with a unit, as 40GiB.")
@@ -25,6 +28,10 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailu
               help="So many tasks, all at once or none, each with all of the above; default: 1.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), multiple=True, metavar="N",
               help="Port of the host, as PORT0 and so on; 0: any; may be repeated.")  # fmt: skip
+@click.option("--fetch", metavar="URI", multiple=True,
+              help="File for the sandbox; an archive is extracted there; may be repeated.")  # fmt: skip
+@click.option("--volume", metavar="HOST:PATH[:ro]", multiple=True,
+              help="Path of the host, and where the task has it; ro: to read only; may be repeated.")  # fmt: skip
 @click.option("--on-member-failure", type=click.Choice([choice.value for choice in OnMemberFailure]),
               help="If one of several tasks fails: start all again, or end the job; default: restart.")  # fmt: skip
 @click.option("--env", type=ENV, multiple=True, help="Environment variable; may be repeated.")
@@ -37,6 +44,7 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailu
 @click.option(
     "--image", metavar="IMAGE", help="Docker image to run in, as repo/name:tag; without CMD, what it runs."
 )
+@click.option("--pull", is_flag=True, help="Fetch the image again, even if the host has one of that name.")
 @click.option("--container-engine", type=click.Choice([engine.value for engine in Engine]),
               help="What runs the image; default: the scheduler's choice.")  # fmt: skip
 @click.option("--on-gpu-failure", type=click.Choice([choice.value for choice in OnGpuFailure]),
@@ -90,13 +98,17 @@ def request_of(
     cmd: tuple[str, ...],
     shell: bool,
     mem: int | None,
+    disk: int | None,
     timeout: float | None,
     gpu_model: tuple[str, ...],
     gpu_memory: int | None,
     preemptible: bool,
+    pull: bool,
     app_name: str | None,
     constraint: tuple[list[str], ...],
     port: tuple[int, ...],
+    fetch: tuple[str, ...],
+    volume: tuple[str, ...],
     env: tuple[tuple[str, str], ...],
     label: tuple[tuple[str, str], ...],
     **rest: Any,
@@ -107,13 +119,17 @@ def request_of(
         "command": " ".join(cmd) if shell else None,
         "argv": None if shell else list(cmd) or None,
         "mem_mib": mem,
+        "disk_mib": disk,
         "timeout_s": timeout,
         "gpu_model": list(gpu_model) or None,
         "gpu_memory_mib": gpu_memory,
         "preemptible": preemptible or None,
+        "pull": pull or None,
         "app": app_name,
         "constraints": list(constraint) or None,
         "ports": list(port) or None,
+        "fetch": list(fetch) or None,
+        "volumes": list(volume) or None,
         "env": dict(env) or None,
         "labels": dict(label) or None,
     }

@@ -18,7 +18,7 @@ class _Simulate(Table):
         "jobs": ("mesos_gpu.cli.simulate_jobs", "Run a trace of jobs on a cluster, on a virtual clock."),
         "chaos": (
             "mesos_gpu.cli.simulate_chaos",
-            "Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains.",
+            "Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains, changes of apps.",
         ),
         "replay": (
             "mesos_gpu.cli.simulate_replay:command",

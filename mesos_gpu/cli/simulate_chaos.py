@@ -17,10 +17,11 @@ from mesos_gpu.simulate.chaos import Failure, Result, run
 @json_option
 @click.pass_context
 def chaos(ctx: click.Context, steps: int, seed: int, as_json: bool) -> None:
-    """Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains.
+    """Search the engine for faults: lost agents and messages, restarts, sick GPUs, drains, changes of apps.
 
     After each step invariants are checked: no GPU is granted twice, no job is lost or runs twice, nothing starves,
-    and every effect has its reason. Exits with 1 and the shortest story found when one is broken.
+    apps keep within their upgradeStrategy, and every effect has its reason. Exits with 1 and the shortest story
+    found when one is broken.
     """
     began, took_s = time.monotonic(), 0.0
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mesos_gpu.api.shapes import Job, Logs
 from mesos_gpu.cli import output
-from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.interrupt import held_interrupt
-from mesos_gpu.cli.shapes import Chunk, Job, ended
 
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
 _BUSY_S: Final = 0.2
@@ -35,7 +35,7 @@ class Stream:
         whole = kept[:-1] if kept[-1] == "" else kept  # a last line without its end counts too
         output.raw("\n".join(kept[max(len(whole) - lines, 0) :]), to_stderr=self._to_stderr)
 
-    def _read(self, offset: int, task_id: str | None) -> Chunk:
+    def _read(self, offset: int, task_id: str | None) -> Logs:
         return self._client.logs(
             self._job_id, stream=self._name, offset=offset, length=CHUNK_BYTES, task_id=task_id
         )

@@ -15,10 +15,10 @@ def submit(app: App, file: str, as_json: bool) -> None:
     """Submit the jobs of a file.
 
     FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST
-    interface (name, command or argv, cpus, mem_mib, gpus, gpu_model, gpu_memory_mib, compute_capability, min_driver,
-    tasks, on_member_failure, env, user, labels, max_attempts, timeout_s, kill_grace_s, image, container_engine,
-    on_gpu_failure, placement, priority, preemptible, queue, app, constraints, near, away). All are checked before the
-    first is sent. Prints their IDs.
+    interface (name, command or argv, cpus, mem_mib, disk_mib, gpus, gpu_model, gpu_memory_mib, compute_capability,
+    min_driver, tasks, on_member_failure, env, user, labels, max_attempts, timeout_s, kill_grace_s, image,
+    container_engine, on_gpu_failure, placement, priority, preemptible, queue, app, constraints, near, away,
+    health_checks, ports, fetch, volumes, args, pull). All are checked before the first is sent. Prints their IDs.
     """
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import read_jobs

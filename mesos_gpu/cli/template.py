@@ -131,7 +131,7 @@ def render(name: str, values: tuple[tuple[str, str], ...], as_json: bool) -> Non
     found = load(name)
     output.document(rendered(found, dict(values)))
     if not as_json:
-        output.note(f"send it with curl -H 'Content-Type: application/json' -d @FILE URL{found.route}")
+        output.note(f"start it with `mesos-gpu app create FILE`, or send it to URL{found.route}")
 
 
 def _summary(found: Template) -> dict[str, Any]:

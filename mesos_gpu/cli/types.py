@@ -11,6 +11,8 @@ from click.shell_completion import CompletionItem
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.driver import MINIMUM
 from mesos_gpu.model.gpu import CAPABILITY
+from mesos_gpu.wire.marathon.moments import moment, stamp
+from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.client import Client
@@ -198,6 +200,64 @@ class Ref(click.ParamType[str]):
                 return []  # a shell has no place for the message
 
 
+class AppRef(Ref):
+    """The id of an app."""
+
+    def __init__(self) -> None:
+        """Those of Marathon."""
+        super().__init__("id", "", "", _apps)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Absolute: `shop/db` is `/shop/db`."""
+        id = absolute(value.strip())
+        if id == ROOT or problem_of(id):
+            words = "small letters, digits, - and . between slashes"
+            self.fail(f"{value!r} is not an app's id, as /shop/db: {words}", param, ctx)
+        return id
+
+
+class Version(click.ParamType[str]):
+    """A version of an app."""
+
+    name = "version"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As Marathon writes it."""
+        try:
+            return stamp(moment(value))
+        except (ValueError, OverflowError, OSError):
+            form = "as 2015-02-03T12:30:00.000Z; `mesos-gpu app versions` lists those of an app"
+            self.fail(f"{value!r} is no version, {form}", param, ctx)
+
+
+class JobOrAppRef(JobRef):
+    """The id of a job, or of an app, which begins with a slash."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The id of an app has a slash in front."""
+        return APP.convert(value, param, ctx) if value.startswith("/") else super().convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Apps after a slash, else jobs."""
+        if incomplete.startswith("/"):
+            return APP.shell_complete(ctx, param, incomplete)
+        return super().shell_complete(ctx, param, incomplete)
+
+
+def _apps(client: "Client") -> list[str]:
+    from mesos_gpu.cli.marathon import Marathon
+
+    return [app["id"] for app in Marathon(client).apps()]
+
+
+def _deployments(client: "Client") -> list[str]:
+    from mesos_gpu.cli.marathon import Marathon
+
+    return [deployment["id"] for deployment in Marathon(client).deployments()]
+
+
 def _quick_client(ctx: click.Context) -> "Client | None":
     from mesos_gpu.cli.client import Client
     from mesos_gpu.cli.locate import find_url
@@ -240,6 +300,12 @@ CONSTRAINT: Final = ConstraintText()
 URL: Final = Url()
 JOB: Final = JobRef()
 ACTIVE_JOB: Final = JobRef(active=True)
+APP: Final = AppRef()
+VERSION: Final = Version()
+JOB_OR_APP: Final = JobOrAppRef(active=True)
+DEPLOYMENT: Final = Ref(
+    "id", r"[A-Za-z0-9][A-Za-z0-9._-]*", "a deployment's id, nor the start of one", _deployments
+)
 GPU: Final = Ref(
     "gpu",
     r"[A-Za-z0-9][A-Za-z0-9._-]*(?::[0-9]+)?",

@@ -56,6 +56,12 @@ def directory() -> Path:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.",
 )
+@click.option(
+    "--volume-root",
+    multiple=True,
+    metavar="PATH[:ro]",
+    help="Directory of which jobs may have what is in it, by --volume; ro: to read only; may be repeated.",
+)
 @click.option("--allow-root", is_flag=True, help="Let jobs run as root.")
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
@@ -66,6 +72,7 @@ def up(
     mem_mib: int,
     port: int,
     images: Path | None,
+    volume_root: tuple[str, ...],
     allow_root: bool,
     detach: bool,
 ) -> None:
@@ -81,7 +88,15 @@ def up(
         _start_detached()
         return
     devices: Devices = "mesos" if images else ""
-    stack = Stack(directory(), nodes, port=port, allow_root=allow_root, images=images, devices=devices)
+    stack = Stack(
+        directory(),
+        nodes,
+        port=port,
+        allow_root=allow_root,
+        images=images,
+        devices=devices,
+        executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},
+    )
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))

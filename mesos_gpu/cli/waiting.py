@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import PATIENCE_S, Client
-from mesos_gpu.cli.shapes import Job
 from mesos_gpu.errors import MesosGpuError
 
 KILLED, NO_EXIT_CODE = 143, 125

@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.delays import launch_delay_s
 from mesos_gpu.engine.evictions import end_for_good
+from mesos_gpu.engine.history import forget_gone, moment, remember
 from mesos_gpu.engine.state import State
+from mesos_gpu.engine.statuses import abandon
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import AppLocked, BadConfiguration, NotFound
 from mesos_gpu.model.app import App
@@ -14,11 +17,11 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Job, JobSpec, JobState
 from mesos_gpu.model.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
 from mesos_gpu.model.saves import ForgetDeployment
-from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.healthcheck import of_scheduler
 from mesos_gpu.policy.rollout import moves
-from mesos_gpu.policy.rollout.pace import delay_s
+from mesos_gpu.policy.rollout.pace import Fate, fate
 from mesos_gpu.policy.rollout.plan import locks, plan, rollback, versions_after
 from mesos_gpu.policy.task_ids import job_id
 from mesos_gpu.policy.workload import job_of
@@ -75,19 +78,17 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
         raise AppLocked(in_the_way)
     for other in in_the_way:
         _end(turn, other)
-    versions = versions_after(made, old.versions, at=turn.now, known=undone.before if undone else None)
-    turn.put_services(Services(made.target, versions))
-    for app in made.target.all_apps():
-        if versions[app.id] != old.versions.get(app.id):
-            turn.put_app_version(AppVersion(versions[app.id].version, app))
+    at = moment(turn)
+    versions = versions_after(made, old.versions, at=at, known=undone.before if undone else None)
+    remember(turn, made.target, dict(versions), at)
     if made.steps:
         state.stirred.update(made.affected)
-        turn.put_deployment(Deployment(id, turn.now, made, dict(old.versions)))
+        turn.put_deployment(Deployment(id, at, made, dict(old.versions)))
 
 
-def _end(turn: Turn, id: str) -> None:
+def _end(turn: Turn, id: str, *, done: bool = False) -> None:
     turn.state.stirred.update(turn.state.deployments.pop(id).plan.affected)
-    turn.effects.append(ForgetDeployment(id))
+    turn.effects.append(ForgetDeployment(id, done))
 
 
 # --- what is to be done now
@@ -112,11 +113,16 @@ def on_tick(turn: Turn) -> None:
     stirred, state.stirred = state.stirred, set()
     if every:
         state.looked_at_apps = turn.now
+        forget_gone(turn)
     aims = _aims(state)
     waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in stirred or aim.began_at}
     for deployment in list(state.deployments.values()):
         if deployment.version < turn.now:  # who asked for it sees it at least
             _advance(turn, deployment, waiting)
+        else:
+            state.stirred.update(
+                deployment.plan.affected
+            )  # the next tick goes on, and not the next look at all
 
 
 def _aims(state: State) -> dict[str, _Aim]:
@@ -137,6 +143,8 @@ def _aims(state: State) -> dict[str, _Aim]:
             info = services.versions.get(action.app.id)
             version = info.last_config_change_at if info else 0.0
             aims[action.app.id] = _Aim(action, version, deployment.version)
+    for id in sorted(state.instances.keys() - aims.keys()):  # its deletion was ended half-way
+        aims[id] = _Aim(Action(ActionKind.STOP, App(id)), 0.0, 0.0)
     return aims
 
 
@@ -156,7 +164,7 @@ def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None])
         turn.put_deployment(replace(deployment, step=deployment.step + 1, waiting={}))
         turn.state.stirred.update(deployment.plan.affected)
     else:
-        _end(turn, deployment.id)
+        _end(turn, deployment.id, done=True)
 
 
 def _pursue(turn: Turn, aim: _Aim) -> str | None:
@@ -164,12 +172,29 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
     app, state = aim.action.app, turn.state
     if aim.action.kind is ActionKind.START:
         return None
-    target = moves.target(aim.action, version=aim.version, began_at=aim.began_at or turn.now)
+    target = moves.target(
+        aim.action,
+        version=aim.version,
+        began_at=aim.began_at or turn.now,
+        in_place=(app.gpu is not None and app.gpu.in_place) or app.labels.get(moves.IN_PLACE_LABEL) == "true",
+    )
+    _expunge(turn, app)
     jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
     found = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
     if found.done:
         return None
     return _do(turn, app, target, found)
+
+
+def _expunge(turn: Turn, app: App) -> None:
+    """End instances that were out of reach for too long: others are in their places, and they are killed if they
+    come back."""
+    for job in [turn.state.jobs[id] for id in turn.state.instances.get(app.id, ())]:
+        task = turn.state.tasks[job.task_id] if job.task_id else None
+        since = task.unreachable_since if task and job.state is JobState.UNREACHABLE else None
+        if task and since is not None and fate(app.unreachable_strategy, since, turn.now) is Fate.FORGET:
+            turn.put_job(replace(job, kill_requested=True))
+            abandon(turn, task, f"its agent {task.hostname} was out of reach for {turn.now - since:.0f} s")
 
 
 def _do(turn: Turn, app: App, target: Target, found: Moves) -> str:
@@ -197,7 +222,14 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, version: float) -> None
     sequence = turn.state.next_sequence
     uuid = uuid5(NAMESPACE_URL, f"{turn.state.framework_id}{app.id}?{sequence}&{turn.now}")
     job = Job(job_id(app.id, str(uuid)), spec, turn.now, sequence, message="queued")
-    turn.put_job(replace(job, app_version=version, checked=bool(of_scheduler(app.health_checks))))
+    turn.put_job(
+        replace(
+            job,
+            app_version=version,
+            checked=bool(of_scheduler(app.health_checks)),
+            proves_ready=bool(app.readiness_checks),
+        )
+    )
 
 
 def _instance(state: State, job: Job) -> Instance:
@@ -208,6 +240,8 @@ def _instance(state: State, job: Job) -> Instance:
         shown = InstanceState.STARTING
     if shown is InstanceState.UNREACHABLE and task is not None:
         since = task.unreachable_since or since
+    elif task is not None and task.evicted:
+        shown = InstanceState.WAITING  # it is being ended here, to be placed anew
     return Instance(
         id=job.id,
         version=job.app_version or 0.0,
@@ -216,6 +250,7 @@ def _instance(state: State, job: Job) -> Instance:
         started_at=job.started_at,
         checked=bool(_healths(state, job, task)),
         healthy=_all_well(_healths(state, job, task)),
+        ready=not job.proves_ready or (task is not None and task.ready),
         ending=job.kill_requested,
     )
 
@@ -239,14 +274,27 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     job = turn.state.current(task) if task else None
     if task is None or job is None or task.ended or job.app_version is None:
         return
-    turn.state.healths[task.id] = event.healthy
-    if not job.spec.health_checks and task.healthy is not event.healthy:  # else the executor's word is shown
-        task = replace(task, healthy=event.healthy)
-        turn.put_task(task)
+    turn.state.healths[task.id], turn.state.check_results[task.id] = event.healthy, event.healths
+    said = event.healthy if event.healthy is not None else task.healthy  # not all were made since a restart
+    if not job.spec.health_checks and task.healthy is not said:  # else the executor's word is shown
+        task = replace(task, healthy=said)
+        turn.show_task(task)
     turn.state.stirred.add(job.spec.app or "")
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
         why = f"unhealthy: {event.kill}"
-        end_for_good(turn, job, why, unlaunched=why)
+        end_for_good(turn, turn.state.jobs[job.id], why, unlaunched=why)
+
+
+def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
+    """Once ready, a task is so for as long as it runs: whether it is well is for its health checks to say."""
+    task = turn.state.tasks.get(event.task_id)
+    job = turn.state.current(task) if task else None
+    if task is None or job is None or task.ended or task.ready:
+        return
+    turn.state.readiness[task.id] = event.readiness
+    turn.state.stirred.add(job.spec.app or "")
+    if event.readiness.ready:
+        turn.show_task(replace(task, ready=True))
 
 
 def _count_failures(turn: Turn) -> None:
@@ -264,7 +312,4 @@ def _count_failures(turn: Turn) -> None:
             continue
         steady = job.started_at is not None and turn.now - job.started_at >= _STEADY_S
         failures = 1 if steady else state.backoffs.get(app.id, (0, 0.0))[0] + 1
-        wait_s = delay_s(
-            failures, backoff_s=app.backoff_s, factor=app.backoff_factor, most_s=app.max_launch_delay_s
-        )
-        state.backoffs[app.id] = failures, turn.now + wait_s
+        state.backoffs[app.id] = failures, turn.now + launch_delay_s(app, failures)

@@ -8,10 +8,13 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
+    ForgetAppVersion,
     ForgetDeployment,
     ForgetDrain,
     ForgetJob,
     ForgetNode,
+    ForgetRootVersion,
+    ForgetSplit,
     ForgetTask,
     Save,
     SaveAppVersion,
@@ -21,7 +24,9 @@ from mesos_gpu.model.saves import (
     SaveFramework,
     SaveJob,
     SaveNode,
+    SaveRootVersion,
     SaveServices,
+    SaveSplit,
     SaveTask,
 )
 from mesos_gpu.model.task import Task
@@ -131,8 +136,13 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     SaveCard,
     SaveServices,
     SaveAppVersion,
+    SaveRootVersion,
     SaveDeployment,
+    SaveSplit,
+    ForgetSplit,
+    ForgetAppVersion,
     ForgetDeployment,
+    ForgetRootVersion,
     ForgetJob,
     ForgetTask,
     ForgetNode,

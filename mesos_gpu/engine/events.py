@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 from mesos_gpu.model.app import Group
 from mesos_gpu.model.drain import Target
+from mesos_gpu.model.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import Offer
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.status import Status
 
 
@@ -118,12 +120,42 @@ class DeploymentDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayReset:
+    """A user wants an app's next launch at once, whatever failed before."""
+
+    app: str
+
+
+@dataclass(frozen=True, slots=True)
 class HealthFound:
     """The scheduler's own checks say how a task of an app is, and, if it must go, why."""
 
     task_id: TaskId
     healthy: bool | None
     kill: str = ""
+    healths: tuple[CheckHealth, ...] = ()  # of each check that the scheduler makes, in the app's order
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessFound:
+    """What a readiness check found of a task of an app."""
+
+    task_id: TaskId
+    readiness: Readiness
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSet:
+    """A user's valid request: a service as it shall be, new or in place of the one of its name."""
+
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class SplitDropped:
+    """A user does not want a service any more."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +182,11 @@ Event = (
     | ResetRequested
     | AppsChanged
     | DeploymentDeleted
+    | DelayReset
     | HealthFound
+    | ReadinessFound
+    | SplitSet
+    | SplitDropped
     | Tick
     | Match
 )

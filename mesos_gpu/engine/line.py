@@ -33,8 +33,8 @@ from mesos_gpu.policy.reservation import (
 from mesos_gpu.policy.together import reserve_together
 
 Offered = Callable[
-    [AgentId], tuple[float, float, float]
-]  # cpus, MiB and GPUs that its held offers still have
+    [AgentId], tuple[float, float, float, float]
+]  # cpus, MiB, GPUs and MiB of disk that its held offers still have
 Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
 
 
@@ -49,6 +49,7 @@ def ask_of(job: Job, settings: Settings) -> Ask:
         min_driver=job.min_driver,
         gpu_memory_mib=spec.gpu_memory_mib,
         compute_capability=spec.compute_capability,
+        disk_mib=spec.disk_mib,
     )
 
 
@@ -252,12 +253,17 @@ class Line:
 
     def _built(self, node: Node) -> Room:
         holdings = tuple(self.holding(task, node) for task in self._tasks_on(node.id))
-        cpus, mem_mib, gpus = self._offered(node.id)
+        cpus, mem_mib, gpus, disk_mib = self._offered(node.id)
         held_cpus, held_mem = sum(h.cpus for h in holdings), sum(h.mem_mib for h in holdings)
-        held_gpus = sum(h.gpu_count for h in holdings)
+        held_gpus, held_disk = sum(h.gpu_count for h in holdings), sum(h.disk_mib for h in holdings)
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
-        seen = round(cpus + held_cpus, 3), round(mem_mib + held_mem, 3), gpus + held_gpus
-        most_cpus, most_mem, most_gpus = self._capacity(node.id, seen)
+        seen = (
+            round(cpus + held_cpus, 3),
+            round(mem_mib + held_mem, 3),
+            gpus + held_gpus,
+            round(disk_mib + held_disk, 3),
+        )
+        most_cpus, most_mem, most_gpus, most_disk = self._capacity(node.id, seen)
         return room_of(
             node.id,
             node.hostname,
@@ -266,6 +272,7 @@ class Line:
             free=self._free(node)[: max(round(most_gpus - held_gpus), 0)],
             holdings=holdings,
             driver=node.driver_version,
+            disk_mib=most_disk - held_disk,
         )
 
     def _free(self, node: Node) -> tuple[Gpu, ...]:
@@ -311,6 +318,7 @@ class Line:
             ends_at=ends_at,
             lasts_s=lasts_s,
             learnt=learnt,
+            disk_mib=job.spec.disk_mib,
         )
 
     def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:

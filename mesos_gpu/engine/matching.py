@@ -16,7 +16,7 @@ from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobSpec, JobState
 from mesos_gpu.model.node import Node
-from mesos_gpu.model.offer import Offer, PortRange, Scalar, carve, count_ports, take_port, total
+from mesos_gpu.model.offer import Offer, PortRange, Scalar, amounts, carve, count_ports, take_port, total
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.gang import environment
 from mesos_gpu.policy.placement import Ask, Candidate, Chosen
@@ -54,6 +54,7 @@ class _Desk:
             gpus_total=len(self.node.gpus),
             driver=self.node.driver_version,
             models=tuple(sorted({gpu.model for gpu in self.node.gpus})),
+            disk_mib=total(self.left, "disk"),
         )
 
     def take_port(self) -> PortRange:
@@ -211,7 +212,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
     placing = Placing(turn.state, turn.settings, table.board)
     refused: set[Hashable] = set()
     blocked: list[Job] = []
-    most: tuple[float, float, int] | None = None  # what no candidate exceeds; None: to be found anew
+    most: tuple[float, float, int, float] | None = None  # what no candidate exceeds; None: to be found anew
     for job in line.jobs():
         if job.not_before > turn.now:
             continue
@@ -257,22 +258,22 @@ def _places(
     return None if chosen is None else (chosen,)
 
 
-def _most(candidates: Collection[Candidate]) -> tuple[float, float, int]:
-    """The most cpus, MiB and GPUs of any: a thousand jobs can be refused by it without a look at each agent."""
+def _most(candidates: Collection[Candidate]) -> tuple[float, float, int, float]:
+    """The most cpus, MiB, GPUs and disk of any: a thousand jobs can be refused by it without a look at each agent."""
     return (
         max((c.cpus for c in candidates), default=0.0),
         max((c.mem_mib for c in candidates), default=0.0),
         max((min(c.gpus_offered, len(c.free)) for c in candidates), default=0),
+        max((c.disk_mib for c in candidates), default=0.0),
     )
 
 
-def _beyond(spec: JobSpec, most: tuple[float, float, int]) -> bool:
-    return spec.cpus > most[0] or spec.mem_mib > most[1] or spec.gpus > most[2]
+def _beyond(spec: JobSpec, most: tuple[float, float, int, float]) -> bool:
+    return spec.cpus > most[0] or spec.mem_mib > most[1] or spec.gpus > most[2] or spec.disk_mib > most[3]
 
 
-def _left(desk: _Desk | None) -> tuple[float, float, float]:
-    left = desk.left if desk else ()
-    return total(left, "cpus"), total(left, "mem"), total(left, "gpus")
+def _left(desk: _Desk | None) -> tuple[float, float, float, float]:
+    return amounts(desk.left if desk else ())
 
 
 def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Sequence[Chosen]) -> list[Task]:
@@ -298,7 +299,12 @@ def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Se
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
         )
     )
-    need = {"cpus": spec.cpus, "mem": float(spec.mem_mib), "gpus": float(spec.gpus)}
+    need = {
+        "cpus": spec.cpus,
+        "mem": float(spec.mem_mib),
+        "gpus": float(spec.gpus),
+        "disk": float(spec.disk_mib),
+    }
     for desk, task, place in zip(there, tasks, places, strict=True):
         own = {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib}
         desk.launch(task, spec, need, own, place)

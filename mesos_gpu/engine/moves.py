@@ -45,8 +45,17 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
             )
             for other, task in moving.get(node.id, ())
         )
-        fit = node.id in able
-        return Site(node.id, node.hostname, room.cpus, room.mem_mib, room.free, tasks, room.driver, fit)
+        return Site(
+            agent_id=node.id,
+            hostname=node.hostname,
+            cpus=room.cpus,
+            mem_mib=room.mem_mib,
+            free=room.free,
+            tasks=tasks,
+            driver=room.driver,
+            able=node.id in able,
+            disk_mib=room.disk_mib,
+        )
 
     hopeless = ""
     if not able:

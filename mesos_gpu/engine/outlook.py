@@ -8,7 +8,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.job import Job
-from mesos_gpu.model.offer import total
+from mesos_gpu.model.offer import Scalar, amounts
 from mesos_gpu.model.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.policy.estimate import RunTimes, after, estimate_of, gpus_of
 from mesos_gpu.policy.queue import effective_priority
@@ -17,13 +17,11 @@ from mesos_gpu.policy.reservation import ENDLESS, Reservation
 
 def offered_of(state: State) -> Offered:
     """What is held of each agent's offers."""
-    left: dict[AgentId, tuple[float, float, float]] = {}
+    held: dict[AgentId, list[Scalar]] = {}
     for offer in state.offers.values():
-        cpus, mem_mib, gpus = left.get(offer.agent_id, (0.0, 0.0, 0.0))
-        mine = (total(offer.resources, name) for name in ("cpus", "mem", "gpus"))
-        more = next(mine), next(mine), next(mine)
-        left[offer.agent_id] = cpus + more[0], mem_mib + more[1], gpus + more[2]
-    return lambda agent_id: left.get(agent_id, (0.0, 0.0, 0.0))
+        held.setdefault(offer.agent_id, []).extend(offer.resources)
+    left = {agent_id: amounts(resources) for agent_id, resources in held.items()}
+    return lambda agent_id: left.get(agent_id, (0.0, 0.0, 0.0, 0.0))
 
 
 class Outlook:

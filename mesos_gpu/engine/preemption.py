@@ -103,13 +103,16 @@ def _ground(turn: Turn, line: Line, job: Job, node: Node, victims: dict[JobId, V
         mem_mib=room.mem_mib + sum(h.mem_mib for h in ending) - sum(found.need.mem_mib for found in taken),
         free=tuple(gpu for gpu in gpus if gpu.id not in kept),
         shares=tuple(_shares(room, victims)),
+        disk_mib=room.disk_mib
+        + sum(h.disk_mib for h in ending)
+        - sum(found.need.disk_mib for found in taken),
     )
 
 
 def _shares(room: Room, victims: dict[JobId, Victim]) -> Iterator[Share]:
     for holding in room.holdings:
         if holding.job_id is not None and holding.job_id in victims:
-            yield Share(holding.job_id, holding.cpus, holding.mem_mib, holding.gpus)
+            yield Share(holding.job_id, holding.cpus, holding.mem_mib, holding.gpus, holding.disk_mib)
 
 
 def _is_ending(turn: Turn, job_id: JobId | None) -> bool:

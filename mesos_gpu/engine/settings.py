@@ -22,6 +22,7 @@ class Settings:
     report_stale_s: float = 30.0  # an older report is no knowledge: its GPUs are not given out
     offer_hold_s: float = 30.0  # how long an offer that fits nothing is kept from other frameworks
     offer_refuse_s: float = 5.0
+    tend_interval_s: float = 0.2  # at the earliest: kills to be repeated, tasks to be asked about or given up
     apps_interval_s: float = 2.0  # at the latest: whether each app is as it shall be
     match_interval_s: float = 1.0  # at the latest: what time alone changes, as the order of the queue
     idle_linger_s: float = 1.0  # after the last job is placed, before offers are given back

@@ -8,12 +8,14 @@ from typing import Any, Final
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.drain import Card, Drain, Target
 from mesos_gpu.model.gpu import Gpu
+from mesos_gpu.model.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer
 from mesos_gpu.model.saves import Saved
-from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task, TaskState
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
@@ -30,7 +32,8 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most of an agent that was seen of late, in its offers and held by our launches: cpus, MiB, GPUs.
+    """The most of an agent that was seen of late, in its offers and held by our launches: cpus, MiB, GPUs,
+    MiB of disk.
 
     Two spans of time, so that one is always whole when the other begins.
     """
@@ -53,7 +56,9 @@ class State:
     cards: dict[GpuId, Card] = field(default_factory=dict)
     services: Services = field(default_factory=Services)
     app_versions: dict[str, list[AppVersion]] = field(default_factory=dict)  # by app, oldest first
+    roots: list[RootVersion] = field(default_factory=list)  # the tree of groups as it was, oldest first
     deployments: dict[str, Deployment] = field(default_factory=dict)
+    splits: dict[str, Split] = field(default_factory=dict)  # named services, by name
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
     connected: bool = False
@@ -72,6 +77,8 @@ class State:
         default_factory=dict
     )  # by app: failures in a row, and until when
     healths: dict[TaskId, bool | None] = field(default_factory=dict)  # by the scheduler's own checks
+    check_results: dict[TaskId, tuple[CheckHealth, ...]] = field(default_factory=dict)  # of each of those
+    readiness: dict[TaskId, Readiness] = field(default_factory=dict)  # what was found last
     looked_at_apps: float = 0.0  # all of them
     released: dict[TaskId, float] = field(default_factory=dict)  # when a member was last told to start
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
@@ -80,6 +87,7 @@ class State:
     suppressed: bool = False
     unmatched: bool = True  # something has changed since the last match that may let a job start
     matched_at: float = 0.0
+    tended_at: float = 0.0  # all tasks were looked at
     drawn: int = 0  # tasks of jobs, ever: draws lots between nodes that are as good
     idle_since: float | None = None
     swept_at: float = 0.0
@@ -108,6 +116,8 @@ class State:
         for found in saved.app_versions:
             state.set_app_version(found)
         state.deployments = {deployment.id: deployment for deployment in saved.deployments}
+        state.splits = {split.name: split for split in saved.splits}
+        state.roots = list(saved.roots)
         state.fallen.clear()
         return state
 
@@ -155,9 +165,18 @@ class State:
             del self.instances[app_id]
 
     def set_app_version(self, found: AppVersion) -> None:
-        """Put an app's version in, the latest."""
-        known = self.app_versions.get(found.app.id, [])
-        self.app_versions[found.app.id] = [*(v for v in known if v.version != found.version), found]
+        """Put an app's version in, in its place by time: an undone change brings an earlier one back."""
+        known = [v for v in self.app_versions.get(found.app.id, ()) if v.version != found.version]
+        bisect.insort(known, found, key=lambda each: each.version)
+        self.app_versions[found.app.id] = known
+
+    def drop_app_version(self, app_id: str, version: float) -> None:
+        """Forget one."""
+        left = [found for found in self.app_versions[app_id] if found.version != version]
+        if left:
+            self.app_versions[app_id] = left
+        else:
+            del self.app_versions[app_id]
 
     def set_task(self, task: Task) -> None:
         """Put a task in, and keep holders and the live set true."""
@@ -168,7 +187,8 @@ class State:
         if task.ended:
             self.live.pop(task.id, None)
             self.released.pop(task.id, None)
-            self.healths.pop(task.id, None)
+            for found in (self.healths, self.check_results, self.readiness):
+                found.pop(task.id, None)
             for gpu in task.gpus:
                 if self.holders.get(gpu) == task.id:
                     del self.holders[gpu]

@@ -13,7 +13,7 @@ from mesos_gpu.model.driver import as_new_as, newer_of
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.saves import ForgetTask, SaveTask
+from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.status import Status
 from mesos_gpu.model.task import ENDED, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.backoff import delay_s
@@ -21,6 +21,7 @@ from mesos_gpu.policy.blame import exit_code, is_final_error, next_state
 from mesos_gpu.wire import assignment, report
 
 _SHOWN: Final = {
+    TaskState.LAUNCHED: JobState.STARTING,  # it was cut off, and is back
     TaskState.STARTING: JobState.STARTING,
     TaskState.RUNNING: JobState.RUNNING,
     TaskState.KILLING: JobState.KILLING,
@@ -73,9 +74,10 @@ def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Tas
     """Health needs no new match, and ends nothing: an executor that wants its task to end ends it."""
     told = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
     task = replace(task, heard_at=turn.now, healthy=status.healthy if told else task.healthy)
-    turn.state.set_task(task)
     if told:
-        turn.effects.append(SaveTask(task))
+        turn.show_task(task)
+    else:
+        turn.state.set_task(task)
     return task
 
 
@@ -111,6 +113,11 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
         on_member(turn, job, task, actions, status, outcome)
     elif job is not None:
         _on_job(turn, job, task, actions, status, outcome)
+
+
+def abandon(turn: Turn, task: Task, why: str) -> None:
+    """Give up one that is unreachable; should it come back, it is killed."""
+    move(turn, task, TaskState.ABANDONED, Status(task.id, "TASK_UNREACHABLE", message=why), None)
 
 
 def _on_job(

@@ -10,13 +10,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.apps import on_apps_changed, on_deployment_deleted, on_health_found
+from mesos_gpu.engine.apps import on_apps_changed, on_deployment_deleted, on_health_found, on_readiness_found
 from mesos_gpu.engine.cards import on_reset_requested
+from mesos_gpu.engine.delays import on_delay_reset
 from mesos_gpu.engine.drains import on_drain, on_undrain
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.matching import match, on_offers
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.statuses import on_status
 from mesos_gpu.engine.turn import Turn
@@ -93,7 +95,15 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
 
 
 #: Events that let a job start only by what they change in jobs, tasks, nodes and cards.
-_NO_NEWS: Final = (ev.Tick, ev.Match, ev.StatusArrived, ev.HealthFound)
+_NO_NEWS: Final = (
+    ev.Tick,
+    ev.Match,
+    ev.StatusArrived,
+    ev.HealthFound,
+    ev.ReadinessFound,
+    ev.SplitSet,
+    ev.SplitDropped,
+)
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Registered: _on_registered,
     ev.Disconnected: _on_disconnected,
@@ -108,7 +118,11 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.ResetRequested: on_reset_requested,
     ev.AppsChanged: on_apps_changed,
     ev.DeploymentDeleted: on_deployment_deleted,
+    ev.DelayReset: on_delay_reset,
     ev.HealthFound: on_health_found,
+    ev.ReadinessFound: on_readiness_found,
+    ev.SplitSet: on_split_set,
+    ev.SplitDropped: on_split_dropped,
     ev.Tick: lambda turn, _: on_tick(turn),
     ev.Match: lambda turn, _: match(turn),
 }

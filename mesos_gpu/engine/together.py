@@ -50,6 +50,7 @@ def _upper_bound(ask: Ask, tables: Tables) -> int:
         min(
             times(found.cpus, ask.cpus),
             times(found.mem_mib, ask.mem_mib),
+            times(found.disk_mib, ask.disk_mib),
             times(min(found.gpus_offered, len(found.free)), ask.gpus),
             tables.ports.get(agent_id, 0),
         )
@@ -104,6 +105,7 @@ def _without(candidate: Candidate, ask: Ask, chosen: Chosen) -> Candidate:
         candidate,
         cpus=round(candidate.cpus - ask.cpus, 3),
         mem_mib=round(candidate.mem_mib - ask.mem_mib, 3),
+        disk_mib=round(candidate.disk_mib - ask.disk_mib, 3),
         gpus_offered=candidate.gpus_offered - len(chosen.gpus),
         free=tuple(gpu for gpu in candidate.free if gpu.id not in chosen.gpus),
     )

@@ -9,17 +9,23 @@ from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import (
+    ForgetAppVersion,
     ForgetDrain,
+    ForgetRootVersion,
+    ForgetSplit,
     SaveAppVersion,
     SaveCard,
     SaveDeployment,
     SaveDrain,
     SaveJob,
     SaveNode,
+    SaveRootVersion,
     SaveServices,
+    SaveSplit,
     SaveTask,
 )
-from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task
 from mesos_gpu.policy.backoff import delay_s
 
@@ -35,11 +41,22 @@ class Turn:
 
     def put_job(self, job: Job) -> Job:
         """Change a job: its version grows, it is saved and published."""
-        job = replace(job, version=job.version + 1) if job.id in self.state.jobs else job
-        self.state.set_job(job)
         self.state.unmatched = True
+        return self.show_job(replace(job, version=job.version + 1) if job.id in self.state.jobs else job)
+
+    def show_job(self, job: Job) -> Job:
+        """Publish a job of which something is shown that lets nothing start."""
+        self.state.set_job(job)
         self.effects += (SaveJob(job), Publish(job.id, job.version))
         return job
+
+    def show_task(self, task: Task) -> None:
+        """The same of a task, and of its job."""
+        self.state.set_task(task)
+        self.effects.append(SaveTask(task))
+        job = self.state.current(task)
+        if job is not None:
+            self.show_job(replace(job, version=job.version + 1))
 
     def put_task(self, task: Task) -> None:
         """Change a task."""
@@ -91,10 +108,35 @@ class Turn:
         self.state.set_app_version(found)
         self.effects.append(SaveAppVersion(found))
 
+    def drop_app_version(self, app_id: str, version: float) -> None:
+        """Forget one."""
+        self.state.drop_app_version(app_id, version)
+        self.effects.append(ForgetAppVersion(app_id, version))
+
+    def put_root_version(self, found: RootVersion) -> None:
+        """Remember the tree of groups as it is now."""
+        self.state.roots = [*self.state.roots, found]
+        self.effects.append(SaveRootVersion(found))
+
+    def drop_root_version(self, version: float) -> None:
+        """Forget one."""
+        self.state.roots = [each for each in self.state.roots if each.version != version]
+        self.effects.append(ForgetRootVersion(version))
+
     def put_deployment(self, deployment: Deployment) -> None:
         """Change a deployment."""
         self.state.deployments[deployment.id] = deployment
         self.effects.append(SaveDeployment(deployment))
+
+    def put_split(self, split: Split) -> None:
+        """Change a named service."""
+        self.state.splits[split.name] = split
+        self.effects.append(SaveSplit(split))
+
+    def drop_split(self, name: str) -> None:
+        """Forget a named service."""
+        del self.state.splits[name]
+        self.effects.append(ForgetSplit(name))
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
         """The job's last change."""

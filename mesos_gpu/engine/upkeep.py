@@ -6,11 +6,9 @@ from mesos_gpu.engine import apps, cards, evictions, gangs
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.evictions import send_kill
 from mesos_gpu.engine.state import Reconciliation
-from mesos_gpu.engine.statuses import move
+from mesos_gpu.engine.statuses import abandon
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
-from mesos_gpu.model.status import Status
 from mesos_gpu.model.task import TaskState
 from mesos_gpu.policy.backoff import delay_s
 
@@ -25,12 +23,20 @@ def on_tick(turn: Turn) -> None:
     """Run all that is due."""
     if turn.state.connected:
         _reconcile(turn)
-        _ask_about_doubtful(turn)
         evictions.on_tick(turn)
-        gangs.on_tick(turn)
-        _repeat_kills(turn)
     cards.on_tick(turn)
     apps.on_tick(turn)
+    # Each of these looks at every task, and each request and message brings a tick.
+    if turn.now - turn.state.tended_at >= turn.settings.tend_interval_s:
+        turn.state.tended_at = turn.now
+        _tend(turn)
+
+
+def _tend(turn: Turn) -> None:
+    if turn.state.connected:
+        _ask_about_doubtful(turn)
+        gangs.on_tick(turn)
+        _repeat_kills(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)
 
@@ -87,14 +93,11 @@ def _abandon_unreachable(turn: Turn) -> None:
     limit_s = turn.settings.unreachable_timeout_s
     for task_id in list(turn.state.live):
         task = turn.state.tasks[task_id]
-        since = task.unreachable_since
+        since, job = task.unreachable_since, turn.state.current(task)
+        if job is not None and job.app_version is not None and not job.kill_requested:
+            continue  # its app's strategy says when
         if task.state is TaskState.UNREACHABLE and since is not None and turn.now - since >= limit_s:
-            message = f"its agent {task.hostname} was unreachable for {limit_s:g} s"
-            move(turn, task, TaskState.ABANDONED, _word(task.id, message), None)
-
-
-def _word(task_id: TaskId, message: str) -> Status:
-    return Status(task_id=task_id, state="TASK_UNREACHABLE", message=message)
+            abandon(turn, task, f"its agent {task.hostname} was unreachable for {limit_s:g} s")
 
 
 def _forget_old(turn: Turn) -> None:

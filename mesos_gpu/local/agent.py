@@ -61,6 +61,7 @@ def main(path: str, flags: list[str]) -> int:
 
 
 def _start(lib: Mesos, argv: list[str]) -> int:
+    lib.do_without_curl()
     given = dict(flag.removeprefix("--").split("=", 1) for flag in argv)
     if "image_providers" in given:
         # A nested container's first process is an orphan. Mesos notices its end only when it is reaped, which not

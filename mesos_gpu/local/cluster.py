@@ -32,6 +32,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 #: Below the ephemeral range and Mesos' own 31000-32000: a port must still be free when its process is started
 #: again.
 _PORTS: Final = range(15000, 31000)
+TASK_PORTS = (31000, 32000)  # first and last that each agent offers: Mesos' own
 _MASTER_FLAGS: Final = {
     # Its agents are known after a kill -9 of it.
     "registry": "replicated_log",
@@ -120,7 +121,8 @@ class Cluster:
             "systemd_enable_support": "false",
             "switch_user": "true" if os.geteuid() == 0 else "false",
             "registration_backoff_factor": "50ms",
-            "resources": ";".join(f"{k}:{v:.12g}" for k, v in amounts.items()) + ";ports:[31000-32000]",
+            "resources": ";".join(f"{k}:{v:.12g}" for k, v in amounts.items())
+            + ";ports:[{}-{}]".format(*TASK_PORTS),
             "attributes": ";".join(f"{name}:{value}" for name, value in spec.attributes.items()),
             "executor_environment_variables": json.dumps(environment),
             **spec.flags,

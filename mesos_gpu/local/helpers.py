@@ -22,6 +22,12 @@ sys.path.insert(0, {root!r})
 from mesos_gpu.local.containerizer import main
 sys.exit(main({library!r}, sys.argv, {cgroup2!r}))
 """
+_FETCHER: Final = """#!{python} -IS
+import sys
+sys.path.insert(0, {root!r})
+from mesos_gpu.local.fetcher import main
+sys.exit(main())
+"""
 _PROGRAM: Final = """
 import os, sys
 os.read(0, 1) or sys.exit("its owner is gone")
@@ -43,10 +49,17 @@ def command(module: str, flags: Mapping[str, str]) -> list[str]:
 
 
 def write(directory: Path, library: Path, cgroup2: str = "") -> None:
-    """Fill the launcher_dir. The agent needs only mesos-containerizer: every task has a custom executor.
+    """Fill the launcher_dir. The agent needs no other programs: every task has a custom executor.
     cgroup2: as of `containerizer.main`."""
     directory.mkdir()
     directory.chmod(0o755)
-    path = directory / "mesos-containerizer"
-    path.write_text(_SCRIPT.format(python=python(), root=ROOT, library=str(library), cgroup2=cgroup2))
-    path.chmod(0o755)
+    scripts = {
+        "mesos-containerizer": _SCRIPT.format(
+            python=python(), root=ROOT, library=str(library), cgroup2=cgroup2
+        ),
+        "mesos-fetcher": _FETCHER.format(python=python(), root=ROOT),
+    }
+    for name, text in scripts.items():
+        path = directory / name
+        path.write_text(text)
+        path.chmod(0o755)

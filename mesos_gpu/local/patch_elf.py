@@ -26,7 +26,7 @@ DROP: Final = frozenset(
     {
         "libssl.so.1.0.0",  # TLS between libprocess peers: off by default
         "libcrypto.so.1.0.0",  # JWT secrets of executors: off by default
-        "libcurl.so.4",  # used by mesos-fetcher, which is not in the distribution
+        "libcurl.so.4",  # used by mesos-fetcher, which is not in the distribution; the agent does without
         "libsvn_delta-1.so.1",  # diffs in the registry's log: off by default
         "libsvn_subr-1.so.1",
         "libapr-1.so.0",

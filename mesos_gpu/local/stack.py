@@ -39,6 +39,7 @@ class NodeSpec:
     driver: str = SIMULATED_DRIVER  # the version that it reports
     attributes: Mapping[str, str] = field(default_factory=dict)  # besides gpu_model
     zone: str = ""  # of the region that all nodes share
+    hostname: str = ""  # "" for node1.localhost and so on, which browsers resolve and programs may not
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -191,7 +192,7 @@ class Stack:
             {"gpu_model": spec.model.replace(" ", "-"), **spec.attributes},
             environment,
             # A browser takes any *.localhost for this machine (RFC 6761): the Mesos page's links work.
-            {"hostname": f"node{number}.localhost", **_domain(spec.zone)},
+            {"hostname": spec.hostname or f"node{number}.localhost", **_domain(spec.zone)},
         )
 
     def inventory(self, number: int) -> Path:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.job import DEFAULT_QUEUE, OnGpuFailure, Placement
@@ -180,17 +181,6 @@ class Container:
     volumes: tuple[Volume, ...] = ()
     port_mappings: tuple[PortMapping, ...] | None = None  # None: host networking
     linux_info: LinuxInfo | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """A file that the fetcher of Mesos brings into the sandbox."""
-
-    uri: str
-    extract: bool = True
-    executable: bool = False
-    cache: bool = False
-    dest_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.mount import Mount
+from mesos_gpu.model.port import PortBinding
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One launch: its command, and the GPUs it is granted. At most one of `command` and `argv` is set; with
-    neither, the image's own entrypoint runs."""
+    """One launch: its command, and the GPUs it is granted. At most one of `command`, `argv` and `args` is set; with
+    `args` or none, the image's own entrypoint runs."""
 
     job_id: str
     attempt: int
@@ -28,6 +31,12 @@ class Assignment:
         str, ...
     ] = ()  # of a gang's members, by rank: it starts when it is told that all are in their places
     checks: str = ""  # health checks, as wire.checks has them; "": none
+    mounts: tuple[Mount, ...] = ()
+    bindings: tuple[PortBinding, ...] | None = None  # of a container on a bridge; None: the host's network
+    docker: DockerOptions = field(default_factory=DockerOptions)
+    pull: bool = False  # the image is fetched again, whether it is there or not
+    args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
+    fetch: tuple[Mapping[str, object], ...] = ()  # each a CommandInfo.URI of Mesos
 
 
 @dataclass(frozen=True, slots=True)

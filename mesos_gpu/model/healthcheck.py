@@ -34,6 +34,42 @@ class IpProtocol(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckHealth:
+    """Of one check on one task, what its findings add up to. Times are those that were passed in, in seconds."""
+
+    first_success_s: float | None = None
+    last_success_s: float | None = None
+    last_failure_s: float | None = None
+    last_failure_cause: str = ""
+    consecutive_failures: int = 0
+
+    @property
+    def alive(self) -> bool | None:
+        """How the last finding that counts was; None: there is none yet."""
+        if self.consecutive_failures:
+            return False
+        return None if self.last_success_s is None else True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of HTTP, as it is shown to people; a long body is cut off."""
+
+    status: int
+    content_type: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What the last readiness check of a task found; `answer` only if it is to be kept."""
+
+    name: str
+    ready: bool
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HealthCheck:
     """One check. `command` is set exactly for COMMAND, and then neither path, port nor port_index is."""
 

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint
+from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.driver import newer_of
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.mount import Mount
 from mesos_gpu.model.port import PortWish
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
@@ -57,7 +60,7 @@ class Engine(Enum):
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """One command and what each of its tasks needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set;
-    with an image neither may be: then the image's own entrypoint runs."""
+    with an image neither may be: then the image's own entrypoint runs, with `args` if there are some."""
 
     name: str
     command: str | None = None
@@ -94,6 +97,13 @@ class JobSpec:
     compute_capability: str | None = None  # the oldest that will do, "8.0"
     health_checks: tuple[HealthCheck, ...] = ()
     ports: tuple[PortWish, ...] = ()  # of its host; not of a gang, whose members have one each
+    disk_mib: int = 0  # of the agent's file system, for its sandbox
+    fetch: tuple[Artifact, ...] = ()  # into each task's sandbox, before it starts
+    mounts: tuple[Mount, ...] = ()
+    bridge: bool = False  # its container is on a bridge of the Docker Engine, to which its ports lead
+    docker: DockerOptions = field(default_factory=DockerOptions)
+    pull: bool = False  # its image is fetched before each launch, whether it is there or not
+    args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
 
     @property
     def gpus_in_all(self) -> int:
@@ -143,6 +153,7 @@ class Job:
         None  # of an app's instance: the app's `last_config_change_at`; None: it is none
     )
     checked: bool = False  # of an app's instance: whether the scheduler checks its health
+    proves_ready: bool = False  # of an app's instance: whether it counts only once its readiness check passed
     learnt_min_driver: str | None = None  # the same of its image, which only an executor could read
     room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"

@@ -1,6 +1,6 @@
 """Offers: what an agent has to give at the moment."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.ids import AgentId, OfferId
@@ -44,6 +44,16 @@ class Offer:
 def total(resources: Iterable[Scalar], name: str) -> float:
     """Sum of one resource over all kinds. Mesos keeps scalars to three decimals: so does this."""
     return round(sum(r.amount for r in resources if r.name == name), 3)
+
+
+def amounts(resources: Sequence[Scalar]) -> tuple[float, float, float, float]:
+    """Of cpus, MiB of memory, GPUs and MiB of disk."""
+    return (
+        total(resources, "cpus"),
+        total(resources, "mem"),
+        total(resources, "gpus"),
+        total(resources, "disk"),
+    )
 
 
 def count_ports(ports: Iterable[PortRange]) -> int:

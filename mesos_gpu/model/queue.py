@@ -42,3 +42,12 @@ class QueueUse:
     limit_gpus: int | None  # None: no limit
     used_gpus: int  # of its jobs that start or run
     waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDelay:
+    """Why an app has fewer instances than it wants: some failed, and none starts before `until`."""
+
+    missing: int
+    since: float  # seconds since the epoch, as `until`
+    until: float

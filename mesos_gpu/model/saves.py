@@ -6,7 +6,8 @@ from mesos_gpu.model.drain import Card, Drain, Target
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.node import Node
-from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task
 
 
@@ -96,6 +97,28 @@ class SaveAppVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetAppVersion:
+    """Delete: there are enough later ones, or the app is gone."""
+
+    app_id: str
+    version: float
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRootVersion:
+    """Insert or replace."""
+
+    found: RootVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRootVersion:
+    """Delete: there are enough later ones."""
+
+    version: float
+
+
+@dataclass(frozen=True, slots=True)
 class SaveDeployment:
     """Insert or replace."""
 
@@ -107,8 +130,34 @@ class ForgetDeployment:
     """Delete: it is over."""
 
     id: str
+    done: bool  # or it was ended before it was through
 
 
+@dataclass(frozen=True, slots=True)
+class SaveSplit:
+    """Insert or replace."""
+
+    split: Split
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSplit:
+    """Delete: a user does not want that service any more."""
+
+    name: str
+
+
+SaveOfApps = (
+    SaveServices
+    | SaveAppVersion
+    | ForgetAppVersion
+    | SaveRootVersion
+    | ForgetRootVersion
+    | SaveDeployment
+    | ForgetDeployment
+    | SaveSplit
+    | ForgetSplit
+)
 Save = (
     SaveFramework
     | SaveJob
@@ -120,10 +169,7 @@ Save = (
     | ForgetTask
     | ForgetNode
     | ForgetDrain
-    | SaveServices
-    | SaveAppVersion
-    | SaveDeployment
-    | ForgetDeployment
+    | SaveOfApps
 )
 
 
@@ -140,6 +186,8 @@ class Saved:
     services: Services = field(default_factory=Services)
     app_versions: tuple[AppVersion, ...] = ()  # by time
     deployments: tuple[Deployment, ...] = ()
+    splits: tuple[Split, ...] = ()  # by name
+    roots: tuple[RootVersion, ...] = ()  # by time
 
 
 def subject(save: Save) -> tuple[str, str]:
@@ -165,17 +213,27 @@ def subject(save: Save) -> tuple[str, str]:
             return f"drain of {target.value}", name
         case SaveCard(card):
             return "card", card.id
-        case SaveServices() | SaveAppVersion() | SaveDeployment() | ForgetDeployment():
+        case _:
             return _about_apps(save)
 
 
-def _about_apps(save: SaveServices | SaveAppVersion | SaveDeployment | ForgetDeployment) -> tuple[str, str]:
+def _about_apps(save: SaveOfApps) -> tuple[str, str]:
     match save:
         case SaveServices():
             return "services", ""
         case SaveAppVersion(found):
             return "app version", f"{found.app.id} {found.version}"
+        case ForgetAppVersion(app_id, version):
+            return "app version", f"{app_id} {version}"
+        case SaveRootVersion(root):
+            return "root version", str(root.version)
+        case ForgetRootVersion(version):
+            return "root version", str(version)
         case SaveDeployment(deployment):
             return "deployment", deployment.id
         case ForgetDeployment(id):
             return "deployment", id
+        case SaveSplit(split):
+            return "split", split.name
+        case ForgetSplit(name):
+            return "split", name

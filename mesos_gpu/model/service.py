@@ -33,3 +33,22 @@ class AppVersion:
 
     version: float
     app: App
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """A group as it was: its apps by their ids and versions, and what is below it."""
+
+    id: str
+    apps: tuple[tuple[str, float], ...] = ()
+    groups: tuple["GroupShape", ...] = ()
+    dependencies: tuple[str, ...] = ()
+    enforce_role: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RootVersion:
+    """The tree of groups as it was at some time."""
+
+    version: float
+    root: GroupShape

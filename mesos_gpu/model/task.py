@@ -120,6 +120,7 @@ class Task:
     preempted_for: JobId | None = None  # the job that it makes room for
     told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
     healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
+    ready: bool = False  # its readiness check has passed
 
     @property
     def ended(self) -> bool:

@@ -23,6 +23,7 @@ class Stage(Enum):
     HEALTH = "health"
     CPUS = "cpus"
     MEM = "mem"
+    DISK = "disk"
     PORTS = "ports"
     GPUS = "gpus"  # in use
     FRAGMENTATION = "fragmentation"  # in use, and all agents together have enough that are not

@@ -119,6 +119,7 @@ def _too_little(problem: Problem) -> str:
         "GPUs": (ask.gpus * problem.tasks, sum(len(site.free) for site in sites)),
         "CPUs": (round(ask.cpus * problem.tasks, 3), round(sum(site.cpus for site in sites), 3)),
         "MiB of memory": (ask.mem_mib * problem.tasks, sum(site.mem_mib for site in sites)),
+        "MiB of disk": (ask.disk_mib * problem.tasks, sum(site.disk_mib for site in sites)),
     }
     for name, (wanted, free) in have.items():
         if free < wanted:
@@ -356,7 +357,7 @@ class _Targeted(_Seats):
         """Kinds of sites: how many must leave at the least, how many GPUs are free, and which they are."""
         kind = ask.gpus, ask.models, ask.min_driver, ask.gpu_memory_mib, ask.compute_capability
         if kind not in self._ranked:
-            bare = replace(ask, cpus=0.0, mem_mib=0.0)  # of those there are few
+            bare = replace(ask, cpus=0.0, mem_mib=0.0, disk_mib=0.0)  # of those there are few
             alike: dict[Hashable, list[int]] = {}
             for i in range(len(self.problem.sites)):
                 alike.setdefault(self._kind(Stage(), i), []).append(i)
@@ -382,7 +383,7 @@ def _alike(site: Site) -> Hashable:
     """Sites of one kind differ in names, and in how long their jobs have run."""
     free = tuple(sorted(map(_card, site.free)))
     tasks = Counter((task.ask, tuple(sorted(map(_card, task.gpus)))) for task in site.tasks)
-    return site.cpus, site.mem_mib, site.driver, site.able, free, frozenset(tasks.items())
+    return site.cpus, site.mem_mib, site.disk_mib, site.driver, site.able, free, frozenset(tasks.items())
 
 
 def _card(gpu: Gpu) -> tuple[str, int, str]:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from mesos_gpu.model.healthcheck import HealthCheck
+from mesos_gpu.model.healthcheck import CheckHealth, HealthCheck
+from mesos_gpu.model.port import PortBinding
 
 FIRST_CHECK_S: Final = 5.0  # Marathon's own checks begin so soon, whatever delaySeconds says: that is Mesos'
 LEAST_PAUSE_S: Final = 0.25  # an interval of 0 is allowed, and must not keep a host busy
@@ -22,24 +23,6 @@ class Finding:
 
     ok: bool | None
     cause: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Of one check on one task, what its findings add up to. Times are those that were passed in, in seconds."""
-
-    first_success_s: float | None = None
-    last_success_s: float | None = None
-    last_failure_s: float | None = None
-    last_failure_cause: str = ""
-    consecutive_failures: int = 0
-
-    @property
-    def alive(self) -> bool | None:
-        """How the last finding that counts was; None: there is none yet."""
-        if self.consecutive_failures:
-            return False
-        return None if self.last_success_s is None else True
 
 
 def first_after_s(check: HealthCheck) -> float:
@@ -67,9 +50,18 @@ def port_of(check: HealthCheck, ports: Sequence[int]) -> int | None:
     return ports[index] if index is not None and 0 <= index < len(ports) else None
 
 
-def of_executor(checks: Sequence[HealthCheck], ports: Sequence[int]) -> tuple[HealthCheck, ...]:
-    """Those that the task's executor makes, each with the port that it has on this task."""
-    return tuple(replace(check, port=port_of(check, ports)) for check in checks if check.protocol.by_executor)
+def of_executor(
+    checks: Sequence[HealthCheck], ports: Sequence[int], bindings: Sequence[PortBinding] = ()
+) -> tuple[HealthCheck, ...]:
+    """Those that the task's executor makes, each with the port of the host that it has on this task. A check's own
+    number is the container's, if the task has `bindings`."""
+    inside = {each.container_port: each.host_port for each in bindings if each.protocol == "tcp"}
+    own = tuple(
+        replace(check, port=inside.get(check.port, check.port)) if check.port is not None else check
+        for check in checks
+        if check.protocol.by_executor
+    )
+    return tuple(replace(check, port=port_of(check, ports)) for check in own)
 
 
 def of_scheduler(checks: Sequence[HealthCheck]) -> tuple[HealthCheck, ...]:
@@ -89,8 +81,10 @@ def unanswered(why: str, *, interim: bool, ignore_1xx: bool) -> Finding:
     return Finding(None if interim and ignore_1xx else False, why)
 
 
-def judged(check: HealthCheck, health: Health, finding: Finding, now_s: float, started_s: float) -> Health:
-    """Health after one more finding; failures in the grace period, before the first success, do not count."""
+def judged(
+    check: HealthCheck, health: CheckHealth, finding: Finding, now_s: float, started_s: float
+) -> CheckHealth:
+    """CheckHealth after one more finding; failures in the grace period, before the first success, do not count."""
     if finding.ok is None:
         return health
     if finding.ok:
@@ -106,7 +100,7 @@ def judged(check: HealthCheck, health: Health, finding: Finding, now_s: float, s
     )
 
 
-def is_fatal(check: HealthCheck, health: Health) -> bool:
+def is_fatal(check: HealthCheck, health: CheckHealth) -> bool:
     """Whether the task is to be killed for it."""
     most = check.max_consecutive_failures
     if not most:
@@ -120,12 +114,12 @@ class TaskHealth:
 
     checks: tuple[HealthCheck, ...]
     started_s: float
-    healths: tuple[Health, ...]  # one a check
+    healths: tuple[CheckHealth, ...]  # one a check
 
     @classmethod
     def begin(cls, checks: Sequence[HealthCheck], started_s: float) -> Self:
         """Nothing is known yet."""
-        return cls(tuple(checks), started_s, (Health(),) * len(checks))
+        return cls(tuple(checks), started_s, (CheckHealth(),) * len(checks))
 
     def after(self, index: int, finding: Finding, now_s: float) -> "TaskHealth":
         """With one more finding of the check at `index`."""

@@ -36,6 +36,7 @@ class NodeView:
     kept: tuple[Reservation, ...] = ()  # of others, that the job must leave alone
     barred: str = ""  # which constraint keeps the job off it now
     ruled_out: str = ""  # which one does so whatever runs where
+    disk_mib: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ def _scalars(ask: Ask, node: NodeView, *, gang: bool) -> list[Hurdle]:
         found.append(Hurdle(Stage.CPUS, f"lacks {round(ask.cpus - node.cpus, 3):g} cpus"))
     if node.mem_mib is not None and math.floor(node.mem_mib) < math.ceil(ask.mem_mib):
         found.append(Hurdle(Stage.MEM, f"lacks {ask.mem_mib - node.mem_mib:g} MiB of memory"))
+    if node.disk_mib is not None and node.disk_mib < ask.disk_mib:
+        found.append(Hurdle(Stage.DISK, f"lacks {ask.disk_mib - node.disk_mib:g} MiB of disk"))
     if gang and node.ports == 0:
         found.append(Hurdle(Stage.PORTS, "has no free port, and each task takes one"))
     return found
@@ -237,11 +240,14 @@ def rooms(ask: Ask, node: NodeView, *, gang: bool = False) -> int | None:
     """
     cpus = min([node.cpus or 0.0, *(found.spare_cpus for found in node.kept)])
     mem_mib = min([node.mem_mib or 0.0, *(found.spare_mem_mib for found in node.kept)])
+    disk_mib = min([node.disk_mib or 0.0, *(found.spare_disk_mib for found in node.kept)])
     fits = []
     if ask.cpus > 0:
         fits.append(math.floor(cpus * 1000 + 1e-6) // _milli(ask.cpus))
     if ask.mem_mib > 0:
         fits.append(math.floor(mem_mib) // math.ceil(ask.mem_mib))
+    if ask.disk_mib > 0:
+        fits.append(int(disk_mib // ask.disk_mib))
     if ask.gpus:
         kept = frozenset[GpuId]().union(*(found.gpus for found in node.kept))
         free = that(free_of(ask, node), lambda gpu: gpu.id not in kept)

@@ -23,7 +23,7 @@ def has_enough(ask: Ask, node: NodeView) -> bool:
 def is_able(ask: Ask, nodes: Sequence[NodeView], tasks: int) -> bool:
     """Whether the nodes could hold all tasks if they were empty and well; `nodes`: those that it may go to.
 
-    What an agent has of cpus, memory and ports in all is not known: only offers say, and others hold the rest.
+    What an agent has of cpus, memory, disk and ports in all is not known: only offers say, and others hold the rest.
     """
     if not ask.gpus and ask.min_driver is None:
         return True

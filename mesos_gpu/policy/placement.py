@@ -18,6 +18,7 @@ class Ask:
     min_driver: str | None = None  # the oldest driver that will do; None: any, or none at all
     gpu_memory_mib: int | None = None  # that each GPU has at least
     compute_capability: str | None = None  # the oldest that will do, "8.0"
+    disk_mib: float = 0.0
 
     @property
     def choosy(self) -> bool:
@@ -43,6 +44,7 @@ class Candidate:
     gpus_total: int = 0
     driver: str | None = None  # None: it has none, or it is not known
     models: tuple[str, ...] = ()  # of all its GPUs, each once, sorted; empty: those of the free ones
+    disk_mib: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

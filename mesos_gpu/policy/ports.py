@@ -6,12 +6,12 @@ have time before a port serves another app.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mesos_gpu.model.app import App
+from mesos_gpu.model.app import App, PortDefinition, PortMapping
 from mesos_gpu.model.offer import PortRange, count_ports
-from mesos_gpu.model.port import PortWish
+from mesos_gpu.model.port import PortBinding, PortWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,43 @@ def wishes_of(app: App) -> tuple[PortWish, ...]:
     """
     mappings = app.container.port_mappings if app.container else None
     if mappings:
-        return tuple(PortWish(each.name, each.container_port, each.host_port) for each in mappings)
+        return tuple(
+            PortWish(each.name, each.container_port, each.host_port, _protocols(each), _scoped(each))
+            for each in mappings
+        )
     return tuple(
-        PortWish(each.name, each.port, each.port if app.require_ports else 0)
+        PortWish(
+            each.name,
+            each.port,
+            each.port if app.require_ports else 0,
+            _protocols(each),
+            _sorted(each.labels),
+        )
         for each in app.port_definitions or ()
+    )
+
+
+def _protocols(port: PortDefinition | PortMapping) -> tuple[str, ...]:
+    return tuple(port.protocol.value.split(","))
+
+
+def _scoped(port: PortMapping) -> tuple[tuple[str, str], ...]:
+    """Its labels, and whose port is announced (PortDiscovery.scala)."""
+    scope = "container" if port.host_port is None else "host"
+    return _sorted({**port.labels, "network-scope": scope})
+
+
+def _sorted(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))
+
+
+def bindings_of(wishes: Sequence[PortWish], ports: Sequence[int]) -> tuple[PortBinding, ...]:
+    """Which ports of its host lead to which of a container on a bridge; all wishes have one there. A wish that names
+    no port of the container gets there the host's number."""
+    return tuple(
+        PortBinding(wish.number or port, port, protocol)
+        for wish, port in zip(wishes, ports, strict=True)
+        for protocol in wish.protocols
     )
 
 

@@ -33,6 +33,7 @@ class Share:
     cpus: float
     mem_mib: float
     gpus: tuple[Gpu, ...]  # those that another job could use then
+    disk_mib: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Ground:
     mem_mib: float
     free: tuple[Gpu, ...]
     shares: tuple[Share, ...] = ()
+    disk_mib: float = 0.0
 
     def holds(self, ask: Ask, ended: Collection[JobId], model: str | None = None) -> int:
         """How many tasks there is room for when those victims have ended."""
@@ -54,6 +56,7 @@ class Ground:
             min(
                 times(self.cpus + sum(share.cpus for share in given), ask.cpus),
                 times(self.mem_mib + sum(share.mem_mib for share in given), ask.mem_mib),
+                times(self.disk_mib + sum(share.disk_mib for share in given), ask.disk_mib),
                 times(len(whole_sets(ask, gpus, model)), ask.gpus),
             ),
             0,

@@ -33,6 +33,7 @@ class Holding:
     ends_at: float = ENDLESS
     lasts_s: float | None = None  # what `ends_at` follows from
     learnt: str = ""  # if that is no time limit: where it comes from
+    disk_mib: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,14 @@ class Room:
     free: tuple[Gpu, ...]
     holdings: tuple[Holding, ...] = ()  # in the order of `by_end`
     driver: str | None = None
-    most: tuple[float, float, int] = (inf, inf, sys.maxsize)  # cpus, MiB and GPUs when all has ended
+    most: tuple[float, float, int, float] = (
+        inf,
+        inf,
+        sys.maxsize,
+        inf,
+    )  # cpus, MiB, GPUs, disk: when all has ended
     models: tuple[str, ...] = ()  # of those GPUs; a job never gets a mix
+    disk_mib: float = 0.0
 
 
 def room_of(
@@ -59,6 +66,7 @@ def room_of(
     free: tuple[Gpu, ...],
     holdings: Iterable[Holding] = (),
     driver: str | None = None,
+    disk_mib: float = 0.0,
 ) -> Room:
     """A node with its launches in order."""
     ordered = by_end(holdings)
@@ -66,9 +74,12 @@ def room_of(
         round(cpus + sum(h.cpus for h in ordered), 3),
         mem_mib + sum(h.mem_mib for h in ordered),
         len(free) + sum(len(h.gpus) for h in ordered),
+        disk_mib + sum(h.disk_mib for h in ordered),
     )
     models = {gpu.model for gpus in (free, *(h.gpus for h in ordered)) for gpu in gpus}
-    return Room(agent_id, hostname, cpus, mem_mib, free, tuple(ordered), driver, most, tuple(sorted(models)))
+    return Room(
+        agent_id, hostname, cpus, mem_mib, free, tuple(ordered), driver, most, tuple(sorted(models)), disk_mib
+    )
 
 
 def by_end(holdings: Iterable[Holding]) -> list[Holding]:
@@ -91,6 +102,7 @@ class Reservation:
     spare_mem_mib: float = 0.0
     spare_share: float = inf  # GPUs that others of its queue may hold at that time
     awaited: tuple[Holding, ...] = ()  # what must end before, by the time of its end
+    spare_disk_mib: float = 0.0
 
 
 def ends_by(spec: JobSpec, now: float) -> float:
@@ -112,6 +124,7 @@ def narrowed(candidate: Candidate, found: Reservation) -> Candidate:
         candidate,
         cpus=min(candidate.cpus, found.spare_cpus),
         mem_mib=min(candidate.mem_mib, found.spare_mem_mib),
+        disk_mib=min(candidate.disk_mib, found.spare_disk_mib),
         free=tuple(gpu for gpu in candidate.free if gpu.id not in found.gpus),
     )
 
@@ -122,6 +135,7 @@ def beside(found: Reservation, ask: Ask, *, here: bool, same_queue: bool) -> Res
         found,
         spare_cpus=round(found.spare_cpus - ask.cpus, 3) if here else found.spare_cpus,
         spare_mem_mib=found.spare_mem_mib - ask.mem_mib if here else found.spare_mem_mib,
+        spare_disk_mib=found.spare_disk_mib - ask.disk_mib if here else found.spare_disk_mib,
         spare_share=found.spare_share - ask.gpus if same_queue else found.spare_share,
     )
 
@@ -161,8 +175,10 @@ def _better(
     job: Job, ask: Ask, room: Room, taken: Sequence[Reservation], now: float, best: Reservation | None
 ) -> Reservation | None:
     """The room's reservation if it is better than the best so far, else that one."""
-    most_cpus, most_mem_mib, most_gpus = room.most
+    most_cpus, most_mem_mib, most_gpus, most_disk_mib = room.most
     if ask.gpus > most_gpus or ask.cpus > most_cpus or ask.mem_mib > most_mem_mib:
+        return best
+    if ask.disk_mib > most_disk_mib:
         return best
     mine = [other for other in taken if other.agent_id == room.agent_id]
     kept = frozenset(gpu_id for other in mine for gpu_id in other.gpus)
@@ -171,6 +187,7 @@ def _better(
             room,
             cpus=room.cpus - sum(other.need.cpus for other in mine),
             mem_mib=room.mem_mib - sum(other.need.mem_mib for other in mine),
+            disk_mib=room.disk_mib - sum(other.need.disk_mib for other in mine),
         )
     for model in (ask.models or room.models) if ask.gpus else ("",):
         found = _with_model(job, ask, room, kept, model, now, best)
@@ -195,13 +212,16 @@ def _with_model(
         found = (g for g in gpus if g.id not in kept and g.model == model)
         return [g.id for g in (filter(ask.takes, found) if ask.choosy else found)]
 
-    cpus, mem_mib, gpus, waits = room.cpus, room.mem_mib, fit(room.free), room.holdings
+    cpus, mem_mib, disk_mib, gpus, waits = (
+        room.cpus, room.mem_mib, room.disk_mib, fit(room.free), room.holdings
+    )  # fmt: skip
     ended = 0
-    while cpus < ask.cpus or mem_mib < ask.mem_mib or len(gpus) < ask.gpus:
+    while cpus < ask.cpus or mem_mib < ask.mem_mib or len(gpus) < ask.gpus or disk_mib < ask.disk_mib:
         if ended == len(waits) or (waits[ended].ends_at, ended + 1) > limit:
             return None
         cpus = round(cpus + waits[ended].cpus, 3)
         mem_mib += waits[ended].mem_mib
+        disk_mib += waits[ended].disk_mib
         gpus += fit(waits[ended].gpus)
         ended += 1
     awaited = waits[:ended]
@@ -217,6 +237,7 @@ def _with_model(
         spare_cpus=round(cpus - ask.cpus, 3),
         spare_mem_mib=mem_mib - ask.mem_mib,
         awaited=awaited,
+        spare_disk_mib=disk_mib - ask.disk_mib,
     )
 
 

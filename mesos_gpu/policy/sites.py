@@ -38,6 +38,7 @@ class Site:
     tasks: tuple[Movable, ...] = ()
     driver: str | None = None
     able: bool = True  # the request may go there, at least when others have moved
+    disk_mib: float = 0.0
 
     def without(self, task: Movable) -> "Site":
         """After the job has left."""
@@ -45,6 +46,7 @@ class Site:
             self,
             cpus=round(self.cpus + task.ask.cpus, 3),
             mem_mib=self.mem_mib + task.ask.mem_mib,
+            disk_mib=self.disk_mib + task.ask.disk_mib,
             free=self.free + task.gpus,
             tasks=tuple(other for other in self.tasks if other.job_id != task.job_id),
         )
@@ -55,6 +57,7 @@ class Site:
             self,
             cpus=round(self.cpus - ask.cpus, 3),
             mem_mib=self.mem_mib - ask.mem_mib,
+            disk_mib=self.disk_mib - ask.disk_mib,
             free=tuple(gpu for gpu in self.free if gpu not in gpus),
         )
 
@@ -103,7 +106,7 @@ def chosen(ask: Ask, site: Site) -> tuple[Gpu, ...] | None:
     """The GPUs that a launch gets on the site, all of one model; None: it does not fit."""
     if ask.cpus > site.cpus or ask.mem_mib > site.mem_mib or not as_new_as(site.driver, ask.min_driver):
         return None
-    if ask.gpus > len(site.free):
+    if ask.gpus > len(site.free) or ask.disk_mib > site.disk_mib:
         return None
     for model in _models(ask, site.free):
         good = suited(ask, model, site.free)
@@ -118,11 +121,12 @@ def least_departures(ask: Ask, site: Site) -> int | None:
         return None
     cpus = _fewest(round(ask.cpus - site.cpus, 3), (task.ask.cpus for task in site.tasks))
     mem = _fewest(ask.mem_mib - site.mem_mib, (task.ask.mem_mib for task in site.tasks))
+    disk = _fewest(ask.disk_mib - site.disk_mib, (task.ask.disk_mib for task in site.tasks))
     gpus = [_of_model(ask, site, model) for model in _models(ask, _all(site))]
     known = [count for count in gpus if count is not None]
-    if cpus is None or mem is None or not known:
+    if cpus is None or mem is None or disk is None or not known:
         return None
-    return max(cpus, mem, min(known))
+    return max(cpus, mem, disk, min(known))
 
 
 def _of_model(ask: Ask, site: Site, model: str | None) -> int | None:

@@ -38,6 +38,11 @@ def job_id(app: str, uuid: str) -> JobId:
     return JobId(instance_id(app, uuid) + _CONTAINER)
 
 
+def instance_of_job(job: JobId) -> str:
+    """The inverse of `job_id`, without the app: "shop_db.instance-<uuid>"."""
+    return job.removesuffix(_CONTAINER)
+
+
 def task_id(name: TaskName) -> TaskId:
     """Of one launch of an instance."""
     return TaskId(f"{job_id(name.app, name.uuid)}.{name.launch}")

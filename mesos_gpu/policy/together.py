@@ -20,6 +20,7 @@ class Slots:
     cpus: float
     mem_mib: float
     gpus: tuple[GpuId, ...]  # those that will do, in whole sets
+    disk_mib: float
 
 
 def times(most: float, each: float) -> int:
@@ -39,10 +40,16 @@ def slots_of(
     kept = {gpu_id for other in mine for gpu_id in other.gpus}
     cpus = room.cpus + sum(h.cpus for h in ended) - sum(other.need.cpus for other in mine)
     mem_mib = room.mem_mib + sum(h.mem_mib for h in ended) - sum(other.need.mem_mib for other in mine)
+    disk_mib = room.disk_mib + sum(h.disk_mib for h in ended) - sum(other.need.disk_mib for other in mine)
     gpus = (g for gpus in (room.free, *(h.gpus for h in ended)) for g in gpus if g.id not in kept)
     free = tuple(gpu.id for gpu in whole_sets(ask, gpus, model))
-    count = min(times(cpus, ask.cpus), times(mem_mib, ask.mem_mib), times(len(free), ask.gpus))
-    return Slots(room, max(count, 0), round(cpus, 3), mem_mib, free)
+    count = min(
+        times(cpus, ask.cpus),
+        times(mem_mib, ask.mem_mib),
+        times(disk_mib, ask.disk_mib),
+        times(len(free), ask.gpus),
+    )
+    return Slots(room, max(count, 0), round(cpus, 3), mem_mib, free, disk_mib)
 
 
 def whole_sets(ask: Ask, gpus: Iterable[Gpu], model: str | None) -> list[Gpu]:
@@ -156,7 +163,13 @@ def _soonest(
 def _reservation(
     job: Job, ask: Ask, found: Slots, awaited: Sequence[Holding], count: int, at: float
 ) -> Reservation:
-    need = replace(ask, cpus=round(ask.cpus * count, 3), mem_mib=ask.mem_mib * count, gpus=ask.gpus * count)
+    need = replace(
+        ask,
+        cpus=round(ask.cpus * count, 3),
+        mem_mib=ask.mem_mib * count,
+        disk_mib=ask.disk_mib * count,
+        gpus=ask.gpus * count,
+    )
     return Reservation(
         job_id=job.id,
         queue=job.spec.queue,
@@ -168,4 +181,5 @@ def _reservation(
         spare_cpus=round(found.cpus - need.cpus, 3),
         spare_mem_mib=found.mem_mib - need.mem_mib,
         awaited=tuple(awaited),
+        spare_disk_mib=found.disk_mib - need.disk_mib,
     )

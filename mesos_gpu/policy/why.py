@@ -108,6 +108,8 @@ def _summary(
 
 def _need(job: Job, ask: Ask) -> str:
     parts = [f"{ask.cpus:g} cpus", f"{ask.mem_mib:g} MiB"]
+    if ask.disk_mib:
+        parts.append(f"{ask.disk_mib:g} MiB of disk")
     if ask.gpus:
         memory = f" with {ask.gpu_memory_mib} MiB" if ask.gpu_memory_mib else ""
         parts.append(f"{gpus_of(ask.gpus)}{of_model(ask)}{memory}")

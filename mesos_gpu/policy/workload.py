@@ -1,13 +1,14 @@
 """What the engine runs for one instance of a Marathon app, and what of an app cannot be run. Pure.
 
-Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `gpus`, `gpu`, `constraints`, `container.type`,
-`container.docker.image`, `env`, `labels`, `user`, `taskKillGracePeriodSeconds` and the health checks of executors make
-the job; `portDefinitions` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of `env`
-the executor keeps MESOS_* and the variables that choose GPUs to itself.
+Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `constraints`, `fetch`,
+`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` with `hostPath`,
+`env`, `labels`, `user`, `taskKillGracePeriodSeconds` and the health checks of executors make the job;
+`portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
+`env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
 
 Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. These
 are of no effect: `executor` and `executorResources`, as every task has mesos_gpu's executor; `check`, whose result
-decides nothing; labels and protocols of ports, which are for those who read them by the API.
+decides nothing. Labels and protocols of ports are told to Mesos, for those who look services up there.
 
 All else is refused by `unsupported`: what a user relies on is there, or is missed at once.
 """
@@ -27,9 +28,13 @@ from mesos_gpu.model.app import (
     NetworkMode,
     ResourceLimits,
     SecretRef,
+    VolumeMode,
 )
+from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.job import Engine, JobSpec
+from mesos_gpu.model.mount import Mount, unfit
+from mesos_gpu.policy.docker_options import options_of
 from mesos_gpu.policy.ports import wishes_of
 from mesos_gpu.policy.task_env import app_env, own_env
 from mesos_gpu.policy.task_ids import MOST_OF_APP, hostname_of
@@ -68,6 +73,10 @@ def unsupported(app: App, gpu: GpuOptions, *, allow_root: bool = False) -> tuple
     """All that stands in the way of running an app. Arguments as of `job_of`."""
     parts = _Parts(app, gpu)
     found = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
+    if parts.wrong_option:
+        found.append(Unsupported("container.docker.parameters", parts.wrong_option))
+    found += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
+    found += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
     if app.user == ROOT and not allow_root:
         found.append(Unsupported("user", "root is not allowed here; an operator allows it with --allow-root"))
     return tuple(found)
@@ -75,14 +84,15 @@ def unsupported(app: App, gpu: GpuOptions, *, allow_root: bool = False) -> tuple
 
 def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
     parts = _Parts(app, gpu)
-    on_docker = parts.image is not None and parts.container.type is EngineType.DOCKER
     grace_s = app.task_kill_grace_s
     return JobSpec(
         name=hostname_of(app.id),
         command=app.cmd or None,
-        argv=app.args,
+        argv=app.args if parts.image is None else (),
+        args=app.args if parts.image is not None else (),
         cpus=app.cpus,
         mem_mib=max(1, math.ceil(app.mem_mib)),
+        disk_mib=math.ceil(app.disk_mib),
         gpus=app.gpus,
         gpu_model=gpu.models,
         env={**app_env(app, version=version), **own_env(app)},
@@ -91,7 +101,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         max_attempts=1,  # another instance is started by the app's controller, after its backoff
         kill_grace_s=KILL_GRACE_S if grace_s is None else float(grace_s),
         image=parts.image,
-        container_engine=Engine.DOCKER if on_docker else Engine.MESOS,
+        container_engine=Engine.DOCKER if parts.on_docker else Engine.MESOS,
         on_gpu_failure=gpu.on_gpu_failure,
         min_driver=gpu.min_driver or branch_for(parts.cuda),
         placement=gpu.placement,
@@ -104,6 +114,11 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         compute_capability=gpu.compute_capability,
         health_checks=tuple(each for each in app.health_checks if each.protocol.by_executor),
         ports=wishes_of(app),
+        fetch=app.fetch,
+        mounts=parts.mounts,
+        bridge=parts.has_network(NetworkMode.BRIDGE),
+        docker=parts.options,
+        pull=parts.pull,
     )
 
 
@@ -116,7 +131,19 @@ class _Parts:
         self.docker = self.container.docker or DockerImage("")
         self.image = self.docker.image or None
         self.linux = self.container.linux_info or LinuxInfo()
+        read = options_of(self.docker.parameters)
+        self.wrong_option = read if isinstance(read, str) else ""
+        self.options = DockerOptions() if isinstance(read, str) else read
         self.limits = app.resource_limits or ResourceLimits()
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Its volumes but those of secrets."""
+        return tuple(
+            Mount(each.host_path, each.container_path, each.mode is VolumeMode.RO)
+            for each in self.container.volumes
+            if each.host_path is not None
+        )
 
     @property
     def cuda(self) -> str:
@@ -125,9 +152,25 @@ class _Parts:
         return self.app.labels.get(CUDA_LABEL, "").strip() if asked else ""
 
     @property
-    def may_be_old(self) -> bool:
-        """Whether another image of that name could have been pushed: a digest names one for ever."""
+    def pull(self) -> bool:
+        """Whether its image is fetched again and again: a digest names one image for ever."""
         return self.docker.force_pull_image and "@" not in self.docker.image
+
+    @property
+    def on_docker(self) -> bool:
+        """Whether the Docker Engine runs it."""
+        return self.image is not None and self.container.type is EngineType.DOCKER
+
+    def has_network(self, mode: NetworkMode) -> bool:
+        """Whether it asks for one of that kind."""
+        return any(each.mode is mode for each in self.app.networks)
+
+    @property
+    def checks_a_port_inside(self) -> bool:
+        """Whether an executor's check names a port of the container that cannot be reached from its host."""
+        mapped = {each.container_port for each in self.container.port_mappings or ()}
+        asked = {each.port for each in self.app.health_checks if each.protocol.by_executor} - {None}
+        return self.has_network(NetworkMode.BRIDGE) and not asked <= mapped
 
     @property
     def leaves_out_a_role(self) -> bool:
@@ -150,45 +193,38 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "there is nothing to run; set cmd, args or container.docker.image",
     ),
     (
-        "args",
-        lambda p: bool(p.app.args) and p.image is not None,
-        "with an image they are arguments of its entrypoint, which gets none here yet; write all of it as cmd",
-    ),
-    (
-        "disk",
-        lambda p: p.app.disk_mib > 0,
-        "disk is not taken from offers yet, so nothing would keep it for the task; leave it out",
-    ),
-    (
-        "fetch",
-        lambda p: bool(p.app.fetch),
-        "nothing is fetched yet; fetch it in cmd, or put it into an image",
+        "networks",
+        lambda p: p.has_network(NetworkMode.CONTAINER),
+        'networks with a name are not joined; set [{"mode": "container/bridge"}] with a container of type DOCKER, '
+        'or [{"mode": "host"}] and portDefinitions for portMappings',
     ),
     (
         "networks",
-        lambda p: any(each.mode is not NetworkMode.HOST for each in p.app.networks),
-        'tasks use the network of their host; set [{"mode": "host"}], and portDefinitions for portMappings',
+        lambda p: p.has_network(NetworkMode.BRIDGE) and not p.on_docker,
+        "only the Docker Engine has a bridge here: give the container the type DOCKER and an image; or set "
+        '[{"mode": "host"}], and portDefinitions for portMappings',
+    ),
+    (
+        "healthChecks",
+        lambda p: p.checks_a_port_inside,
+        "one of a type that begins with MESOS_ has a port of the container that no portMapping leads to; set its "
+        "portIndex",
     ),
     (
         "container.volumes",
-        lambda p: bool(p.container.volumes),
-        "volumes are not mounted yet; leave them out, or without an image use the host's paths",
+        lambda p: any(each.secret is not None for each in p.container.volumes),
+        _NO_SECRETS,
+    ),
+    (
+        "container.volumes",
+        lambda p: bool(p.image) and not p.on_docker and any(each.source[:1] != "/" for each in p.mounts),
+        "a hostPath in the sandbox is not there before Mesos starts an image; use it where it is, below "
+        "$MESOS_SANDBOX, or the container type DOCKER",
     ),
     (
         "container.docker.privileged",
         lambda p: p.docker.privileged,
         "a privileged container could use every GPU of its host; leave it out",
-    ),
-    (
-        "container.docker.parameters",
-        lambda p: bool(p.docker.parameters),
-        "options of docker run are not passed on; leave them out",
-    ),
-    (
-        "container.docker.forcePullImage",
-        lambda p: p.may_be_old,
-        "an image that is there is not fetched again; name it by its digest, or leave this out and give each build "
-        "a tag of its own",
     ),
     (
         "container.docker.pullConfig",

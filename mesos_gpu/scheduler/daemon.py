@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,11 +24,14 @@ from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.app import Group
 from mesos_gpu.model.drain import Target
+from mesos_gpu.model.happening import Happening
 from mesos_gpu.model.ids import GpuId, JobId, OfferId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.service import Deployment
+from mesos_gpu.model.split import Split
 from mesos_gpu.ports import Clock, Driver, Store
+from mesos_gpu.scheduler.happenings import Follower
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.view import StateView
@@ -71,6 +74,9 @@ class Daemon:
         self._watching = Watching(self.put)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
+        self._told: list[Callable[[Sequence[Happening]], None]] = []  # that want to hear what happens to apps
+        self._follower: Follower | None = None  # while there are such
+        self._happened: list[Happening] = []  # in the batch in hand
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._ended = threading.Event()
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
@@ -161,6 +167,18 @@ class Daemon:
         event = ev.DeploymentDeleted(deployment_id, new_id, force)
         return self._ask(event, lambda: self._state.deployments.get(new_id))
 
+    def reset_delay(self, app_id: str) -> Future[None]:
+        """Let an app's next launch be at once; the future raises `NotFound` if nothing of it waits."""
+        return self._ask(ev.DelayReset(app_id), lambda: None)
+
+    def set_split(self, split: Split) -> Future[None]:
+        """Make a named service what `split` says."""
+        return self._ask(ev.SplitSet(split), lambda: None)
+
+    def drop_split(self, name: str) -> Future[None]:
+        """Forget a named service; the future raises `NotFound`."""
+        return self._ask(ev.SplitDropped(name), lambda: None)
+
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
         return self._ask(None, lambda: fn(StateView(self._state, self._settings, self._clock.now())))
@@ -173,6 +191,16 @@ class Daemon:
             self._listeners = [other for other in self._listeners if other is not callback]
 
         return unlisten
+
+    def tell(self, callback: Callable[[Sequence[Happening]], None]) -> Callable[[], None]:
+        """Call `callback` with what happens to apps, on the engine's thread, of all that is asked for from now on;
+        returns the way out."""
+        self._told = [*self._told, callback]
+
+        def untell() -> None:
+            self._told = [other for other in self._told if other is not callback]
+
+        return untell
 
     def _ask(self, event: ev.Event | Callable[[], ev.Event] | None, fn: Callable[[], T]) -> Future[T]:
         future: Future[T] = Future()
@@ -214,6 +242,7 @@ class Daemon:
     def _turn(self) -> bool:
         """One batch; whether to go on."""
         batch, go_on = self._collect()
+        self._follow()
         self._waiting = [item for item in batch if isinstance(item, _Request)]
         now = self._clock.now()
         pending: list[fx.Effect] = []
@@ -230,6 +259,7 @@ class Daemon:
         for effect in pending:
             if not isinstance(effect, saves.Save):
                 self._do(effect)
+        self._tell()
         if any(isinstance(item, ev.Registered | ev.Disconnected) for item in batch):
             self._owed.clear()  # they are void
         self._give_back_owed()
@@ -237,6 +267,19 @@ class Daemon:
         for request in self._waiting:
             request.answer()
         return go_on
+
+    def _follow(self) -> None:
+        """Begin to compare, or leave it: only what somebody listens to is worth the time."""
+        if not self._told:
+            self._follower = None
+        elif self._follower is None:
+            self._follower = Follower(self._state)
+
+    def _tell(self) -> None:
+        """What is on disk by now."""
+        happened, self._happened = self._happened, []
+        for callback in self._told if happened else ():
+            callback(happened)
 
     def _step(self, event: ev.Event, now: float) -> list[fx.Effect]:
         outcome: list[fx.Effect] | Exception = []
@@ -248,14 +291,19 @@ class Daemon:
         finally:
             if self._journal:
                 self._journal.note(event, outcome, now)
+        if self._follower:
+            self._happened += self._follower.follow(event, outcome, self._state, now)
         return outcome
 
     def _step_request(self, request: _Request, now: float) -> list[fx.Effect]:
         """Step what somebody asks for; a refusal is his, and has changed nothing."""
+        event = None
         try:
             event = request.event() if callable(request.event) else request.event
             return self._step(event, now) if event else []
         except MesosGpuError as error:
+            if self._follower and event:
+                self._happened += self._follower.refused(event, error.what, now)
             self._waiting.remove(request)
             if request.future.set_running_or_notify_cancel():
                 request.future.set_exception(error)

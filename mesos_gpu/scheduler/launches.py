@@ -6,8 +6,9 @@ from typing import Any
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.policy.healthcheck import of_executor
+from mesos_gpu.policy.ports import bindings_of
 from mesos_gpu.wire import assignment, checks
-from mesos_gpu.wire.mesos_v1 import task_info
+from mesos_gpu.wire.mesos_v1 import discovery_to_json, task_info
 
 
 def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
             labels={"mesos_gpu.role": "monitor"},
             kill_grace_s=None,
         )
+    bindings = bindings_of(spec.ports, task.ports) if spec.bridge else None
     data = assignment.Assignment(
         job_id=str(task.job_id),
         attempt=task.attempt,
@@ -43,7 +45,13 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         cpus=spec.cpus,
         mem_mib=spec.mem_mib,
         hosts=launch.hosts,
-        checks=checks.encode(of_executor(spec.health_checks, task.ports)),
+        checks=checks.encode(of_executor(spec.health_checks, task.ports, bindings or ())),
+        mounts=spec.mounts,
+        bindings=bindings,
+        docker=spec.docker,
+        pull=spec.pull,
+        args=spec.args,
+        fetch=tuple(artifact.as_uri() for artifact in spec.fetch),
     )
     return task_info(
         task_id=task.id,
@@ -57,6 +65,7 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         executor_command=settings.executor_command,
         executor_resources=launch.executor_resources,
         executor_env=settings.executor_env,
+        discovery=discovery_to_json(spec.name, spec.ports, task.ports),
         labels={**spec.labels, "mesos_gpu.job": str(task.job_id), "mesos_gpu.gpus": ",".join(task.gpus)},
         kill_grace_s=spec.kill_grace_s,
     )

@@ -5,25 +5,29 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from mesos_gpu.engine.delays import launch_delays
 from mesos_gpu.engine.line import ask_of
 from mesos_gpu.engine.moves import problem_of
 from mesos_gpu.engine.neighbours import Neighbours, ruled_out
 from mesos_gpu.engine.outlook import Outlook
 from mesos_gpu.engine.placing import Placing
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.splits import serving
 from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.drain import Drain
 from mesos_gpu.model.gpu import Gpu, Health
+from mesos_gpu.model.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.offer import Offer, count_ports, total
-from mesos_gpu.model.queue import QueueUse, Waiting
+from mesos_gpu.model.queue import LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.rollout import VersionInfo
-from mesos_gpu.model.service import Deployment
+from mesos_gpu.model.service import Deployment, RootVersion
+from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.policy.defrag import Problem
@@ -101,18 +105,53 @@ class StateView:
         """Those under way."""
         return self._state.deployments
 
+    @property
+    def splits(self) -> Mapping[str, Split]:
+        """Named services, by name."""
+        return self._state.splits
+
+    def serving(self, app_id: str) -> Sequence[Task]:
+        """The tasks of an app that requests may go to."""
+        return serving(self._state, app_id)
+
     def past(self, app_id: str) -> Sequence[tuple[float, App]]:
         """Every version of an app, oldest first."""
         return [(found.version, found.app) for found in self._state.app_versions.get(app_id, ())]
+
+    @property
+    def roots(self) -> Sequence[RootVersion]:
+        """The tree of groups as it was, oldest first."""
+        return self._state.roots
 
     def instances_of(self, app_id: str) -> Sequence[Job]:
         """Those that have not ended."""
         return [self._state.jobs[job_id] for job_id in self._state.instances.get(app_id, ())]
 
-    def last_failure(self, app_id: str) -> Job | None:
-        """The latest of its instances that ended by itself, and badly."""
-        ended = (self._state.jobs[job_id] for job_id in reversed(self._state.ended))
-        return next((job for job in ended if job.spec.app == app_id and job.state is JobState.FAILED), None)
+    def last_failures(self, app_ids: Collection[str]) -> Mapping[str, Job]:
+        """By app: the latest of its instances that ended by itself, and badly. Apps without one are left out."""
+        found: dict[str, Job] = {}
+        wanted = set(app_ids)
+        for job_id in reversed(self._state.ended):
+            job = self._state.jobs[job_id]
+            if job.state is JobState.FAILED and job.spec.app in wanted:
+                wanted.remove(job.spec.app)
+                found[job.spec.app] = job
+                if not wanted:
+                    break
+        return found
+
+    @property
+    def launch_delays(self) -> Mapping[str, LaunchDelay]:
+        """By app: those in force, of apps that want more instances than they have."""
+        return launch_delays(self._state, self._now)
+
+    def check_results(self, task_id: TaskId) -> Sequence[CheckHealth]:
+        """Of each check that the scheduler makes of a task, in its app's order; empty: there is no result yet."""
+        return self._state.check_results.get(task_id, ())
+
+    def readiness_of(self, task_id: TaskId) -> Readiness | None:
+        """What its readiness check found last; None: it was not made since the scheduler started."""
+        return self._state.readiness.get(task_id)
 
     def round_of(self, job: Job) -> Sequence[Task]:
         """The tasks of a job's latest launch, by rank."""
@@ -175,7 +214,15 @@ class StateView:
         bound = job.spec.tasks > 1 and neighbours.key(job) is not None
         apart = partial(self._apart, job, neighbours) if bound else None
         ask = ask_of(job, self._settings)
-        return explain(job, ask, nodes, queue=queue, now=self._now, apart=apart)
+        found = explain(job, ask, nodes, queue=queue, now=self._now, apart=apart)
+        words = self._deployment_waits(job)
+        return replace(found, summary=f"{found.summary}; its deployment {words}") if words else found
+
+    def _deployment_waits(self, job: Job) -> str:
+        """What the deployment that started an app's instance waits for; "": there is none, or it does not wait."""
+        deployments = self._state.deployments.values() if job.app_version is not None else ()
+        found = (each.waiting.get(job.spec.app or "", "") for each in deployments)
+        return next(filter(None, found), "") if job.state is JobState.PENDING else ""
 
     def _apart(self, job: Job, neighbours: Neighbours, room: Mapping[AgentId, int]) -> dict[AgentId, int]:
         """How many tasks of a gang each node can take beside the others: one a node in turn, until none is left."""
@@ -249,6 +296,7 @@ class StateView:
             drained=self._drained(node),
             cpus=total(resources, "cpus") if offers else None,
             mem_mib=total(resources, "mem") if offers else None,
+            disk_mib=total(resources, "disk") if offers else None,
             gpus_offered=int(total(resources, "gpus")) if offers else None,
             ports=sum(count_ports(offer.ports) for offer in offers) if offers else None,
         )

@@ -1,14 +1,20 @@
 """Which tasks of apps the scheduler checks itself, kept in step with the engine's state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
+from mesos_gpu.adapters.prober import Prober
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
+from mesos_gpu.model.app import App
+from mesos_gpu.model.healthcheck import Readiness
 from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.job import Job
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.healthcheck import TaskHealth
-from mesos_gpu.scheduler.checks import Checks, Subject
+from mesos_gpu.scheduler.checks import Checks, Names, Subject
+from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks
+from mesos_gpu.wire.marathon.settle import ports_of
 
 LOOK_S = 1.0
 
@@ -19,49 +25,79 @@ class Watching:
     def __init__(self, put: Callable[[ev.Event], None]) -> None:
         """`put`: takes what was found, from any thread."""
         self._put = put
-        self._checks: Checks | None = None
-        self._watched: set[str] = set()
+        self._makers: tuple[Checks, ReadinessChecks] | None = None
+        self._healths: set[str] = set()  # tasks whose health is checked
+        self._candidates: set[str] = set()  # tasks that are not ready yet
         self._looked_at = 0.0
 
     def look(self, state: State, now: float) -> None:
         """Begin to check what has begun to run, and leave what has ended; on the engine's thread, now and then."""
-        if now - self._looked_at < LOOK_S or not (state.instances or self._watched):
+        if now - self._looked_at < LOOK_S or not (state.instances or self._healths or self._candidates):
             return
         self._looked_at = now
-        subjects = {subject.task: subject for subject in map(_subject(state), _running(state)) if subject}
-        for task in self._watched - subjects.keys():
-            assert self._checks is not None
-            self._checks.forget(task)
-        for task in subjects.keys() - self._watched:
-            self._checks = self._checks or Checks(self._found)
-            self._checks.watch(subjects[task])
-        self._watched = set(subjects)
+        running = list(_running(state))
+        subjects = {task.id: _subject(task, app) for job, task, app in running if job.checked}
+        candidates = {
+            task.id: _candidate(task, app)
+            for job, task, app in running
+            if job.proves_ready and not task.ready
+        }
+        if subjects or candidates or self._makers:
+            self._compare(subjects, candidates)
+
+    def _compare(self, subjects: dict[TaskId, Subject], candidates: dict[TaskId, Candidate]) -> None:
+        checks, readiness = self._makers = self._makers or self._made()
+        for task in self._healths - subjects.keys():
+            checks.forget(task)
+        for task in self._candidates - candidates.keys():
+            readiness.forget(task)
+        for new in subjects.keys() - self._healths:
+            checks.watch(subjects[new])
+        for new in candidates.keys() - self._candidates:
+            readiness.watch(candidates[new])
+        self._healths, self._candidates = set(subjects), set(candidates)
+
+    def _made(self) -> tuple[Checks, ReadinessChecks]:
+        prober, names = Prober(), Names()
+        return Checks(self._found, prober=prober, names=names), ReadinessChecks(self._answered, prober, names)
 
     def stop(self) -> None:
         """End all."""
-        if self._checks is not None:
-            self._checks.stop()
+        if self._makers is not None:
+            self._makers[0].stop()  # it ends the prober and the names of both
 
     def _found(self, task: str, health: TaskHealth) -> None:
-        self._put(ev.HealthFound(TaskId(task), health.healthy, health.kill))
+        self._put(ev.HealthFound(TaskId(task), health.healthy, health.kill, health.healths))
+
+    def _answered(self, task: str, readiness: Readiness) -> None:
+        self._put(ev.ReadinessFound(TaskId(task), readiness))
 
 
-def _running(state: State) -> list[Task]:
-    jobs = (state.jobs[job_id] for ids in state.instances.values() for job_id in ids)
-    tasks = [task for job in jobs if job.checked for task in state.round_of(job)]
-    return [task for task in tasks if task.state is TaskState.RUNNING]
+def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
+    """Instances that have something to check, with their apps as they were when they were started."""
+    for app_id, ids in state.instances.items():
+        for job in map(state.jobs.__getitem__, ids):
+            if not (job.checked or job.proves_ready):
+                continue
+            known = state.app_versions.get(app_id, ())
+            app = next((found.app for found in known if found.version == job.app_version), None)
+            for task in state.round_of(job):
+                if app is not None and task.state is TaskState.RUNNING and task.started_at is not None:
+                    yield job, task, app
 
 
-def _subject(state: State) -> Callable[[Task], Subject | None]:
-    def made(task: Task) -> Subject | None:
-        job = state.jobs[task.job_id] if task.job_id else None
-        known = state.app_versions.get(job.spec.app or "", ()) if job else ()
-        app = next((found.app for found in known if job and found.version == job.app_version), None)
-        if app is None or task.started_at is None:
-            return None
-        host = (
-            urlsplit(task.agent_url).hostname or task.hostname
-        )  # its address: a name need not be known here
-        return Subject(task.id, host, task.ports, app.health_checks, task.started_at)
+def _subject(task: Task, app: App) -> Subject:
+    return Subject(task.id, _host(task), task.ports, app.health_checks, task.started_at or 0.0)
 
-    return made
+
+def _candidate(task: Task, app: App) -> Candidate:
+    check = app.readiness_checks[0]  # there is one at most
+    names = [port.name for port in ports_of(app)]
+    index = names.index(check.port_name) if check.port_name in names else len(task.ports)
+    port = task.ports[index] if index < len(task.ports) else None
+    return Candidate(task.id, _host(task), port, check)
+
+
+def _host(task: Task) -> str:
+    """Its agent's address: a name need not be known here."""
+    return urlsplit(task.agent_url).hostname or task.hostname

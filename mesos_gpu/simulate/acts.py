@@ -5,7 +5,7 @@ A happening that finds nothing to happen to does nothing.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.constraint import Constraint, Operator
@@ -13,11 +13,13 @@ from mesos_gpu.model.drain import Target
 from mesos_gpu.model.gpu import Health
 from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
-from mesos_gpu.simulate.settle import settle
+from mesos_gpu.simulate import apps
+from mesos_gpu.simulate.choice import choose
+from mesos_gpu.simulate.settle import go_on, settle
 from mesos_gpu.simulate.virtual import Agent, Facts, Run
+from mesos_gpu.simulate.witness import job_of
 from mesos_gpu.simulate.world import DRIVERS, MODELS, World
 
-T = TypeVar("T")
 _MOST_JOBS: Final = 12  # that have not ended
 _FAILURES: Final = tuple(OnGpuFailure)
 _HEALTHS: Final = tuple(Health)
@@ -51,36 +53,25 @@ class Act:
     target: str | None = None
 
 
-def _choose(world: World, items: Sequence[T], number: int, name: Callable[[T], str]) -> T | None:
-    """The item that the act in hand is about; the world notes its name."""
-    if world.target is not None:
-        return next((item for item in items if name(item) == world.target), None)
-    if not items:
-        return None
-    item = items[number % len(items)]
-    world.chosen.append(name(item))
-    return item
-
-
 def _job(world: World, number: int) -> Job | None:
-    return _choose(world, world.waiting_or_running(), number, lambda job: job.id)
+    return choose(world, world.waiting_or_running() + world.instances(), number, lambda job: job.id)
 
 
 def _agent(world: World, number: int) -> Agent | None:
-    return _choose(world, list(world.mesos.agents.values()), number, lambda agent: agent.hostname)
+    return choose(world, list(world.mesos.agents.values()), number, lambda agent: agent.hostname)
 
 
 def _gpu(world: World, number: int) -> tuple[Agent, GpuId] | None:
     every = [(agent, gpu.id) for agent in world.mesos.agents.values() for gpu in agent.gpus]
-    return _choose(world, every, number, lambda pair: pair[1])
+    return choose(world, every, number, lambda pair: pair[1])
 
 
 def _run(world: World, runs: Sequence[Run], number: int) -> Run | None:
-    return _choose(world, runs, number, lambda run: run.job_id or run.agent.hostname)
+    return choose(world, runs, number, lambda run: run.job_id or run.agent.hostname)
 
 
 def _mail(world: World, number: int) -> ev.Event | None:
-    event = _choose(world, world.mesos.mail, number, _letter)
+    event = choose(world, world.mesos.mail, number, _letter)
     if event is not None:
         world.mesos.mail.remove(event)
     return event
@@ -90,7 +81,7 @@ def _letter(event: ev.Event) -> str:
     match event:
         case ev.StatusArrived(status):
             monitor = status.task_id.startswith("gpu-monitor.")
-            whose = f"{status.task_id.split('.')[1]}.example" if monitor else status.task_id.split(".")[0]
+            whose = f"{status.task_id.split('.')[1]}.example" if monitor else job_of(status.task_id)
             return f"{whose} {status.state} {status.uuid is None}"
         case ev.AgentLost(agent_id):
             return f"loss of {agent_id}"
@@ -161,7 +152,7 @@ def _drain(world: World, a: int, b: int) -> None:
 
 def _undrain(world: World, a: int, b: int) -> None:
     drained = list(world.state.drains)
-    place = _choose(world, drained, a, lambda place: place[1]) if drained else _place(world, a, b)
+    place = choose(world, drained, a, lambda place: place[1]) if drained else _place(world, a, b)
     if place:
         world.say(f"an operator gives {place[1]} back")
         world.inbox.append(ev.UndrainRequested(*place))
@@ -233,7 +224,7 @@ def _offer(world: World, a: int, b: int) -> None:
 
 def _rescind(world: World, a: int, b: int) -> None:
     offers = world.mesos.offers
-    if offer_id := _choose(world, list(offers), a, lambda offer_id: offers[offer_id][0].hostname):
+    if offer_id := choose(world, list(offers), a, lambda offer_id: offers[offer_id][0].hostname):
         world.say(f"{offer_id} is rescinded")
         world.mesos.rescind(offer_id)
 
@@ -327,7 +318,7 @@ def _die(world: World, a: int, b: int) -> None:
 
 def _come_back(world: World, a: int, b: int) -> None:
     cut = [agent for agent in world.mesos.agents.values() if agent.cut]
-    if agent := _choose(world, cut, a, lambda agent: agent.hostname):
+    if agent := choose(world, cut, a, lambda agent: agent.hostname):
         world.say(f"{agent.id} is back")
         world.mesos.come_back(agent)
 
@@ -378,7 +369,9 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "moment": (8, _time((0.1, 0.3, 1.0))),
     "while": (3, _time((3.0, 5.0, 10.0))),
     "long": (0.3, _time((30.0, 60.0, 130.0))),
+    "go on": (0.5, lambda world, a, b: go_on(world, checks=a % 4 > 0)),
     "settle": (0.2, lambda world, a, b: settle(world)),
+    **apps.ACTS,
 }
 
 

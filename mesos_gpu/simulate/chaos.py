@@ -30,6 +30,12 @@ _SHRINK_STEPS: Final = 50_000  # what a search for a shorter story may cost
 _FEW: Final = 30  # acts of which pairs are tried
 _NAMES: Final = tuple(ACTS)
 _WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
+_MUCH: Final = {"go on": 20, "deliver many": 2, "restart app": 4, "undo deployment": 2, "settle": 0.5}
+_NO_JOBS: Final = ("submit", "reset", "refuse", "garble", "miss")
+#: Without jobs, and with more peace, deployments come further.
+APPS_ALONE: Final = tuple(
+    0.0 if name in _NO_JOBS else weight * _MUCH.get(name, 1) for name, (weight, _) in ACTS.items()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,8 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     chance, result = random.Random(seed), Result(seed)
     while result.steps < steps and result.failure is None:
         shape = chance.getrandbits(32)
-        acts = _acts(chance, min(chance.choice(EPISODES), steps - result.steps))
+        count = min(chance.choice(EPISODES), steps - result.steps)
+        acts = _acts(chance, count, chance.choice((_WEIGHTS, _WEIGHTS, APPS_ALONE)))
         world, done, violation = replay(shape, acts)
         result.counts += world.counts
         result.steps += done
@@ -76,8 +83,8 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     return result
 
 
-def _acts(chance: random.Random, count: int) -> list[Act]:
-    names = chance.choices(_NAMES, _WEIGHTS, k=count)
+def _acts(chance: random.Random, count: int, weights: Sequence[float] = _WEIGHTS) -> list[Act]:
+    names = chance.choices(_NAMES, weights, k=count)
     return [Act(name, chance.getrandbits(24), chance.getrandbits(24)) for name in names]
 
 

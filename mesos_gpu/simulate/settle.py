@@ -3,15 +3,20 @@
 from typing import Final
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.model.app import Group
 from mesos_gpu.model.constraint import Operator
 from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Health
-from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.model.job import Job, JobSpec, JobState
+from mesos_gpu.simulate.apps import check
+from mesos_gpu.simulate.rollouts import aims_of, instances_of
 from mesos_gpu.simulate.violation import Violation
 from mesos_gpu.simulate.virtual import PORTS, Agent, Facts
 from mesos_gpu.simulate.world import CPUS, MEM_MIB, World
 
 _ROUND_S: Final = 4.0
+_PATIENCE: Final = 50
+_ROLLED_OUT: Final = 200  # rounds until apps are as they are wanted
 _QUIET: Final = 60  # rounds until all has been said
 _MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
 _MOST_SMALL: Final = 16
@@ -26,11 +31,12 @@ def settle(world: World) -> None:
     world.say("a quiet time begins")
     _mend(world)
     for _ in range(_QUIET):
-        _round(world, end=False)
+        go_on(world)
         if _difference(world) == "":
             break
     else:
         raise Violation("at a quiet time, engine and world agree", _difference(world))
+    _roll_out(world)
     _run_out(world)
 
 
@@ -68,6 +74,7 @@ def _suits(agent: Agent, job: Job, needs: str | None) -> bool:
 
 
 def _mend(world: World) -> None:
+    world.flush()  # what people asked for last is mended as well
     world.lossy = 0
     if not world.mesos.connected:
         world.connect()
@@ -81,13 +88,17 @@ def _mend(world: World) -> None:
                 world.mesos.set_health(agent, gpu.id, Health.OK, "mended")
 
 
-def _round(world: World, *, end: bool) -> None:
+def go_on(world: World, *, end: bool = False, checks: bool = True) -> None:
+    """For a few seconds all that runs goes on, all is delivered and offered; and, with `end`, commands end."""
     mesos = world.mesos
     world.pass_time(_ROUND_S)
+    for job in world.instances():
+        if checks and job.state is JobState.RUNNING and not _well(world, job):
+            check(world, job, True)
     for run in mesos.alive():
         if run.stage != "TASK_RUNNING" or run.to_be_killed:
             world.progress(run, 7)
-        elif end and run.job_id is not None:
+        elif end and not run.lasts:
             world.progress(run, 12)
     for run in list(mesos.runs.values()):
         mesos.resend(run)
@@ -115,6 +126,71 @@ def _difference(world: World) -> str:
     return f"still being said: {waiting}" if waiting else ""
 
 
+def _well(world: World, job: Job) -> bool:
+    """Whether its checks have said so."""
+    task = world.state.tasks[job.task_id] if job.task_id else None
+    if task is None:
+        return False
+    return (not job.checked or world.state.healths.get(task.id) is True) and task.ready >= job.proves_ready
+
+
+def _roll_out(world: World) -> None:
+    """Deployments end, and apps are as they are wanted; then they are deleted, and nothing is left of them."""
+    if not (world.instances() or world.state.deployments or aims_of(world.witness.disk)):
+        return
+    for n in range(_ROLLED_OUT if _fit(world) else 0):
+        if not (left := _unfinished(world)):
+            break
+        if n == _PATIENCE:  # a large job has free GPUs kept for it, and the others are held by apps for ever
+            _kill_jobs(world)
+        go_on(world, end=True)
+    else:
+        if _fit(world):
+            raise Violation("every deployment ends, and apps are as wanted", left, *_about(world))
+    world.inbox.append(ev.AppsChanged(world.new_id("d"), Group("/"), force=True))
+    world.flush()
+    for _ in range(_ROLLED_OUT):
+        remains = [str(run.id) for run in world.mesos.alive() if run.job_id and run.lasts]
+        if not (remains or world.instances() or world.state.deployments):
+            return
+        go_on(world, end=True)
+    words = f"{remains}, {[job.id for job in world.instances()]}, {list(world.state.deployments)}"
+    raise Violation("nothing remains of a deleted app", words, *remains)
+
+
+def _unfinished(world: World) -> str:
+    """In words, what is not as it is wanted."""
+    if world.state.deployments:
+        return "; ".join(f"{d.id}: {dict(d.waiting)}" for d in world.state.deployments.values())
+    aims, there = (
+        aims_of(world.witness.disk),
+        instances_of(world.witness, aims_of(world.witness.disk), world.now),
+    )
+    for id in {**aims, **there}:
+        wanted = [(aims[id].version, True)] * aims[id].instances if id in aims else []
+        found = [(each.version, each.serves) for each in there.get(id, ()) if not each.ending]
+        if found != wanted or len(there.get(id, ())) != len(found):
+            return f"{id} has (version, serves) {found}, wanted are {wanted}"
+    return ""
+
+
+def _about(world: World) -> list[str]:
+    return [job.id for job in world.instances()]
+
+
+def _fit(world: World) -> bool:
+    """Whether there is room for all apps, with what they may have over their capacity: ports, GPUs, hosts."""
+    agents = list(world.mesos.agents.values())
+    gpus = ports = 0
+    for aim in aims_of(world.witness.disk).values():
+        app = aim.app
+        gpus += app.gpus * aim.most
+        ports += len(app.port_definitions or ()) * aim.most
+        if app.constraints and aim.most > len(agents):
+            return False
+    return gpus <= sum(len(agent.gpus) for agent in agents) and ports <= len(PORTS) * len(agents)
+
+
 def _run_out(world: World) -> None:
     """Commands end; small jobs that are worth less keep coming, and may not keep the others waiting."""
     jobs = {job.id for job in world.waiting_or_running()}
@@ -125,10 +201,14 @@ def _run_out(world: World) -> None:
             break
         if len(waiting) < _MOST_SMALL:
             _submit_small(world)
-        _round(world, end=True)
+        go_on(world, end=True)
     else:
         job = left[0]
         raise Violation("nothing starves", f"{job.id} is {job.state.value}: {job.message}", job.id)
+    _kill_jobs(world)
+
+
+def _kill_jobs(world: World) -> None:
     for job in world.waiting_or_running():
         world.inbox.append(ev.KillRequested(job.id))
     world.flush()

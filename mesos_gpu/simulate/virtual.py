@@ -80,6 +80,11 @@ class Run:
         return self.stage not in TERMINAL
 
     @property
+    def lasts(self) -> bool:
+        """Whether its command ends only by mischance: it is a node monitor, or an instance of an app."""
+        return self.job_id is None or "._app" in self.job_id
+
+    @property
     def at_barrier(self) -> bool:
         """Whether it has its place, and waits for the other members of its gang."""
         return self.stage == "TASK_STARTING" and bool(self.item.hosts) and not self.told_to_start

@@ -20,14 +20,15 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import Saved
-from mesos_gpu.model.service import AppVersion, Deployment, Services
+from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
 from mesos_gpu.model.task import Task
-from mesos_gpu.simulate import gangs
+from mesos_gpu.simulate import gangs, rollouts
 from mesos_gpu.simulate.violation import Violation
-from mesos_gpu.simulate.virtual import TERMINAL, VirtualMesos
+from mesos_gpu.simulate.virtual import TERMINAL, Facts, VirtualMesos
 from mesos_gpu.wire import report
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
+_OF_APP: Final = "._app."
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
 
 
@@ -39,6 +40,7 @@ class Word:
     cut_since: float | None = None
     placed: bool = False  # its executor said that it has its place
     given_up: bool = False  # cut for so long that its job may start elsewhere
+    running: bool = False
 
 
 @dataclass(slots=True)
@@ -50,9 +52,14 @@ class Told:
     at: float
 
 
+def job_of(task_id: str) -> JobId:
+    """Of whose launch it is; an instance of an app has dots in its name."""
+    return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
+
+
 def launch_of(task_id: str) -> str:
     """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
-    return task_id.split(".")[1]
+    return task_id.removeprefix(f"{job_of(task_id)}.").partition(".")[0]
 
 
 class Disk:
@@ -68,6 +75,7 @@ class Disk:
         self.cards: dict[GpuId, Card] = {}
         self.services = Services()
         self.app_versions: list[AppVersion] = []
+        self.roots: list[RootVersion] = []
         self.deployments: dict[str, Deployment] = {}
 
     def save(self, save: fx.Effect) -> None:
@@ -104,10 +112,18 @@ class Disk:
                 self.services = services
             case saves.SaveAppVersion(found):
                 self.app_versions.append(found)
+            case saves.SaveRootVersion(root):
+                self.roots.append(root)
+            case saves.ForgetRootVersion(version):
+                self.roots = [each for each in self.roots if each.version != version]
+            case saves.ForgetAppVersion(app_id, version):
+                self.app_versions = [
+                    v for v in self.app_versions if (v.app.id, v.version) != (app_id, version)
+                ]
             case saves.SaveDeployment(deployment):
                 self.deployments[deployment.id] = deployment
             case saves.ForgetDeployment(id):
-                del self.deployments[id]
+                self.deployments.pop(id, None)
 
     def load(self) -> Saved:
         """As a store gives it back: jobs by their sequence, tasks by their launch."""
@@ -121,6 +137,7 @@ class Disk:
             self.services,
             tuple(self.app_versions),
             tuple(self.deployments.values()),
+            roots=tuple(self.roots),
         )
 
 
@@ -145,6 +162,8 @@ class Witness:
         self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already
         self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
         self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
+        self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
+        self.ready: set[TaskId] = set()
 
     # --- what the scheduler is told, when its batch is on disk
 
@@ -164,14 +183,25 @@ class Witness:
                         del self.held[offer_id]
                 case ev.Registered() | ev.Disconnected():
                     self.held.clear()
-                case ev.JobSubmitted(job_id):
-                    self.submitted.add(job_id)
-                case ev.KillRequested(job_id):
-                    self.user_killed.add(job_id)
-                case ev.DrainRequested(target, name, _, _, deadline_s):
-                    self.drained[target, name] = None if deadline_s is None else now + deadline_s
-                case ev.UndrainRequested(target, name):
-                    self.drained.pop((target, name), None)
+                case _:
+                    self._hear_people(event, now)
+
+    def _hear_people(self, event: ev.Event, now: float) -> None:
+        match event:
+            case ev.DrainRequested(target, name, _, _, deadline_s):
+                self.drained[target, name] = None if deadline_s is None else now + deadline_s
+            case ev.UndrainRequested(target, name):
+                self.drained.pop((target, name), None)
+            case ev.JobSubmitted(job_id):
+                self.submitted.add(job_id)
+            case ev.KillRequested(job_id):
+                self.user_killed.add(job_id)
+            case ev.HealthFound(task_id, healthy, kill):
+                self.healthy[task_id] = healthy
+                if kill:
+                    self.user_killed.add(job_of(task_id))
+            case ev.ReadinessFound(task_id, readiness) if readiness.ready:
+                self.ready.add(task_id)
 
     def _hear_status(self, event: ev.StatusArrived, now: float) -> None:
         status = event.status
@@ -191,6 +221,7 @@ class Witness:
             word.cut_since = now
         elif status.state in _LIVE:
             word.cut_since = None
+            word.running = word.running or status.state == "TASK_RUNNING"
         word.placed |= status.state in ("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
         if status.data and status.state == "TASK_RUNNING" and status.agent_id:
             self._hear_report(status.agent_id, status.data, now)
@@ -213,12 +244,25 @@ class Witness:
 
     # --- what it does
 
-    def judge(self, effects: Iterable[fx.Effect], now: float) -> None:
+    def judge(self, steps: Iterable[tuple[ev.Event, Iterable[fx.Effect]]], now: float) -> None:
         """Check the effects of the batch just heard, in their order, and commit the saves.
 
         Raises:
             Violation: One of them is not justified.
         """
+        for event, effects in steps:
+            before = rollouts.scene(self, now) if isinstance(event, ev.Tick) else None
+            self._take_in(effects, now)
+            if before is not None:
+                rollouts.judge(self, before, now)
+        rollouts.locked_once(self.disk)
+        gangs.whole(self, self.launched)
+        self.launched.clear()
+        self.dropped.clear()
+        for key, times in self.unacknowledged.items():
+            raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
+
+    def _take_in(self, effects: Iterable[fx.Effect], now: float) -> None:
         for effect in effects:
             kind = type(effect)
             if kind is fx.Publish:
@@ -232,13 +276,10 @@ class Witness:
                 self.disk.save(effect)
             else:
                 check(self, effect, now)
-        gangs.whole(self, self.launched)
-        self.launched.clear()
-        self.dropped.clear()
-        for key, times in self.unacknowledged.items():
-            raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
 
     def _job(self, job: Job) -> None:
+        if job.app_version is not None:
+            self._instance(job)
         facts = self.mesos.facts[job.id]
         old = self.disk.jobs.get(job.id)
         if old is not None and old.state.ended:
@@ -258,6 +299,13 @@ class Witness:
             raise Violation("no job is lost", words, job.id)
         if job.state is JobState.KILLED and job.id not in self.user_killed:
             raise Violation("no job is lost", f"nobody asked for the end of {job.id}", job.id)
+
+    def _instance(self, job: Job) -> None:
+        """Made and ended by the scheduler itself: `rollouts` says whether it may."""
+        self.mesos.facts.setdefault(job.id, Facts())
+        self.submitted.add(job.id)
+        if job.kill_requested:
+            self.user_killed.add(job.id)
 
     def _task(self, task: Task, now: float) -> None:
         if not task.evicted or task.id in self.evicted:
@@ -432,7 +480,7 @@ class Witness:
         """Reconciling, suppressing and reviving are always allowed."""
 
     def _job_of(self, task_id: TaskId) -> JobId | None:
-        job_id = JobId(task_id.partition(".")[0])
+        job_id = job_of(task_id)
         return job_id if job_id in self.submitted else None
 
     def forget(self, state: State) -> None:
@@ -444,6 +492,8 @@ class Witness:
             for task_id in tasks:
                 self.words.pop(task_id, None)
                 self.evicted.discard(task_id)
+                self.ready.discard(task_id)
+                self.healthy.pop(task_id, None)
             self.launches.pop(job_id, None)
             self.learnt.pop(job_id, None)
         for task_id in [t for t in self.words if t not in state.tasks and t not in self.mesos.runs]:
@@ -468,11 +518,17 @@ class Witness:
             ("nodes", state.nodes, self.disk.nodes),
             ("drains", state.drains, self.disk.drains),
             ("cards", state.cards, self.disk.cards),
+            ("deployments", state.deployments, self.disk.deployments),
+            ("apps", _by_version(state.services), _by_version(self.disk.services)),
         )
         for name, here, there in pairs:
             if here != there:
                 keys = [k for k in {**here, **there} if here.get(k) != there.get(k)]
                 raise Violation("what is known is on disk", f"{name} differ: {keys}", *map(str, keys))
+
+
+def _by_version(services: Services) -> Mapping[Any, object]:
+    return {(app.id, services.versions[app.id]): app for app in services.root.all_apps()}
 
 
 _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
@@ -34,7 +35,14 @@ SETTINGS: Final = Settings(
     max_infrastructure_failures=1000,  # a job is only lost by its own doing: the world is rougher than Mesos
 )
 _INSPECT_EVERY: Final = 16  # batches
-_REQUESTS: Final = (ev.DrainRequested, ev.UndrainRequested, ev.ResetRequested)  # the engine may refuse them
+#: The engine may refuse them.
+_REQUESTS: Final = (
+    ev.DrainRequested,
+    ev.UndrainRequested,
+    ev.ResetRequested,
+    ev.AppsChanged,
+    ev.DeploymentDeleted,
+)
 
 
 def _agents(shape: random.Random) -> list[Agent]:
@@ -103,11 +111,11 @@ class World:
         """
         events = [*self.inbox, ev.Tick(), ev.Match()]
         self.inbox.clear()
-        heard, effects = [], []
+        steps: list[tuple[ev.Event, list[fx.Effect]]] = []
         for event in events:
             before = saved_of(self.state) if type(event) in _REQUESTS else None
             try:
-                effects += step(self.state, event, self.now, self.settings)
+                effects = step(self.state, event, self.now, self.settings)
             except MesosGpuError as error:
                 self.say(f"    refused: {error.what}")
                 if before != saved_of(self.state):
@@ -116,24 +124,26 @@ class World:
             except Exception as error:
                 words = f"{type(error).__name__} at {type(event).__name__}: {error}"
                 raise Violation("the engine never fails", words, *_about(event)) from error
-            heard.append(event)
+            steps.append((event, effects))
         if crash == "before":
             self.restart()
             return
-        for event in heard:
+        for event, _ in steps:
             self.counts[type(event).__name__] += 1
-        self._commit(heard, effects)
+        self._commit(steps)
         if crash:
             self.restart()
             return
-        for effect in effects:
-            self._send(effect)
+        for _, effects in steps:
+            for effect in effects:
+                self._send(effect)
 
-    def _commit(self, heard: list[ev.Event], effects: list[fx.Effect]) -> None:
+    def _commit(self, steps: Sequence[tuple[ev.Event, list[fx.Effect]]]) -> None:
         if self.story is not None:
-            self._tell(effects)
-        self.witness.hear(heard, self.now)
-        self.witness.judge(effects, self.now)
+            for _, effects in steps:
+                self._tell(effects)
+        self.witness.hear((event for event, _ in steps), self.now)
+        self.witness.judge(steps, self.now)
         self.batches += 1
         if self.batches % self._inspect_every == 0:
             self.witness.inspect(self.state)
@@ -158,6 +168,7 @@ class World:
         self.mesos.disconnect()
         self.witness.unacknowledged.clear()
         self.witness.held.clear()
+        self.witness.healthy.clear()  # checks begin anew
         self.connect()
 
     def _tell(self, effects: list[fx.Effect]) -> None:
@@ -168,8 +179,12 @@ class World:
     # --- what acts look at
 
     def waiting_or_running(self) -> list[Job]:
-        """Jobs that have not ended."""
-        return [job for job in self.state.jobs.values() if not job.state.ended]
+        """Jobs that have not ended, and are no app's."""
+        return [job for job in self.state.jobs.values() if not job.state.ended and job.app_version is None]
+
+    def instances(self) -> list[Job]:
+        """Of apps, those that have not ended."""
+        return [self.state.jobs[job_id] for ids in self.state.instances.values() for job_id in ids]
 
     def new_id(self, letter: str) -> JobId:
         """An id that was never used."""
@@ -215,7 +230,7 @@ class World:
             mesos.update(run, "TASK_KILLING")
         elif stage == "TASK_KILLING" and how % 4:
             mesos.update(run, "TASK_KILLED")
-        elif how % 3 == 0 and (run.job_id is not None or how % 16 == 15):
+        elif how % 3 == 0 and (not run.lasts or how % 16 == 15):
             self._end(run, how // 3)
         return run.stage
 

@@ -26,9 +26,11 @@ def gpu(name: str, model: str = "A100", *, health: Health = Health.OK, numa_node
     return Gpu(GpuId(name), model, 81920, int(digits or 0), "0000:01:00.0", numa_node, health=health)
 
 
-def offer(name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, gpus: float = 0) -> Offer:
+def offer(
+    name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, gpus: float = 0, disk: float = 0
+) -> Offer:
     """An offer of one agent."""
-    amounts = {"cpus": cpus, "mem": mem, "gpus": gpus}
+    amounts = {"cpus": cpus, "mem": mem, "gpus": gpus, "disk": disk}
     scalars = tuple(Scalar(kind, amount) for kind, amount in amounts.items() if amount)
     ports = (PortRange(31000, 31999),)
     return Offer(
@@ -131,6 +133,8 @@ def saved_of(state: State) -> Saved:
         state.services,
         tuple(found for versions in state.app_versions.values() for found in versions),
         tuple(state.deployments.values()),
+        tuple(state.splits.values()),
+        tuple(state.roots),
     )
 
 

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -42,16 +43,21 @@ def busybox() -> Path:
     return Path(shutil.which("busybox") or "/bin/busybox")
 
 
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
 class Dockerd:
     """Use as a context manager. Needs root, and that `missing()` is empty."""
 
-    def __init__(self, *flags: str) -> None:
-        """`flags`: further ones of dockerd."""
+    def __init__(self, *flags: str, bridged: bool = False) -> None:
+        """`flags`: further ones of dockerd. `bridged`: containers may have a bridge; needs `ip`."""
         self.directory = Path(tempfile.mkdtemp(prefix="mesos-gpu-docker-"))
         self.directory.chmod(0o755)
         self.socket = self.directory / "docker.sock"
         self.cgroup = "/" + self.directory.name  # containers are below it unless they say otherwise
         self._flags = flags
+        self._bridge = f"mg-{self.directory.name[-8:]}" if bridged else "none"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -84,9 +90,20 @@ class Dockerd:
         command: list[str | Path] = ["--host", f"unix://{self.socket}", "--containerd", engine]
         command += ["--config-file", at / "daemon.json"]
         command += ["--data-root", at / "data", "--exec-root", at / "exec", "--pidfile", at / "pid"]
-        command += ["--iptables=false", "--ip-masq=false", "--bridge=none", "--cgroup-parent", self.cgroup]
+        if self._bridge != "none" and not Path("/sys/class/net", self._bridge).exists():
+            self._make_bridge()
+        command += ["--iptables=false", "--ip-masq=false", "--ip-forward=false", "--bridge", self._bridge]
+        command += ["--cgroup-parent", self.cgroup]
         self._start("dockerd", *command, "--exec-opt", "native.cgroupdriver=cgroupfs", *self._flags)
         self._until("dockerd", self._answers)
+
+    def _make_bridge(self) -> None:
+        """Of this engine alone: another may be tested at the same time."""
+        place = zlib.crc32(self._bridge.encode())
+        subnet = f"10.{200 + place % 50}.{place // 50 % 256}.1/24"
+        _ip("link", "add", self._bridge, "type", "bridge")
+        _ip("addr", "add", subnet, "dev", self._bridge)
+        _ip("link", "set", self._bridge, "up")
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """End dockerd by a signal and wait for it; `start` may follow."""
@@ -140,6 +157,8 @@ class Dockerd:
             for path in reversed(left):
                 with contextlib.suppress(OSError):  # what was in it is still ending
                     path.rmdir()
+        if Path("/sys/class/net", self._bridge).exists():
+            _ip("link", "del", self._bridge)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def processes(self) -> list[int]:

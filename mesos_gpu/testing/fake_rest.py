@@ -12,15 +12,18 @@ from urllib.parse import parse_qs, urlsplit
 
 _ENDED: Final = ("finished", "failed", "killed")
 _DEFAULTS: Final[dict[str, Any]] = {
-    "command": None, "argv": None, "cpus": 1.0, "mem_mib": 128, "gpus": 0, "gpu_model": [], "env": {},
+    "command": None, "argv": None, "args": None, "pull": False, "cpus": 1.0, "mem_mib": 128, "disk_mib": 0,
+    "gpus": 0, "gpu_model": [], "env": {},
     "user": None, "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0, "started_at": None,
     "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
     "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
     "placement": None, "gpu_memory_mib": None, "compute_capability": None, "tasks": 1, "on_member_failure": "restart",
-    "preemptible": False, "health_checks": [], "ports": [], "healthy": None,
+    "preemptible": False, "health_checks": [], "ports": [], "fetch": [], "volumes": [], "healthy": None,
     "priority": 0, "queue": "default", "app": None, "constraints": [], "near": None, "away": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
 }  # fmt: skip
+
+_ARTIFACT: Final = {"extract": True, "executable": False, "cache": False, "dest_path": None}
 
 Answer = tuple[int, object]
 
@@ -84,6 +87,7 @@ class FakeRest:
             self.jobs[job_id] = {
                 **_DEFAULTS, "id": job_id, "name": name, "state": "pending", "version": 1,
                 "submitted_at": time.time(), **spec,
+                "fetch": [{**_ARTIFACT, "uri": uri} for uri in spec.get("fetch", ())],
             }  # fmt: skip
             self.tasks[job_id] = []
             self._changed.notify_all()

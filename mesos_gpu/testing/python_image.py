@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -40,20 +41,33 @@ def python_image(directory: Path, name: str) -> Path:
     Raises:
         Unavailable: There is no static busybox, or no ldd.
     """
+    base = busybox_layer(busybox(), ["sh", "ls", "cat", "env", "id"])
+    return save(directory, name, [base, python_layer(_PACKAGES, _MODULES)], WANTS_DRIVER)
+
+
+def python_layer(packages: Iterable[str], modules: Iterable[str]) -> bytes:
+    """This Python as `/usr/bin/python3`, at home in `/usr`.
+
+    Args:
+        packages: Of the standard library; its single files are all there.
+        modules: In shared libraries; those that this Python has built in are not asked for.
+
+    Raises:
+        Unavailable: There is no ldd.
+    """
     program = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
     stdlib = Path(sysconfig.get_path("stdlib"))
     home = f"usr/lib/{stdlib.name}"
     files: dict[str, bytes] = {"usr/bin/python3": program.read_bytes()}
-    sources = [*stdlib.glob("*.py"), *(p for name in _PACKAGES for p in (stdlib / name).rglob("*.py"))]
+    sources = [*stdlib.glob("*.py"), *(p for name in packages for p in (stdlib / name).rglob("*.py"))]
     files |= {f"{home}/{path.relative_to(stdlib)}": path.read_bytes() for path in sources}
-    modules = [p for each in _MODULES for p in (stdlib / "lib-dynload").glob(f"{each}.*.so")]
-    files |= {f"{home}/lib-dynload/{path.name}": path.read_bytes() for path in modules}
-    for library in _closure([program, *modules]):
+    shared = [p for each in modules for p in (stdlib / "lib-dynload").glob(f"{each}.*.so")]
+    files |= {f"{home}/lib-dynload/{path.name}": path.read_bytes() for path in shared}
+    for library in _closure([program, *shared]):
         files[f"{_LIBRARIES}/{library.name}"] = library.read_bytes()
     files["lib64/ld-linux-x86-64.so.2"] = Path("/lib64/ld-linux-x86-64.so.2").read_bytes()
     files["etc/ld.so.conf"] = LOADER_CONF.encode()
-    base = busybox_layer(busybox(), ["sh", "ls", "cat", "env", "id"])
-    return save(directory, name, [base, layer(files)], WANTS_DRIVER)
+    return layer(files)
 
 
 def _closure(files: list[Path]) -> set[Path]:

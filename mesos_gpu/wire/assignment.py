@@ -5,9 +5,13 @@ Only the standard library's json: the executor imports it.
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.driver import version_of
+from mesos_gpu.model.mount import Mount
+from mesos_gpu.model.port import PortBinding
 
 __all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
 
@@ -21,7 +25,7 @@ def encode(value: Assignment | Outcome) -> bytes:
     ).encode()
 
 
-def _fields(data: bytes, kind: str) -> dict[str, object]:
+def _fields(data: bytes, kind: str) -> dict[str, Any]:
     value = json.loads(data)
     if not isinstance(value, dict) or (value.pop("version", 0), value.pop("kind", "")) != (VERSION, kind):
         raise ValueError(f"not a version {VERSION} {kind}: {data[:80]!r}")
@@ -35,8 +39,15 @@ def decode_assignment(data: bytes) -> Assignment:
         ValueError: Not an assignment of this version.
     """
     try:
-        return Assignment(**_fields(data, "Assignment"))  # type: ignore[arg-type]
-    except TypeError as error:
+        fields: dict[str, Any] = _fields(data, "Assignment")
+        for name, noun in (("mounts", Mount), ("bindings", PortBinding)):
+            if (items := fields.get(name)) is not None:
+                fields[name] = tuple(noun(**item) for item in items)
+        if (docker := fields.get("docker")) is not None:
+            docker["ulimits"] = tuple(Ulimit(**item) for item in docker["ulimits"])
+            fields["docker"] = DockerOptions(**docker)
+        return Assignment(**fields)
+    except (TypeError, KeyError) as error:
         raise ValueError(f"not an assignment: {error}") from error
 
 
@@ -47,7 +58,7 @@ def decode_outcome(data: bytes) -> Outcome:
         ValueError: Not an outcome of this version.
     """
     try:
-        outcome = Outcome(**_fields(data, "Outcome"))  # type: ignore[arg-type]
+        outcome = Outcome(**_fields(data, "Outcome"))
         if outcome.min_driver is not None and version_of(outcome.min_driver) is None:
             raise TypeError(f"{outcome.min_driver!r} is no driver's version")
         if not isinstance(outcome.needs, str):

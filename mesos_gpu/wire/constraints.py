@@ -6,7 +6,7 @@ from typing import Final
 from mesos_gpu.model.constraint import Constraint, Operator
 from mesos_gpu.model.pattern import problem_of
 
-_LONGEST: Final = 256
+LONGEST_WORD: Final = 256
 _FORM: Final = "must be [field, operator] or [field, operator, value]"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _PLAIN: Final = re.compile(
@@ -19,7 +19,7 @@ def constraint_of(value: object) -> Constraint | str:
     """The constraint, or what is wrong with it. Numbers are taken as their text; operators in any case."""
     words = value if isinstance(value, list) else []
     if len(words) not in (2, 3) or not all(_is_word(word) for word in words):
-        return f"{_FORM}, of strings up to {_LONGEST} characters"
+        return f"{_FORM}, of strings up to {LONGEST_WORD} characters"
     field, name, *rest = map(str, words)
     if not field:
         return f"{_FORM}, and the field is empty: name hostname, @region, @zone or an attribute"
@@ -33,7 +33,7 @@ def constraint_of(value: object) -> Constraint | str:
 def _is_word(word: object) -> bool:
     if isinstance(word, bool) or not isinstance(word, str | int | float):
         return False
-    return len(str(word)) <= _LONGEST and not _UNFIT.search(str(word))
+    return len(str(word)) <= LONGEST_WORD and not _UNFIT.search(str(word))
 
 
 def _problem(operator: Operator, value: str | None) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
 from mesos_gpu.model.gpu import CAPABILITY
@@ -25,33 +26,56 @@ from mesos_gpu.model.job import (
     OnMemberFailure,
     Placement,
 )
+from mesos_gpu.model.mount import Mount, unfit
 from mesos_gpu.model.port import PortWish
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.constraints import constraint_of
+from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
+from mesos_gpu.wire.mounts import mount_of
 
 E = TypeVar("E", bound=Enum)
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,31}\$?")  # useradd(8)
-ENV_KEY: Final = re.compile(r"[^=\0]+")
+ENV_KEY: Final = re.compile(r"[^=\x00]+")
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
-LABEL_KEY: Final = re.compile(r"[^\0]+")
+LABEL_KEY: Final = re.compile(r"[^\x00]+")
+_TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 MOST_CONSTRAINTS: Final = 32
 MOST_PORTS: Final = 100
 NO_FRACTIONS: Final = "fractions of a GPU are not enabled; ask for whole GPUs"
-LEAST_CPUS: Final = 0.001  # Mesos keeps three decimals of a scalar: less would be none
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {  # both may be asked for, but a timeout_s of 0
+    "cpus": (0.001, 1e5),  # Mesos keeps three decimals of a scalar: less would be none
+    "mem_mib": (1, 2**31),
+    "disk_mib": (0, 2**31),
+    "gpu_memory_mib": (1, 2**31),
+    "gpus": (0, 1024),
+    "tasks": (1, MOST_TASKS),
+    "max_attempts": (1, 1000),
+    "timeout_s": (0, 1e9),
+    "kill_grace_s": (0, 3600),
+    "priority": (-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+}
+CHECK_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "port": (1, 65535),
+    "timeout_s": (1, 10**9),
+    **dict.fromkeys(("grace_period_s", "interval_s", "max_consecutive_failures", "delay_s"), (0, 10**9)),
+}
 KNOWN: Final = (
-    "name", "command", "argv", "cpus", "mem_mib", "gpus", "gpu_model", "env", "user", "labels",
+    "name", "command", "argv", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure", "min_driver",
     "placement", "priority", "queue", "app", "constraints", "near", "away", "gpu_memory_mib", "compute_capability",
-    "tasks", "on_member_failure", "preemptible", "health_checks", "ports",
+    "tasks", "on_member_failure", "preemptible", "health_checks", "ports", "fetch",
+    "volumes", "args", "pull",
 )  # fmt: skip
 
 CHECK_KNOWN: Final = (
     "protocol", "command", "path", "port", "grace_period_s", "interval_s", "timeout_s", "max_consecutive_failures",
     "delay_s",
 )  # fmt: skip
-CHECK_PATH: Final = re.compile(r"/[^\0\ud800-\udfff]*")
+CHECK_PATH: Final = re.compile(r"/[^\x00\ud800-\udfff]*")
 MOST_CHECKS: Final = 16
+ARTIFACT_KNOWN: Final = ("uri", "extract", "executable", "cache", "dest_path")
+MOST_ARTIFACTS: Final = 100
 PROTOCOLS: Final = tuple(protocol for protocol in Protocol if protocol.by_executor)
 
 
@@ -97,11 +121,12 @@ def spec_from_mapping(
 ) -> JobSpec | list[Problem]:
     """The same for a mapping, as from YAML. A field that is null is as if it were absent."""
     given = {key: item for key, item in value.items() if item is not None}
-    check = _Check(given)
-    check.know(KNOWN)
+    check = _Check(value, KNOWN)
     if "container_engine" in given and "image" not in given:
         check.problem("container_engine", "needs an image")
     spec = _spec_of(check, engine)
+    if spec.pull and "image" not in given:
+        check.problem("pull", "needs an image")
     if spec.user == "root" and not allow_root:
         check.problem("user", "root is not allowed here; an operator allows it with --allow-root")
     if spec.near is not None and spec.near == spec.away:
@@ -126,39 +151,44 @@ def _spec_of(check: "_Check", engine: Engine) -> JobSpec:
         name=name or "job",
         command=command,
         argv=argv,
-        cpus=check.number(
-            "cpus", 1.0, lambda n: LEAST_CPUS <= n <= 1e5, "a positive number, from 0.001 to 100000"
-        ),
+        cpus=check.number("cpus", 1.0, _within("cpus"), "a positive number, from 0.001 to 100000"),
         mem_mib=check.mib("mem_mib", 128),
         gpus=gpus,
         gpu_model=models,
         env=check.strings("env", ENV_KEY),
         user=check.text("user", None, USER, "a user name of Linux, as alice"),
         labels=check.strings("labels", LABEL_KEY),
-        max_attempts=check.integer("max_attempts", 1, 1, 1000),
+        max_attempts=check.integer("max_attempts", 1),
         timeout_s=check.optional(
-            "timeout_s", lambda n: 0 < n <= 1e9, "a positive number of seconds, at most 1e9"
+            "timeout_s",
+            lambda n: 0 < n <= BOUNDS["timeout_s"][1],
+            "a positive number of seconds, at most 1e9",
         ),
-        kill_grace_s=check.number("kill_grace_s", 5.0, lambda n: 0 <= n <= 3600, "a number from 0 to 3600"),
+        kill_grace_s=check.number("kill_grace_s", 5.0, _within("kill_grace_s"), "a number from 0 to 3600"),
         image=image,
         container_engine=check.one_of("container_engine", engine) if image else Engine.MESOS,
         on_gpu_failure=check.one_of("on_gpu_failure", OnGpuFailure.RESTART),
         placement=check.placement(),
         min_driver=check.min_driver(gpus),
-        priority=check.integer("priority", 0, -HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        priority=check.integer("priority", 0),
         queue=check.text("queue", DEFAULT_QUEUE, NAME, "1 to 63 of a-z, 0-9, '.' and '-', as research")
         or DEFAULT_QUEUE,
         app=check.app("app"),
         constraints=check.constraints(),
         near=check.app("near"),
         away=check.app("away"),
-        tasks=check.integer("tasks", 1, 1, MOST_TASKS),
+        tasks=check.integer("tasks", 1),
         on_member_failure=check.one_of("on_member_failure", OnMemberFailure.RESTART),
         preemptible=check.flag("preemptible"),
         gpu_memory_mib=memory_mib,
         compute_capability=capability,
         health_checks=check.health_checks(),
         ports=check.ports(),
+        disk_mib=check.integer("disk_mib", 0),
+        fetch=check.artifacts(),
+        mounts=check.mounts(),
+        args=check.args(),
+        pull=check.flag("pull"),
     )
 
 
@@ -169,22 +199,25 @@ def default_name(command: str | None, argv: tuple[str, ...], image: str | None =
     return re.sub(r"[^a-z0-9.-]+", "-", base)[:40].strip(".-") or "job"
 
 
+def _within(key: str) -> Callable[[float], bool]:
+    least, most = BOUNDS[key]
+    return lambda n: least <= n <= most
+
+
 class _Check:
     """Collects problems; each method gives a usable value even where it found one."""
 
-    def __init__(self, value: Mapping[str, Any]) -> None:
-        self._value = value
+    def __init__(self, value: Mapping[str, Any], known: Iterable[str]) -> None:
+        self._value = {key: item for key, item in value.items() if item is not None}
         self.problems: list[Problem] = []
         self.failed: set[str] = set()
+        for key in value:
+            if key not in known:
+                self.problem(_escaped(key), f"unknown field; known are {', '.join(known)}")
 
     def problem(self, path: object, reason: str) -> None:
         self.failed.add(str(path))
         self.problems.append(Problem(f"/{path}", reason))
-
-    def know(self, names: Iterable[str]) -> None:
-        for key in self._value:
-            if key not in names:
-                self.problem(_escaped(key), f"unknown field; known are {', '.join(names)}")
 
     def number(
         self, key: str, default: float, good: Callable[[float], bool], form: str, *, whole: bool = False
@@ -195,16 +228,17 @@ class _Check:
             return default
         return float(got)
 
-    def integer(self, key: str, default: int, least: int, most: int) -> int:
+    def integer(self, key: str, default: int, bounds: Mapping[str, tuple[float, float]] = BOUNDS) -> int:
+        least, most = bounds[key]
         form = f"an integer from {least} to {most}"
         return int(self.number(key, default, lambda n: least <= n <= most, form, whole=True))
 
     def mib(self, key: str, default: int) -> int:
         form = "a positive integer, at most 2**31"
-        return int(self.number(key, default, lambda n: 1 <= n <= 2**31, form, whole=True))
+        return int(self.number(key, default, _within(key), form, whole=True))
 
-    def flag(self, key: str) -> bool:
-        got = self._value.get(key, False)
+    def flag(self, key: str, default: bool = False) -> bool:
+        got = self._value.get(key, default)
         if not isinstance(got, bool):
             self.problem(key, f"must be true or false, got {show(got)}")
         return got is True
@@ -214,7 +248,7 @@ class _Check:
         if isinstance(got, float) and got > 0 and is_number(got) and not got.is_integer():
             self.problem("gpus", NO_FRACTIONS)
             return 0
-        return self.integer("gpus", 0, 0, 1024)
+        return self.integer("gpus", 0)
 
     def gpu_memory_mib(self) -> int | None:
         return self.mib("gpu_memory_mib", 1) if "gpu_memory_mib" in self._value else None
@@ -335,6 +369,60 @@ class _Check:
             self.problem("ports", "is for jobs of one task; each of several has one port, as PORT")
         return tuple(PortWish(None, port, port) for port in got)
 
+    def artifacts(self) -> tuple[Artifact, ...]:
+        got = self._value.get("fetch", [])
+        if not isinstance(got, list) or len(got) > MOST_ARTIFACTS:
+            self.problem("fetch", f"must be a list of at most {MOST_ARTIFACTS} URIs, got {show(got)}")
+            return ()
+        return tuple(self._artifact(f"fetch/{i}", item) for i, item in enumerate(got))
+
+    def _artifact(self, path: str, value: object) -> Artifact:
+        given = {"uri": value} if isinstance(value, str) else value
+        if not isinstance(given, dict):
+            self.problem(path, f"must be a URI, or an object with uri, got {show(value)}")
+            return Artifact("")
+        check = _Check(given, ARTIFACT_KNOWN)
+        made = Artifact(
+            check.text("uri", "", _TEXT, "a URI") or "",
+            check.flag("extract", True),
+            check.flag("executable"),
+            check.flag("cache"),
+            check.text("dest_path", None, _TEXT, "a path below the sandbox"),
+        )
+        if not check.problems and made.problem:
+            check.problem("", made.problem)
+        for problem in check.problems:
+            self.problem((path + problem.path).removesuffix("/"), problem.reason)
+        return made
+
+    def args(self) -> tuple[str, ...]:
+        got = self._value.get("args", [])
+        if not isinstance(got, list) or not all(map(_is_text, got)):
+            self.problem("args", f"must be a list of strings without NUL, got {show(got)}")
+            return ()
+        if got and ("image" not in self._value or {"command", "argv"} & self._value.keys()):
+            self.problem(
+                "args", "is for the entrypoint of an image; it needs image, and neither command nor argv"
+            )
+        return tuple(got)
+
+    def mounts(self) -> tuple[Mount, ...]:
+        got = self._value.get("volumes", [])
+        if not isinstance(got, list) or len(got) > MOST_MOUNTS:
+            self.problem("volumes", f"must be a list of at most {MOST_MOUNTS} volumes, got {show(got)}")
+            return ()
+        found: list[Mount] = []
+        for i, item in enumerate(got):
+            made = mount_of(item if _is_text(item) else None)
+            if isinstance(made, str):
+                self.problem(f"volumes/{i}", f"{made}; got {show(item)}")
+            else:
+                found.append(made)
+        if "volumes" not in self.failed:
+            for i, why in unfit(found):
+                self.problem(f"volumes/{i}", why)
+        return tuple(found)
+
     def health_checks(self) -> tuple[HealthCheck, ...]:
         got = self._value.get("health_checks", [])
         if not isinstance(got, list) or len(got) > MOST_CHECKS:
@@ -350,8 +438,7 @@ class _Check:
         if not isinstance(value, dict):
             self.problem(path, f"must be an object, got {show(value)}")
             return HealthCheck()
-        check = _Check({key: item for key, item in value.items() if item is not None})
-        check.know(CHECK_KNOWN)
+        check = _Check(value, CHECK_KNOWN)
         made = check.as_health_check(own_port=own_port)
         for problem in check.problems:
             self.problem(path + problem.path, problem.reason)
@@ -375,20 +462,20 @@ class _Check:
         return self._timed(protocol, fits)
 
     def _timed(self, protocol: Protocol, fits: Mapping[str, bool]) -> HealthCheck:
-        standard, most = HealthCheck(), 10**9
+        standard = HealthCheck()
 
-        def whole(key: str, least: int = 0) -> int:
-            return self.integer(key, getattr(standard, key), least, most)
+        def whole(key: str) -> int:
+            return self.integer(key, getattr(standard, key), CHECK_BOUNDS)
 
         return HealthCheck(
             protocol=protocol,
             command=self._value.get("command") if fits["command"] else None,
             path=self.text("path", None, CHECK_PATH, "a path, as /health") if fits["path"] else None,
-            port=self.integer("port", 1, 1, 65535) if "port" in self._value else None,
+            port=self.integer("port", 1, CHECK_BOUNDS) if "port" in self._value else None,
             port_index=0 if fits["port"] and "port" not in self._value else None,
             grace_period_s=whole("grace_period_s"),
             interval_s=whole("interval_s"),
-            timeout_s=whole("timeout_s", 1),
+            timeout_s=whole("timeout_s"),
             max_consecutive_failures=whole("max_consecutive_failures"),
             delay_s=whole("delay_s"),
         )

@@ -2,12 +2,13 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mesos_gpu.model.constraint import scalar_text
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.port import PortWish
 from mesos_gpu.model.status import Status
 
 _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
@@ -16,8 +17,8 @@ _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
     if resource.get("type") != "SCALAR" or "revocable" in resource:
         return None  # revocable resources may be taken back at any time: not for a GPU's owner
-    if "volume" in resource.get("disk", {}) or "persistence" in resource.get("disk", {}):
-        return None
+    if resource.get("disk", {}).keys() & {"volume", "persistence", "source"}:
+        return None  # of disk only the agent's own file system, where sandboxes are
     return Scalar(resource["name"], float(resource["scalar"]["value"]), _kind(resource))
 
 
@@ -111,6 +112,28 @@ def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = 
     ]
 
 
+def discovery_to_json(name: str, wishes: Sequence[PortWish], numbers: Sequence[int]) -> dict[str, Any]:
+    """DiscoveryInfo of a task, as Marathon gives it: for Mesos-DNS and the like.
+
+    Args:
+        name: Of what the task is one of.
+        wishes: The ports that were asked for; none: any.
+        numbers: What the task has of its host: of each wish that is not of the container only.
+    """
+    of_host, ports = iter(numbers), []
+    for wish in wishes or [PortWish(None, 0, 0)] * len(numbers):
+        number = wish.number if wish.host_port is None else next(of_host)
+        more: dict[str, Any] = {} if wish.name is None else {"name": wish.name}
+        if wish.labels:
+            more |= {"labels": _labels(dict(wish.labels))}
+        ports += [{"number": number, "protocol": protocol, **more} for protocol in wish.protocols]
+    return {"visibility": "FRAMEWORK", "name": name, "ports": {"ports": ports}}
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, Any]:
+    return {"labels": [{"key": key, "value": value} for key, value in sorted(labels.items())]}
+
+
 def start_message() -> bytes:
     """What the executor of a gang's member is told when all members are in their places."""
     return json.dumps({"start": True}).encode()
@@ -135,6 +158,7 @@ def task_info(
     executor_resources: Iterable[Scalar],
     executor_env: Mapping[str, str],
     labels: Mapping[str, str],
+    discovery: Mapping[str, Any] | None = None,
     kill_grace_s: float | None,
 ) -> dict[str, Any]:
     """A TaskInfo with an executor of its own (one executor a task: its own container, sandbox and fate)."""
@@ -144,7 +168,7 @@ def task_info(
         "agent_id": {"value": agent_id},
         "resources": resources_to_json(resources, ports),
         "data": base64.b64encode(data).decode(),
-        "labels": {"labels": [{"key": key, "value": value} for key, value in sorted(labels.items())]},
+        "labels": _labels(labels),
         "executor": {
             "type": "CUSTOM",
             "executor_id": {"value": executor_id},
@@ -162,6 +186,8 @@ def task_info(
             "resources": resources_to_json(executor_resources),
         },
     }
+    if discovery is not None:
+        info["discovery"] = discovery
     if kill_grace_s is not None:
         info["kill_policy"] = {"grace_period": {"nanoseconds": int(kill_grace_s * 1e9)}}
     return info

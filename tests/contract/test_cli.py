@@ -436,7 +436,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "framework_id": "F",
         "master_url": "http://m",
         "connected": False,
-        "webui_url": None,
+        "webui_url": "http://w",
         "started_at": time.time(),
         "version": "0.1",
         "jobs": {"pending": 2, "failed": 0},

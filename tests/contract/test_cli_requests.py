@@ -22,6 +22,28 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(main, words, prog_name="mesos-gpu")
 
 
+def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:
+    volumes = ("--volume", "/data:/data:ro", "--volume", "/scratch:out")
+    got = call("run", "-d", "--image", "app:1", "--pull", *volumes)
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert asked == {"image": "app:1", "pull": True, "volumes": ["/data:/data:ro", "/scratch:out"]}
+    rest.add("app", **asked)
+    assert "volumes       /data:/data:ro /scratch:out\n" in call("show", "app").stdout
+
+
+def test_run_sends_what_the_sandbox_shall_have(rest: FakeRest) -> None:
+    uris = ("http://host/a.tgz", "/b")
+    got = call("run", "-d", "--disk", "2GiB", "--fetch", uris[0], "--fetch", uris[1], "--", "true")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert (asked["disk_mib"], asked["fetch"]) == (2048, list(uris))
+    rest.add("files", disk_mib=2048, fetch=uris)
+    shown = call("show", "files").stdout
+    assert "disk          2048 MiB\n" in shown
+    assert "fetched       http://host/a.tgz /b\n" in shown
+
+
 def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: FakeRest) -> None:
     needs = ("--gpus", "2", "--gpu-memory", "40g", "--compute-capability", "8.0")
     gang = ("--tasks", "3", "--on-member-failure", "fail", "--preemptible")

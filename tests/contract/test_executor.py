@@ -316,7 +316,10 @@ def test_a_dead_executors_task_is_ended_before_its_gpu_is_given_on(
         first.process.wait(10)
         assert sleeps(mark), "what it left runs on"
         assert [held.gpus for held in first.ledger.holdings()] == [GPUS]
-    with scripted_agent() as next_agent, host(open_directory, next_agent, task="job-2.0") as second:
+    with (
+        scripted_agent() as next_agent,
+        host(open_directory, next_agent, task=f"job-2.{os.getpid()}") as second,
+    ):
         second.launch("echo ready; sleep 600", gpus=GPUS)
         ready(second)
         assert sleeps(mark) == []

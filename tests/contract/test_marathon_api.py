@@ -148,16 +148,16 @@ def test_what_is_wrong_is_said_in_marathons_shape(rig: Marathon) -> None:
 
 def test_what_cannot_be_run_here_is_said_all_at_once(rig: Marathon) -> None:
     docker = {"type": "DOCKER", "docker": {"image": "Bad Image", "privileged": True}}
-    body = rig.create("/a", 422, user="root", disk=5, container=docker, gpus=1)
+    body = rig.create("/a", 422, user="root", tty=True, container=docker, gpus=1)
     assert body["message"] == "Object is not valid"
     paths = [each["path"] for each in body["details"]]
-    assert paths == ["/disk", "/container/docker/privileged", "/user", "/container/docker/image"]
+    assert paths == ["/container/docker/privileged", "/tty", "/user", "/container/docker/image"]
     body = rig.ask(
-        "PUT", "/v2/groups/g", 422, json={"apps": [{"id": "x", **CMD}, {"id": "y", **CMD, "disk": 1}]}
+        "PUT", "/v2/groups/g", 422, json={"apps": [{"id": "x", **CMD}, {"id": "y", **CMD, "tty": True}]}
     )
-    assert [each["path"] for each in body["details"]] == ["/apps(1)/disk"]
-    body = rig.ask("PUT", "/v2/apps", 422, json=[{"id": "x", **CMD}, {"id": "y", **CMD, "disk": 1}])
-    assert [each["path"] for each in body["details"]] == ["(1)/disk"]
+    assert [each["path"] for each in body["details"]] == ["/apps(1)/tty"]
+    body = rig.ask("PUT", "/v2/apps", 422, json=[{"id": "x", **CMD}, {"id": "y", **CMD, "tty": True}])
+    assert [each["path"] for each in body["details"]] == ["(1)/tty"]
     for instances in (20_001, 2**31 - 1):
         assert rig.create("/a", 422, instances=instances)["details"][0]["path"] == "/instances"
     assert rig.ask("GET", "/v2/apps")["apps"] == []
@@ -281,6 +281,57 @@ def test_a_restart_replaces_every_instance(rig: Marathon) -> None:
     rig.ask("POST", "/v2/apps/b/restart", 404)
 
 
+def test_a_dry_run_says_what_would_change(rig: Marathon) -> None:
+    rig.create("/a", instances=0)
+    before = rig.ask("GET", "/v2/groups")
+    body = [{"id": "/a", "mem": 17}, {"id": "/b", **CMD}]
+    dry = rig.ask("PUT", "/v2/apps?dryRun=true", json=body)
+    (a, b) = dry["changes"]
+    assert (a["id"], a["before"]["mem"], a["after"]["mem"]) == ("/a", 16, 17)
+    assert (b["id"], b["before"], b["after"]["instances"]) == ("/b", None, 1)
+    assert [step["actions"][0]["action"] for step in dry["steps"]] == ["StartApplication", "ScaleApplication"]
+    rig.ask("PATCH", "/v2/apps/b?dryRun=true", 404, json={"mem": 1})
+    same = rig.ask("PUT", "/v2/apps/a?dryRun=true", json={"mem": 16})
+    assert same == {"steps": [], "changes": []}
+    rig.ask("PUT", "/v2/apps/a?dryRun=true", 422, json={"mem": -1})
+    rig.ask("PUT", "/v2/apps/a?dryRun=true", 422, json={"instances": 20_001})
+    dry = rig.ask("PUT", "/v2/groups/?dryRun=true&embed=changes", json={"apps": []})
+    assert [each["after"] for each in dry["changes"]] == [None]
+    assert rig.ask("GET", "/v2/groups") == before
+
+
+def test_versions_of_groups(rig: Marathon) -> None:
+    rig.ask("GET", "/v2/groups/shop/versions", 404)
+    rig.ask("PUT", "/v2/groups/shop", json={"apps": [{"id": "web", **CMD, "instances": 0}]})
+    rig.settled()
+    rig.ask("POST", "/v2/apps", 201, json={"id": "/other", **CMD, "instances": 0})
+    rig.settled()
+    more = {"apps": [{"id": "web", **CMD, "instances": 0, "mem": 64}, {"id": "db", **CMD, "instances": 0}]}
+    rig.ask("PUT", "/v2/groups/shop", json=more)
+    rig.settled()
+    latest, first = rig.ask("GET", "/v2/groups/shop/versions")
+    assert latest > first
+    assert len(rig.ask("GET", "/v2/groups/versions")) == 3
+    was = rig.ask("GET", f"/v2/groups/shop/versions/{first}")
+    assert [(app["id"], app["mem"]) for app in was["apps"]] == [("/shop/web", 16)]
+    assert [group["id"] for group in rig.ask("GET", f"/v2/groups/versions/{first}")["groups"]] == ["/shop"]
+    rig.ask("GET", "/v2/groups/shop/versions/2015-02-03T12:30:00.000Z", 404)
+    rig.ask("PUT", "/v2/groups/shop", 404, json={"version": "2015-02-03T12:30:00.000Z"})
+
+    back = rig.ask("PUT", "/v2/groups/shop?dryRun=true", json={"version": first})
+    assert {each["action"] for step in back["steps"] for each in step["actions"]} == {
+        "StopApplication",
+        "ScaleApplication",
+    }
+    rig.ask("PUT", "/v2/groups/shop", json={"version": first})
+    rig.settled()
+    assert [(app["id"], app["mem"]) for app in rig.ask("GET", "/v2/groups/shop")["apps"]] == [
+        ("/shop/web", 16)
+    ]
+    assert rig.ask("GET", "/v2/apps/other")
+    assert len(rig.ask("GET", "/v2/groups/shop/versions")) == 3
+
+
 def test_groups(rig: Marathon) -> None:
     apps = [{"id": "db", **CMD, "instances": 0}, {"id": "web", **CMD, "instances": 0, "dependencies": ["db"]}]
     assert rig.ask("GET", "/v2/groups")["apps"] == []
@@ -304,7 +355,6 @@ def test_groups(rig: Marathon) -> None:
     rig.settled()
     rig.ask("PUT", "/v2/groups/shop", json={"scaleBy": 2})
     rig.ask("PUT", "/v2/groups/none", 404, json={"scaleBy": 2})
-    rig.ask("PUT", "/v2/groups/shop", 501, json={"version": "2015-02-03T12:30:00.000Z"})
     rig.ask("DELETE", "/v2/groups/shop")
     assert rig.ask("GET", "/v2/groups/shop", 404) == {"message": "Group '/shop' does not exist"}
 

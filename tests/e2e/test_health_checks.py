@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.shapes import Job
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save

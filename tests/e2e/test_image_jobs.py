@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from isolator.cgroups import OWN_ROOT, mounted
 from isolator.ledger import Ledger
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.shapes import Job
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
@@ -41,6 +42,7 @@ APPLETS = [
     "sleep",
     "touch",
     "grep",
+    "httpd",
     "true",
     "test",
     "unshare",
@@ -50,6 +52,7 @@ APPLETS = [
 CUDA: Mapping[str, Any] = json.loads(
     (Path(__file__).parent.parent / "data/cuda-image/config.json").read_text()
 )
+ROOTS = "MESOS_GPU_VOLUME_ROOTS"
 IMAGE = "nvidia/cuda:12.4.1-base-ubuntu22.04"
 DRIVER = "535.0.0-simulated"  # what a simulated node says
 CUDA_FILE = f"/usr/local/nvidia/lib64/libcuda.so.{DRIVER}"
@@ -64,19 +67,35 @@ def images(open_directory: Path) -> Path:
     directory, base = open_directory / "images", busybox_layer(dockerd.busybox(), APPLETS)
     env = [f"PATH=/bin:{entry[5:]}" if entry.startswith("PATH=") else entry for entry in CUDA["Env"]]
     save(directory, IMAGE, [base], {**CUDA, "Env": env})
-    save(directory, "plain:1", [base], {"Env": ["PATH=/bin"], "Entrypoint": ["/bin/echo", "own", "words"]})
+    save(
+        directory,
+        "plain:1",
+        [base],
+        {"Env": ["PATH=/bin"], "Entrypoint": ["/bin/echo"], "Cmd": ["own", "words"]},
+    )
     save(directory, "setuid:1", [base, setuid_su()], {"Env": ["PATH=/bin"]})
     labels = {"com.nvidia.volumes.needed": "nvidia_driver", "com.nvidia.cuda.version": "13.0"}
     save(directory, "newer:13", [base], {"Env": ["PATH=/bin"], "Labels": labels})
     return directory
 
 
+@pytest.fixture(scope="module")
+def data(open_directory: Path) -> Path:
+    """A directory of the host whose operator gives what is in it."""
+    directory = open_directory / "data"
+    for name, mode in (("models", 0o755), ("out", 0o777)):
+        (directory / name).mkdir(parents=True)
+        (directory / name).chmod(mode)
+    (directory / "models/weights").write_text("7\n")
+    return directory
+
+
 @pytest.fixture(scope="module", params=list(MODES))
-def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
+def stack(open_directory: Path, images: Path, data: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
     needs(request.param)
     volumes = open_directory / "volumes"
     driver_volume(volumes, DRIVER)
-    given = {"MESOS_GPU_VOLUMES": str(volumes), "MESOS_GPU_ISOLATION": request.param}
+    given = {"MESOS_GPU_VOLUMES": str(volumes), "MESOS_GPU_ISOLATION": request.param, ROOTS: str(data)}
     with Stack(
         open_directory / request.param,
         [NodeSpec(2)],
@@ -136,6 +155,26 @@ def test_an_image_gets_its_card_the_drivers_volume_and_nothing_else(client: Clie
     assert lines[6] == "65534"
 
 
+def test_an_image_gets_the_paths_of_its_host_that_the_operator_allows(client: Client, data: Path) -> None:
+    sees_volumes(client, data, "weights")
+    other = run(client, "true", volumes=["/etc:/data"])
+    assert other["state"] == "failed"
+    assert "this host does not give /etc to tasks" in str(other["message"])
+
+
+def sees_volumes(client: Client, data: Path, file: str, **more: Any) -> None:
+    """Which stay after it, and what it may only read is as it was."""
+    volumes = [f"{data}/models:/data:ro", f"{data}/out:out", f"{data}/models/weights:{file}:ro"]
+    command = f"cd $MESOS_SANDBOX; cat /data/weights {file}; echo kept > out/new; touch /data/x 2>&1"
+    job = run(client, command, volumes=volumes, **more)
+    assert said(client, job).splitlines() == ["7", "7", "touch: /data/x: Read-only file system"], job[
+        "message"
+    ]
+    assert (data / "out/new").read_text() == "kept\n"
+    assert (data / "out/new").owner() == "nobody"
+    (data / "out/new").unlink()
+
+
 def test_members_of_a_gang_find_each_other_in_their_images(client: Client) -> None:
     job = run(client, "cat $HOSTFILE; echo $RANK of $WORLD_SIZE at $MASTER_ADDR", tasks=2)
     assert job["state"] == "finished", job["message"]
@@ -192,8 +231,26 @@ def test_what_the_driver_cannot_run_waits_for_one_that_can(client: Client) -> No
 def test_an_images_own_entrypoint_and_no_volume_if_it_asks_for_none(client: Client) -> None:
     job = run(client, None, image="plain:1")
     assert (job["state"], said(client, job)) == ("finished", "own words\n"), job["message"]
+    job = run(client, None, image="plain:1", args=["other", "words"], pull=True)
+    assert said(client, job) == "other words\n", job["message"]
     job = run(client, "ls /usr/local", image="plain:1")
     assert "nvidia" not in said(client, job)
+
+
+@pytest.fixture(scope="module")
+def artifact(open_directory: Path) -> str:
+    """The URI of a file of the agent."""
+    (open_directory / "artifact").write_text("fetched\n")
+    return f"file://{open_directory}/artifact"
+
+
+@pytest.mark.parametrize("image", ["plain:1", None])
+def test_what_is_fetched_is_in_the_sandbox(client: Client, artifact: str, image: str | None) -> None:
+    job = run(client, "cat $MESOS_SANDBOX/artifact", image=image, gpus=0, fetch=[artifact])
+    assert (job["state"], said(client, job)) == ("finished", "fetched\n"), job["message"]
+    job = run(client, "true", image=image, gpus=0, fetch=["file:///nowhere"])
+    assert job["state"] == "failed"
+    assert str(job["message"]).startswith("could not fetch file:///nowhere: ")
 
 
 def test_an_image_that_is_not_there(client: Client) -> None:
@@ -254,33 +311,87 @@ def test_nothing_of_it_stays(stack: Stack, client: Client) -> None:
 
 @pytest.fixture(scope="module")
 def engine(images: Path) -> Iterator[dockerd.Dockerd]:
-    with dockerd.Dockerd() as started:
+    with dockerd.Dockerd(bridged=True) as started:
         started.load(images / f"{IMAGE}.tar")
+        started.load(images / "plain:1.tar")
         yield started
 
 
 @pytest.fixture(scope="module")
-def docker(open_directory: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
+def docker(open_directory: Path, data: Path, engine: dockerd.Dockerd) -> Iterator[Stack]:
     """An agent that knows nothing of images."""
     needs("cgroup1")
     volumes = open_directory / "volumes"
     driver_volume(volumes, DRIVER)
-    given = {"MESOS_GPU_VOLUMES": str(volumes), "MESOS_GPU_DOCKER_SOCKET": str(engine.socket)}
+    given = {
+        "MESOS_GPU_VOLUMES": str(volumes),
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        ROOTS: str(data),
+    }
     with Stack(open_directory / "docker", [NodeSpec(2)], executor_environment=given) as running:
         yield running
 
 
-def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack) -> None:
+def test_the_docker_engine_runs_the_same_with_the_same_guarantees(docker: Stack, artifact: str) -> None:
     with Client(docker.url) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 2)
-        look = f"{LOOK}; mknod /mnt/mesos/sandbox/n c 195 1 2>&1; id -u"
-        job = run(client, look, container_engine="docker")
+        look = f"{LOOK}; mknod /mnt/mesos/sandbox/n c 195 1 2>&1; id -u; cat artifact"
+        job = run(client, f"cd $MESOS_SANDBOX; {look}", container_engine="docker", fetch=[artifact])
         assert job["state"] == "finished", job["message"]
         lines = said(client, job).splitlines()
-        assert [line.rpartition(": ")[2] for line in lines] == [ALLOWED, ALLOWED, CUDA_FILE, DENIED, "65534"]
+        words = [ALLOWED, ALLOWED, CUDA_FILE, DENIED, "65534", "fetched"]
+        assert [line.rpartition(": ")[2] for line in lines] == words
         other = run(client, "true", gpus=0)
         assert other["state"] == "failed"
         assert "--isolation needs" in str(other["message"])
+
+
+def test_the_docker_engine_mounts_the_same_and_passes_arguments(docker: Stack, data: Path) -> None:
+    with Client(docker.url) as client:
+        sees_volumes(client, data, "/etc/weights", container_engine="docker", gpus=0)
+        job = run(client, None, image="plain:1", args=["other", "words"], container_engine="docker", gpus=0)
+        assert (job["state"], said(client, job)) == ("finished", "other words\n"), job["message"]
+
+
+def test_an_app_on_a_bridge(docker: Stack, data: Path) -> None:
+    """Its own port 80, a port of the host that leads there, and what else of its container is Docker's."""
+    (data / "models/index.html").write_text("served\n")
+    app = {
+        "id": "/web",
+        "cmd": "env > $MESOS_SANDBOX/env; exec httpd -f -p 80 -h /srv",
+        "cpus": 0.1,
+        "mem": 64,
+        "container": {
+            "type": "DOCKER",
+            "docker": {
+                "image": "plain:1",
+                "network": "BRIDGE",
+                "portMappings": [{"containerPort": 80, "name": "web"}],
+            },
+            "volumes": [{"containerPath": "/srv", "hostPath": f"{data}/models", "mode": "RO"}],
+        },
+        "healthChecks": [
+            {"protocol": protocol, "portIndex": 0, "intervalSeconds": 1, "delaySeconds": 0, "path": "/"}
+            for protocol in ("HTTP", "MESOS_HTTP")
+        ],
+    }
+    made = requests.post(f"{docker.url}/v2/apps", json=app, timeout=10)
+    assert made.status_code == 201, made.text
+
+    def served() -> dict[str, Any]:
+        return requests.get(f"{docker.url}/v2/apps/web", timeout=10).json()["app"]  # type: ignore[no-any-return]
+
+    wait_until("it is healthy", lambda: served()["tasksHealthy"] == 1)
+    (task,) = served()["tasks"]
+    (port,) = task["ports"]
+    assert requests.get(f"http://127.0.0.1:{port}/", timeout=5).text == "served\n"
+    (file,) = docker.directory.glob(
+        f"mesos/agent-1/work/slaves/*/frameworks/*/executors/{task['id']}/runs/*-*/env"
+    )
+    env = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    names = ("HOST", "PORT", "PORT0", "PORT_80", "PORT_WEB", "PORTS")
+    assert {name: env[name] for name in names} == {name: str(port) for name in names} | {"HOST": task["host"]}
+    assert requests.delete(f"{docker.url}/v2/apps/web", timeout=10).status_code == 200
 
 
 def test_an_agents_restart_loses_no_task_of_the_docker_engine(docker: Stack) -> None:

@@ -1,5 +1,6 @@
 """An app's life through Marathon's REST interface, on real Mesos."""
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 import requests
+from click.testing import CliRunner
 
+from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
@@ -98,6 +101,41 @@ def test_an_apps_life(url: str) -> None:
     assert call("GET", f"{url}/v2/apps/shop/web", 404)["message"] == "App '/shop/web' does not exist"
 
 
+def test_a_deployment_waits_until_its_tasks_are_ready(url: str, open_directory: Path) -> None:
+    go = open_directory / "go"
+    slow = {
+        "id": "/slow",
+        "cmd": f"python3 -m http.server $PORT0 & while [ ! -e {go} ]; do sleep 0.2; done; touch ready; wait",
+        "cpus": 0.1,
+        "mem": 64,
+        "portDefinitions": [{"port": 0, "name": "http"}],
+        "readinessChecks": [
+            {
+                "portName": "http",
+                "path": "/ready",
+                "intervalSeconds": 2,
+                "timeoutSeconds": 1,
+                "preserveLastResponse": True,
+            }
+        ],
+    }
+    id = call("POST", f"{url}/v2/apps", 201, json=slow)["deployments"][0]["id"]
+
+    def asked() -> Any:
+        found = call("GET", f"{url}/v2/apps/slow?embed=app.readiness", 200)["app"]
+        return found["tasksRunning"] and found["readinessCheckResults"]
+
+    [result] = wait_until("it was asked", asked)
+    assert (result["ready"], result["lastResponse"]["status"]) == (False, 404)
+    [deployment] = call("GET", f"{url}/v2/deployments?embed=waiting", 200)
+    assert deployment["id"] == id
+    assert deployment["currentActions"][0]["readinessCheckResults"] == [result]
+    assert deployment["waiting"] == {"/slow": "waits for 1 new instance to pass the readiness checks"}
+    go.touch()
+    settled(url)
+    call("DELETE", f"{url}/v2/apps/slow", 200)
+
+
 def test_a_gpu_app_by_labels(url: str) -> None:
     gpu_app = {"id": "/gpu", "cmd": "sleep 300", "cpus": 0.1, "mem": 32, "gpus": 2, "instances": 2}
     call("POST", f"{url}/v2/apps", 201, json=gpu_app)
@@ -163,3 +201,27 @@ def answers(port: int) -> bool:
         return bool(requests.get(f"http://127.0.0.1:{port}/", timeout=2).status_code == 200)
     except requests.RequestException:
         return False
+
+
+def test_a_life_by_the_command_line(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", url)
+    web = {**WEB, "id": "/cli/web", "instances": 1, "env": {"A": "1"}}
+    (tmp_path / "web.json").write_text(json.dumps(web))
+
+    def command(*words: str, code: int = 0) -> str:
+        got = CliRunner().invoke(main, words, prog_name="mesos-gpu")
+        assert got.exit_code == code, got.output
+        return got.stdout
+
+    told = command("app", "create", str(tmp_path / "web.json"), "--wait")
+    assert told.endswith("/cli/web: done\n")
+    assert "step 2 of 2: scale /cli/web, 0 of 1 up\n" in told
+    port = json.loads(command("app", "tasks", "/cli/web", "--json"))[0]["ports"][0]
+    assert answers(port)
+    command("app", "scale", "/cli/web", "+1", "--wait")
+    command("app", "update", "/cli/web", "env.A=2", "instances=1", "--wait")
+    assert '  ~ env.A: "2" -> "1"\n' in command("diff", str(tmp_path / "web.json"), code=1)
+    command("app", "rollback", "/cli/web")
+    assert command("app", "list", "/cli").splitlines()[1].split()[0] == "/cli/web"
+    command("app", "delete", "/cli/web", "--force", "--wait")
+    wait_until("the app is gone", lambda: not answers(port))

@@ -3,6 +3,7 @@
 import collections
 import collections.abc
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,36 @@ def settled(marathon: Any) -> None:
     wait_until("the deployments are done", lambda: not marathon.list_deployments(), 60)
 
 
-def test_apps_and_their_tasks(marathon: Any) -> None:
+@pytest.fixture
+def heard(marathon: Any) -> Iterator[list[Any]]:
+    """What the client's own event stream gives meanwhile."""
+    events: list[Any] = []
+    ended = threading.Event()
+
+    def listen() -> None:
+        for event in marathon.event_stream():
+            events.append(event)
+            if ended.is_set():
+                return
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    wait_until("the stream", lambda: events)
+    yield events
+    ended.set()
+    marathon.create_group(marathon_group("/last"))  # so that there is one more
+    thread.join(20)
+    marathon.sse_session.close()
+    assert not thread.is_alive()
+
+
+def marathon_group(id: str) -> Any:
+    from marathon.models import MarathonGroup
+
+    return MarathonGroup(id=id)
+
+
+def test_apps_and_their_tasks(marathon: Any, heard: list[Any]) -> None:
     from marathon.models import MarathonApp
 
     assert marathon.ping() == b'"pong"'
@@ -72,6 +102,32 @@ def test_apps_and_their_tasks(marathon: Any) -> None:
     marathon.delete_app("my-app")
     settled(marathon)
     assert marathon.list_apps() == []
+    told_of_it(heard)
+
+
+def told_of_it(heard: list[Any]) -> None:
+    """The life above: created, scaled, one task killed, restarted, deleted."""
+    wait_until(
+        "its end", lambda: any(type(event).__name__ == "MarathonAppTerminatedEvent" for event in heard)
+    )
+    kinds = [type(event).__name__.removeprefix("Marathon") for event in heard]
+    assert (kinds[0], kinds.count("AppTerminatedEvent")) == ("EventStreamAttached", 1)
+    assert kinds.count("ApiPostEvent") == 2  # created, scaled
+    wait_until("the last deployment", lambda: type(heard[-1]).__name__ == "MarathonDeploymentSuccess")
+    done = [event for event in heard if type(event).__name__ == "MarathonDeploymentSuccess"]
+    assert len({event.id for event in done}) == 5
+    begun = [event for event in heard if type(event).__name__ == "MarathonDeploymentInfo"]
+    assert [step.actions[0].action for step in begun[0].plan.steps] == [
+        "StartApplication",
+        "ScaleApplication",
+    ]
+    assert begun[0].plan.target.apps[0]["id"] == "/my-app"
+    states = [event.task_status for event in heard if type(event).__name__ == "MarathonStatusUpdateEvent"]
+    assert (states.count("TASK_RUNNING"), states.count("TASK_KILLED")) == (5, 5)
+    changes = [event for event in heard if type(event).__name__ == "MarathonInstanceChangedEvent"]
+    for condition, count in (("Scheduled", 5), ("Running", 5), ("Killed", 5)):
+        assert [event.condition for event in changes].count(condition) == count
+    assert {event.run_spec_id for event in changes} == {"/my-app"}
 
 
 def test_groups(marathon: Any) -> None:

@@ -21,10 +21,10 @@ from mesos_gpu.policy.healthcheck import TaskHealth
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.answers import answering, closed_port, hangs, server_context, status
 from tests.conftest import wait_until
-from tests.hosts import GPUS, Host, host
+from tests.hosts import GPUS, TASK, Host, host
 
 pytestmark = pytest.mark.kernel
-TASK = "job-1.0"
+OTHER = f"job-2.{os.getpid()}"
 
 
 @pytest.fixture(autouse=True)
@@ -164,10 +164,10 @@ def test_a_signal_is_a_failure(start: Start, watch: Begin) -> None:
 
 
 def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -> None:
-    other = start("sleep", "60", MESOS_TASK_ID="job-2.0")
+    other = start("sleep", "60", MESOS_TASK_ID=OTHER)
     found = said(watch(command("true"), pid=other.pid).first())
     assert found == "the task cannot be joined: it is not the task's, or has ended"
-    assert joining.first_of(lambda: [1, other.pid, os.getpid()], "job-2.0") == other.pid
+    assert joining.first_of(lambda: [1, other.pid, os.getpid()], OTHER) == other.pid
     assert joining.first_of(lambda: [1, other.pid], TASK) is None
 
 

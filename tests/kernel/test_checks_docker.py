@@ -30,7 +30,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
 
 
 def test_a_check_is_in_the_container_and_has_no_more_rights_than_it(engine: DockerEngine) -> None:
-    name, task = f"task.{os.getpid()}", "job-1.0"
+    name, task = f"task.{os.getpid()}", f"job-1.{os.getpid()}"
     wish = ContainerWish("busy", "65534:65534", command="exec sleep 60", env={"MESOS_TASK_ID": task})
     engine.create(name, wish)
     try:

@@ -25,6 +25,7 @@ import pytest
 from isolator.docker_engine import ContainerWish, DockerEngine, Ended, verify
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.local.cluster import free_port
+from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
 from mesos_gpu.testing.images import busybox_layer, layer, save
@@ -171,7 +172,8 @@ def test_command_argv_and_the_images_own_entrypoint(tasks: Tasks) -> None:
 def test_user_groups_directory_and_environment(tasks: Tasks) -> None:
     asked = wish(
         "id -u; id -g; id -G; pwd; echo $FROM $NVIDIA_VISIBLE_DEVICES",
-        user="1234:2345", groups=(7, 8), directory="/tmp", env={"FROM": "job", "NVIDIA_VISIBLE_DEVICES": "void"},
+        user="1234:2345", groups=(7, 8), options=DockerOptions(directory="/tmp"),
+        env={"FROM": "job", "NVIDIA_VISIBLE_DEVICES": "void"},
     )  # fmt: skip
     assert tasks.run(asked)[1].split() == ["1234", "2345", "2345", "7", "8", "/tmp", "job", "void"]
 

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), re
 APPLETS = ["sh", "cat", "echo", "env", "id", "ls", "mknod", "mount", "sleep", "touch", "grep", "sort", "test"]
 CUDA = json.loads((Path(__file__).parent.parent / "data/cuda-image/config.json").read_text())
 ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
+NOWHERE = "no-such-registry.invalid/plain:1"
 NEW = replace(INVENTORY, driver_version="550.54.14", cuda_version="12.4")
 OLD = replace(INVENTORY, driver_version="530.30.02", cuda_version="12.1")
 
@@ -38,7 +39,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
         path = f"PATH=/bin:{dict(e.split('=', 1) for e in CUDA['Env'])['PATH']}"
         env = [path, *(entry for entry in CUDA["Env"] if not entry.startswith("PATH="))]
         started.load(save(directory, "nvidia/cuda:12.4.1-base", [base], {**CUDA, "Env": env}))
-        started.load(save(directory, "plain:1", [base], {"Env": ["PATH=/bin"]}))
+        for name in ("plain:1", NOWHERE):
+            started.load(save(directory, name, [base], {"Env": ["PATH=/bin"]}))
         yield started
     assert started.processes() == []
     assert started.mounts() == []
@@ -156,6 +158,12 @@ def test_an_image_that_nobody_has(one: Host) -> None:
     run(one, "true", image="no-such-registry.invalid/image:1")
     message, _ = one.end("TASK_FAILED")
     assert "no-such-registry.invalid/image:1" in message
+
+
+def test_an_image_that_is_there_is_fetched_again_only_if_that_is_asked(one: Host) -> None:
+    run(one, "true", image=NOWHERE, pull=True)
+    message, _ = one.end("TASK_FAILED")
+    assert NOWHERE in message
 
 
 def test_a_host_without_an_engine_says_so_and_keeps_nothing(

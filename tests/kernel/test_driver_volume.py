@@ -120,7 +120,13 @@ def test_an_upgrade_leaves_a_running_task_its_driver(one: Host, directory: Path)
 
     with (
         scripted_agent() as agent,
-        host(directory, agent, task="later.1", container="later", MESOS_GPU_VOLUMES=str(store.path)) as later,
+        host(
+            directory,
+            agent,
+            task=f"later.{os.getpid()}",
+            container="later",
+            MESOS_GPU_VOLUMES=str(store.path),
+        ) as later,
     ):
         write_inventory(directory / "node", inventory(NEW))
         later.launch("ls /usr/local/nvidia/lib64/libcuda.so.5*", user="nobody", gpus=GPUS[1:])

@@ -79,7 +79,8 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
     node.mkdir()
     for number in range(1, 1000, stride):
         with scripted_agent() as agent:
-            task, container = f"job-{number}.0", f"step-{number}-{time.monotonic_ns()}"
+            now = time.monotonic_ns()  # another run of these tests may be under way
+            task, container = f"job-{number}-{now}.0", f"step-{number}-{now}"
             given = {"MESOS_GPU_ISOLATION": version, "KILL_AT": str(number)}
             with host(node, agent, task=task, container=container, **given) as one:
                 one.launch("exit 3", user="nobody", gpus=GPUS)
@@ -106,7 +107,7 @@ def following(node: Path, version: str) -> dict[str, object]:
     """A whole launch on the same host, by an executor of its own, undisturbed."""
     with scripted_agent() as agent:
         given = {"MESOS_GPU_ISOLATION": version, "KILL_AT": "0"}
-        with host(node, agent, task="next.0", **given) as one:
+        with host(node, agent, task=f"next.{os.getpid()}", **given) as one:
             one.launch("true", user="nobody", gpus=GPUS)
             agent.wait_for(lambda: one.states()[-1:] in (["TASK_FINISHED"], ["TASK_FAILED"]))
             one.process.wait(10)

@@ -15,7 +15,7 @@ from isolator.ledger import Owner
 from isolator.reaper import audit, reap, strangers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
-from tests.hosts import GPUS, INVENTORY, Host, host
+from tests.hosts import GPUS, INVENTORY, TASK, Host, host
 
 pytestmark = pytest.mark.kernel
 
@@ -27,6 +27,7 @@ def one(open_directory: Path, agent: ScriptedAgent, isolation: str) -> Iterator[
     with host(directory, agent, MESOS_GPU_ISOLATION=isolation) as one:
         one.launch("echo ready; echo $$; exec sleep 600", user="nobody", gpus=GPUS[:1])
         wait_until("it runs", lambda: len(one.stdout().split()) == 2)
+        one.update("TASK_RUNNING")
         yield one
         one.kill()
         one.end("TASK_KILLED")
@@ -54,7 +55,7 @@ def test_tampered_rules_are_set_right_and_said(one: Host, isolation: str) -> Non
         os.close(fd)
     (said,) = audit(one.ledger, INVENTORY, {"MESOS_GPU_ISOLATION": isolation})
     assert str(path) in said
-    assert "job-1.0" in said
+    assert TASK in said
     assert audit(one.ledger, INVENTORY, {"MESOS_GPU_ISOLATION": isolation}) == []
 
 
@@ -78,7 +79,7 @@ def test_a_stranger_is_named_until_it_is_gone(one: Host) -> None:
 
 def test_reaping_leaves_the_living_alone(one: Host) -> None:
     reap(one.ledger)
-    assert [held.task for held in one.ledger.holdings()] == ["job-1.0"]
+    assert [held.task for held in one.ledger.holdings()] == [TASK]
     assert one.states()[-1] == "TASK_RUNNING"
 
 
@@ -88,7 +89,7 @@ def test_after_a_reboot_every_claim_is_void_whatever_the_pids_are(one: Host) -> 
     before = Owner(me.pid, me.start_ticks, "another-boot", me.pid_namespace)
     one.ledger.claim("old.0", [GPUS[1]], before, container="old-container")
     reap(one.ledger)
-    assert [held.task for held in one.ledger.holdings()] == ["job-1.0"]
+    assert [held.task for held in one.ledger.holdings()] == [TASK]
 
 
 def test_an_owner_in_a_pid_namespace_of_its_own_is_known_dead_by_its_lock(

@@ -45,7 +45,7 @@ def fits(view: View, row: int, shape: Shape, models: list[str]) -> bool:
     return bool(enough and right and view.cpu[row] >= shape.cpu_milli and view.mem[row] >= shape.mem_mib)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=12), policies, st.data()
 )

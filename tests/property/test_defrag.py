@@ -83,7 +83,7 @@ def fewest(problem: Problem) -> tuple[int, float] | None:
 
 
 @given(problems())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
     found, want = plan(problem), fewest(problem)
     event(f"moves: {want and want[0]}")
@@ -93,7 +93,7 @@ def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
 
 
 @given(problems())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_search_of_large_clusters_claims_nothing_that_is_not_so(problem: Problem) -> None:
     found, want = plan(problem, small=0), fewest(problem)
     event(f"moves: {want and want[0]}; {'none' if not found.feasible else len(found.moves)}; {found.proven}")

@@ -72,7 +72,7 @@ def lay_out(root: Path, tree: Mapping[str, bytes | str]) -> None:
             place.write_bytes(content)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(trees)
 def test_plans(tree: Mapping[str, bytes | str]) -> None:
     with tempfile.TemporaryDirectory() as directory:

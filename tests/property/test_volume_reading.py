@@ -146,7 +146,7 @@ def spoilt(draw: st.DrawFn, originals: list[bytes]) -> bytes:
     return bytes(data[: draw(st.none() | st.integers(0, len(data)))])
 
 
-@settings(max_examples=500, deadline=5000)
+@settings(max_examples=200, deadline=5000)
 @given(spoilt(CACHES + real_files()[0]) | st.binary(max_size=100).map(b"glibc-ld.so.cache1.1".__add__))
 def test_a_spoilt_cache_is_read_or_refused(data: bytes) -> None:
     try:
@@ -156,7 +156,7 @@ def test_a_spoilt_cache_is_read_or_refused(data: bytes) -> None:
     assert all("\0" not in entry.name + entry.path for entry in entries)
 
 
-@settings(max_examples=500, deadline=5000)
+@settings(max_examples=200, deadline=5000)
 @given(spoilt(LIBRARIES + real_files()[1]) | st.binary(max_size=200).map(b"\x7fELF\x02\x01\x01".__add__))
 def test_a_spoilt_library_is_read_or_refused(data: bytes) -> None:
     try:

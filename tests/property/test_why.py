@@ -13,7 +13,7 @@ from mesos_gpu.model.drain import Target
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.job import GpuNodes, Job, JobState
-from mesos_gpu.model.offer import PortRange
+from mesos_gpu.model.offer import PortRange, Scalar
 from mesos_gpu.model.why import Stage, Why
 from mesos_gpu.policy.hurdles import NodeView
 from mesos_gpu.policy.placement import Ask
@@ -57,6 +57,7 @@ WANTS = st.fixed_dictionaries(
         "min_driver": st.sampled_from((None, None, "535")),
         "gpu_memory_mib": st.sampled_from((None, None, 40960)),
         "compute_capability": st.sampled_from((None, None, "8.0")),
+        "disk_mib": st.sampled_from((0, 0, 0, 60)),
     }
 )
 
@@ -96,6 +97,7 @@ def node_views(draw: st.DrawFn, name: str) -> NodeView:
         mem_mib=draw(st.sampled_from((64.0, 4096.0))) if offered else None,
         gpus_offered=draw(st.integers(0, 4)) if offered else None,
         ports=draw(st.integers(0, 3)) if offered else None,
+        disk_mib=draw(st.sampled_from((0.0, 100.0))) if offered else None,
         driver=draw(st.sampled_from((None, "470.82", "550.54"))),
         barred=draw(st.sampled_from(("", "", "violates"))),
     )
@@ -117,6 +119,7 @@ def test_the_funnel_adds_up(
         made.min_driver,
         made.gpu_memory_mib,
         made.compute_capability,
+        made.disk_mib,
     )
     why = explain(job, ask, nodes, queue=QueueView(0, limit), now=NOW)
     left = adds_up(why, agents)
@@ -164,8 +167,9 @@ def worlds(draw: st.DrawFn) -> World:
         world.submit(f"w{i}", **draw(WANTS), **draw(PLACES))
         agent = draw(st.sampled_from(agents))
         more = offer(f"o{i}", agent, cpus=draw(st.sampled_from((1, 4, 9))), gpus=draw(st.integers(0, 4)))
+        disk = Scalar("disk", draw(st.sampled_from((50.0, 60.0, 130.0))))
         ports = draw(st.sampled_from(((), (PortRange(31000, 31001),), more.ports)))
-        world.offers(replace(more, ports=ports))
+        world.offers(replace(more, ports=ports, resources=(*more.resources, disk)))
     if draw(st.booleans()):
         world.now += 5.0
     return world

@@ -78,6 +78,9 @@ CASES = {
     "the driver is too old": (
         Ask(1.0, 1, 1, (), "550"), "bundle", (A, agent("n", driver="550.54")), "n",
     ),
+    "the most disk": (
+        Ask(1.0, 1, 1, disk_mib=5.0), "bundle", (A, replace(B, disk_mib=4.9), replace(agent("d"), disk_mib=5.0)), "d",
+    ),
     "no driver is known": (Ask(1.0, 1, 1, (), "550"), "bundle", (agent("n", driver=None),), None),
 }  # fmt: skip
 

@@ -13,8 +13,8 @@ import pytest
 
 from mesos_gpu.adapters import prober as prober_module
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
-from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol, Protocol
-from mesos_gpu.policy.healthcheck import Finding, Health, TaskHealth
+from mesos_gpu.model.healthcheck import CheckHealth, HealthCheck, IpProtocol, Protocol
+from mesos_gpu.policy.healthcheck import Finding, TaskHealth
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
 from tests.answers import (
     Behaviour,
@@ -280,7 +280,7 @@ def test_a_task_without_the_port_fails(checks: Checks, reports: Reports) -> None
 
 
 def test_what_a_scheduler_before_knew_is_kept(checks: Checks, reports: Reports) -> None:
-    before = TaskHealth((OFTEN,), 0.0, (Health(1.0, 1.0, 2.0, "HTTP status 500", 2),))
+    before = TaskHealth((OFTEN,), 0.0, (CheckHealth(1.0, 1.0, 2.0, "HTTP status 500", 2),))
     with answering(status("503 Busy")) as server:
         checks.watch(subject(server), before)
         wait_until("one more is enough", lambda: reports.of("t1"))

@@ -13,6 +13,8 @@ from isolator.docker_engine import ContainerWish, DockerEngine, creation
 from isolator.docker_output import Output
 from isolator.http import HttpConnection
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.port import PortBinding
 
 VERSION = b'{"ApiVersion": "1.41"}'
 
@@ -84,6 +86,38 @@ def test_root_of_a_container_makes_no_nodes(user: str) -> None:
     held = creation(ContainerWish("app", user))["HostConfig"]["CapAdd"]
     assert "CHOWN" in held
     assert not {"MKNOD", "SYS_ADMIN", "NET_RAW", "NET_ADMIN", "SETPCAP", "SETFCAP", "SYS_CHROOT"} & set(held)
+
+
+def test_a_bridge_with_ports() -> None:
+    bindings = (
+        PortBinding(80, 31000, "tcp"),
+        PortBinding(80, 31001, "tcp"),
+        PortBinding(31002, 31002, "udp"),
+    )
+    body = creation(ContainerWish("app", "1:1", bindings=bindings))
+    host = body["HostConfig"]
+    assert host["NetworkMode"] == "bridge"
+    assert body["ExposedPorts"] == {"80/tcp": {}, "31002/udp": {}}
+    assert host["PortBindings"] == {
+        "80/tcp": [{"HostPort": "31000"}, {"HostPort": "31001"}],
+        "31002/udp": [{"HostPort": "31002"}],
+    }
+    none = creation(ContainerWish("app", "1:1", bindings=()))
+    assert (none["HostConfig"]["NetworkMode"], none["HostConfig"]["PortBindings"]) == ("bridge", {})
+    assert creation(ContainerWish("app", "1:1"))["HostConfig"]["NetworkMode"] == "host"
+
+
+def test_arguments_are_the_entrypoints() -> None:
+    body = creation(ContainerWish("app", "1:1", args=("-v",)))
+    assert "Entrypoint" not in body
+    assert body["Cmd"] == ["-v"]
+
+
+def test_options() -> None:
+    options = DockerOptions(shm_bytes=1, ulimits=(Ulimit("core", 0, -1),), hostname="h", directory="/src")
+    body = creation(ContainerWish("app", "1:1", mem_mib=100, options=options))
+    assert (body["Hostname"], body["WorkingDir"], body["HostConfig"]["ShmSize"]) == ("h", "/src", 1)
+    assert body["HostConfig"]["Ulimits"] == [{"Name": "core", "Soft": 0, "Hard": -1}]
 
 
 def test_limits() -> None:

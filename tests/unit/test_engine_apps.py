@@ -10,10 +10,20 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import AppLocked, NotFound
-from mesos_gpu.model.app import App, GpuOptions, Group, PortDefinition, UpgradeStrategy
-from mesos_gpu.model.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.app import (
+    App,
+    GpuOptions,
+    Group,
+    PortDefinition,
+    ReadinessCheck,
+    UnreachableStrategy,
+    UpgradeStrategy,
+)
+from mesos_gpu.model.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of
+from mesos_gpu.wire.marathon.moments import stamp
 
 WEB = App("/web", cmd="serve", instances=2, cpus=0.1, mem_mib=32, port_definitions=())
 
@@ -184,7 +194,12 @@ def test_versions_are_remembered(world: World) -> None:
     assert info.last_config_change_at < info.last_scaling_at == info.version
 
 
-def test_all_gpus_in_use_an_update_in_place_ends_an_old_one_first(world: World) -> None:
+@pytest.mark.parametrize(
+    "how", [{"gpu": GpuOptions(in_place=True)}, {"labels": {"MESOS_GPU_IN_PLACE": "true"}}]
+)
+def test_all_gpus_in_use_an_update_in_place_ends_an_old_one_first(
+    world: World, how: dict[str, object]
+) -> None:
     app = App("/gpu", cmd="serve", gpus=1, instances=2, cpus=0.1, mem_mib=32, port_definitions=())
     world.node("a1", gpu("g0"), gpu("g1"), cpus=100)
     want(world, app)
@@ -211,8 +226,14 @@ def test_all_gpus_in_use_an_update_in_place_ends_an_old_one_first(world: World) 
         world.report("a1", gpu("g0"), gpu("g1"))
         world.tick(2)
     assert "to be placed" in world.state.deployments["stuck"].waiting["/gpu"]
+    waiting = next(job for job in instances(world, "/gpu") if job.state is JobState.PENDING)
+    why = StateView(world.state, world.settings, world.now).explain(waiting.id).summary
+    assert (
+        "its deployment waits for 2 new instances to be placed; each needs 1 free GPU beside those of the old"
+        in why
+    )
     strategy = UpgradeStrategy(0.5, 0.0)
-    in_place = replace(app, cmd="new", gpu=GpuOptions(in_place=True), upgrade_strategy=strategy)
+    in_place = replace(app, cmd="new", upgrade_strategy=strategy, **how)  # type: ignore[arg-type]
     want(world, in_place, id="in place", force=True)
     go(lambda: not world.state.deployments)
     assert {job.spec.command for job in instances(world, "/gpu")} == {"new"}
@@ -225,7 +246,8 @@ def test_what_is_taken_up_again_is_no_new_version(world: World) -> None:
     world.feed(ev.DeploymentDeleted("bad", "back"))
     versions = [found.version for found in world.state.app_versions["/web"]]
     assert len(versions) == len(set(versions)) == 2
-    assert world.state.app_versions["/web"][-1].app == WEB
+    assert world.state.app_versions["/web"][0].app == WEB
+    assert world.state.services.versions["/web"].version == versions[0] < versions[1]
 
 
 def test_an_end_by_force_leaves_things_as_they_are(world: World) -> None:
@@ -264,3 +286,169 @@ def test_one_that_is_cut_off_is_not_ended_for_its_health(world: World) -> None:
     (task,) = world.state.round_of(instances(world)[0])
     world.status(task.id, "TASK_UNREACHABLE", agent="a1")
     assert not every(world.feed(ev.HealthFound(task.id, False, "no answer")), fx.Kill)
+
+
+def test_a_new_app_waits_for_no_look_at_all_apps(world: World) -> None:
+    """As long as nothing else happens, ticks alone bring its deployment to its instances."""
+    want(world, WEB)
+    for _ in range(3):
+        world.now += 0.1
+        world.feed(ev.Tick())
+    assert len(instances(world)) == 2
+
+
+def test_one_that_is_ended_for_a_drain_is_not_counted_on(world: World) -> None:
+    app = replace(WEB, instances=4, upgrade_strategy=UpgradeStrategy(0.75, 0.25))
+    running(world, app)
+    gone, *rest = instances(world)
+    task = world.state.round_of(gone)[0]
+    world.state.set_task(replace(task, evicted="its node was drained"))
+    want(world, replace(app, env={"V": "2"}), id="d2")
+    for _ in range(6):
+        world.now += 0.3
+        world.feed(ev.Tick())
+    old = [job for job in instances(world) if not job.kill_requested and job.id in {each.id for each in rest}]
+    assert len(old) == 3, "three must serve, and there are no others yet"
+    assert world.job(gone.id).kill_requested, "it is of no use"
+
+
+def cut_off(world: World, strategy: UnreachableStrategy | None) -> Job:
+    """An instance of two that is out of reach."""
+    running(world, replace(WEB, unreachable_strategy=strategy))
+    job = instances(world)[0]
+    world.status(world.state.round_of(job)[0].id, "TASK_UNREACHABLE", agent="a1")
+    return job
+
+
+def test_one_that_is_cut_off_is_replaced_and_given_up_when_its_app_says_so(world: World) -> None:
+    job = cut_off(world, UnreachableStrategy(inactive_after_s=200, expunge_after_s=400))
+    world.tick(190)
+    assert len(instances(world)) == 2, "longer than any other job is waited for"
+    world.tick(15)
+    assert len(instances(world)) == 3
+    world.tick(200)
+    assert job.id not in {each.id for each in instances(world)}
+    assert world.job(job.id).state is JobState.KILLED
+    assert "out of reach for 40" in world.job(job.id).message
+    assert world.job(job.id).launches == 1
+    assert every(world.status(f"{job.id}.1", "TASK_RUNNING", agent="a1"), fx.Kill), "it is back"
+
+
+def test_one_that_is_cut_off_is_kept_for_ever_if_its_app_says_so(world: World) -> None:
+    job = cut_off(world, None)
+    world.tick(1000)
+    assert instances(world)[0].id == job.id
+    assert len(instances(world)) == 2
+    world.status(f"{job.id}.1", "TASK_RUNNING", agent="a1")
+    assert world.job(job.id).state is JobState.RUNNING
+
+
+def test_one_that_was_cut_off_before_it_ran_is_no_longer_when_it_is_heard_of(world: World) -> None:
+    """Chaos found it: the job was still called unreachable, so another one took its place."""
+    want(world, WEB)
+    world.tick(2)
+    world.offers(offer("o1"))
+    job = instances(world)[0]
+    world.status(f"{job.id}.1", "TASK_UNREACHABLE", agent="a1")
+    assert world.job(job.id).state is JobState.UNREACHABLE
+    world.status(f"{job.id}.1", "TASK_STAGING", agent="a1", reason="REASON_RECONCILIATION", uuid=None)
+    assert world.job(job.id).state is JobState.STARTING
+
+
+READY = ReadinessCheck(port_name="http")
+SLOW = replace(
+    WEB,
+    port_definitions=(PortDefinition(0, name="http"),),
+    readiness_checks=(READY,),
+    upgrade_strategy=UpgradeStrategy(1.0, 0.0),
+)
+
+
+def answered(world: World, job: Job, *, ready: bool) -> None:
+    assert job.task_id is not None
+    world.feed(ev.ReadinessFound(job.task_id, Readiness(READY.name, ready)))
+
+
+def test_an_update_waits_for_readiness_of_each_new_instance(world: World) -> None:
+    want(world, SLOW)
+    for _ in range(5):
+        serve(world)
+    assert world.state.deployments["d1"].waiting == {
+        "/web": "waits for 2 new instances to pass the readiness checks"
+    }
+    for job in instances(world):
+        answered(world, job, ready=False)
+    serve(world, 3)
+    assert "d1" in world.state.deployments
+    old = {job.id for job in instances(world)}
+    for job in instances(world):
+        answered(world, job, ready=True)
+    settled(world)
+
+    want(world, replace(SLOW, cmd="better"), id="d2")
+    for _ in range(8):
+        serve(world)
+    fresh = [job for job in instances(world) if job.id not in old]
+    assert len(fresh) == 1, "one over capacity; no old one goes before it is ready"
+    assert old <= {job.id for job in instances(world)}
+    answered(world, fresh[0], ready=True)
+    serve(world, 4)
+    assert len(old & {job.id for job in instances(world)}) == 1
+    for _ in range(20):
+        for job in instances(world):
+            answered(world, job, ready=True)
+        serve(world)
+    assert not world.state.deployments
+    assert not old & {job.id for job in instances(world)}
+
+
+def test_readiness_is_known_after_a_restart(world: World) -> None:
+    want(world, SLOW)
+    serve(world, 3)
+    for job in instances(world):
+        answered(world, job, ready=True)
+    again = State.restored(world.now, saved_of(world.state))
+    assert all(again.tasks[job.task_id].ready for job in instances(world) if job.task_id)
+
+
+def test_readiness_of_what_has_ended_is_nobodys_concern(world: World) -> None:
+    want(world, SLOW)
+    serve(world, 3)
+    first = instances(world)[0]
+    answered(world, first, ready=False)
+    world.status(str(first.task_id), "TASK_FAILED", agent="a1")
+    answered(world, first, ready=True)
+    assert not world.state.readiness
+
+
+def test_versions_are_unique_to_the_millisecond_and_not_kept_for_ever(world: World) -> None:
+    running(world, WEB)
+    first = instances(world)
+    for count in range(60):  # at one moment, as in one batch
+        want(world, replace(WEB, cmd=f"serve {count}", backoff_s=count), id=f"m{count}", force=True)
+    kept = world.state.app_versions["/web"]
+    assert [found.app.cmd for found in kept[1:]] == [f"serve {count}" for count in range(10, 60)]
+    assert kept[0].app == WEB, "what runs is known for as long as it does"
+    assert kept[0].version == first[0].app_version
+    stamps = [stamp(found.version) for found in kept]
+    assert stamps == sorted(set(stamps))
+    settled(world)
+    assert [job.spec.command for job in instances(world)] == ["serve 59"] * 2
+    again = State.restored(world.now, saved_of(world.state))
+    assert again.app_versions == world.state.app_versions
+
+
+def test_a_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -> None:
+    running(world, WEB)
+    want(world, id="d2")
+    world.feed(ev.DeploymentDeleted("d2", "unused", force=True))
+    assert instances(world)
+    for _ in range(8):
+        serve(world)
+    assert not instances(world)
+    assert "/web" in world.state.app_versions, "the tree that it was in is remembered"
+    for count in range(25):
+        world.now += 1
+        want(world, replace(WEB, id="/other", cmd=f"serve {count}", instances=0), id=f"m{count}", force=True)
+        world.tick(2)
+    assert world.state.app_versions.keys() == {"/other"}

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.model.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.healthcheck import CheckHealth, HealthCheck, Protocol
 from mesos_gpu.policy.healthcheck import (
     Finding,
-    Health,
     TaskHealth,
     first_after_s,
     is_fatal,
@@ -25,29 +24,29 @@ GOOD, BAD, NEITHER = Finding(True), Finding(False, "HTTP status 500"), Finding(N
 START_S = 1000.0
 
 
-def after(check: HealthCheck, *findings: tuple[float, Finding]) -> Health:
+def after(check: HealthCheck, *findings: tuple[float, Finding]) -> CheckHealth:
     """Of each finding: seconds after the start, and what."""
-    health = Health()
+    health = CheckHealth()
     for at_s, finding in findings:
         health = judged(check, health, finding, START_S + at_s, START_S)
     return health
 
 
 def test_nothing_is_known_before_the_first_finding() -> None:
-    assert Health().alive is None
+    assert CheckHealth().alive is None
     assert TaskHealth.begin((HealthCheck(),), START_S).healthy is None
     assert TaskHealth.begin((), START_S).healthy is None
 
 
 def test_failures_in_the_grace_period_do_not_count() -> None:
     check = HealthCheck(grace_period_s=10)
-    assert after(check, (1, BAD), (9.9, BAD)) == Health()
+    assert after(check, (1, BAD), (9.9, BAD)) == CheckHealth()
     assert after(check, (1, BAD), (10, BAD)).consecutive_failures == 1
 
 
 def test_the_first_success_ends_the_grace_period() -> None:
     health = after(HealthCheck(grace_period_s=300), (1, BAD), (2, GOOD), (3, BAD))
-    assert health == Health(START_S + 2, START_S + 2, START_S + 3, "HTTP status 500", 1)
+    assert health == CheckHealth(START_S + 2, START_S + 2, START_S + 3, "HTTP status 500", 1)
     assert health.alive is False
 
 
@@ -77,7 +76,7 @@ def test_neither_changes_nothing() -> None:
 )
 def test_when_a_task_is_killed(protocol: Protocol, most: int, failures: int, fatal: bool) -> None:
     check = HealthCheck(protocol, max_consecutive_failures=most)
-    assert is_fatal(check, Health(consecutive_failures=failures)) is fatal
+    assert is_fatal(check, CheckHealth(consecutive_failures=failures)) is fatal
 
 
 def test_a_task_is_healthy_if_all_its_checks_are() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from mesos_gpu.model.app import (
     App,
-    Artifact,
     Container,
     EngineType,
     GpuOptions,
@@ -19,6 +18,7 @@ from mesos_gpu.model.app import (
     UpgradeStrategy,
     same_but_scale,
 )
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint, Operator
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.job import OnGpuFailure, Placement
@@ -273,6 +273,20 @@ INVALID = {
 @pytest.mark.parametrize(("sent", "path"), INVALID.values(), ids=INVALID)
 def test_what_is_invalid(sent: dict[str, Any], path: str) -> None:
     assert list(faults(**sent)) == [path]
+
+
+def test_what_volumes_are_not_offered_and_what_to_use_instead() -> None:
+    said = {
+        "persistent": {"size": 1, "type": "root"},
+        "external": {"name": "v", "provider": "dvdi", "options": {}},
+    }
+    for key, value in said.items():
+        volume = {"containerPath": "a", "mode": "RW", key: value}
+        (why,) = faults(container={"type": "MESOS", "volumes": [volume]})[f"/container/volumes(0)/{key}"]
+        assert why.startswith(f"{key} volumes")
+        assert "not offered here: " in why
+        assert "use a hostPath" in why
+    assert "hostPath" in faults(residency={})["/residency"][0]
 
 
 def test_old_fields_are_turned_into_todays() -> None:

@@ -371,10 +371,11 @@ def test_a_dead_executors_claim_and_task_are_cleared_away(tmp_path: Path) -> Non
     owner, mine = Owner.of(executor.pid), Owner.of(os.getpid())
     executor.kill()
     executor.wait()
-    left = subprocess.Popen(["sleep", "600"], env={**os.environ, "MESOS_TASK_ID": "dead.0"})
+    dead = f"dead.{os.getpid()}"
+    left = subprocess.Popen(["sleep", "600"], env={**os.environ, "MESOS_TASK_ID": dead})
     try:
         with scene(tmp_path, Moody()) as seen:
-            seen.ledger.claim("dead.0", [GPUS[0].id], owner)
+            seen.ledger.claim(dead, [GPUS[0].id], owner)
             seen.ledger.claim("alive.0", [GPUS[1].id], mine)
             seen.launch()
             wait_until("the claim is gone", lambda: len(seen.ledger.holdings()) == 1)

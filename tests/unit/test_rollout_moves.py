@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.model.app import App, GpuOptions, KillSelection, UnreachableStrategy, UpgradeStrategy
+from mesos_gpu.model.app import App, KillSelection, UnreachableStrategy, UpgradeStrategy
 from mesos_gpu.model.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
 from mesos_gpu.policy.rollout.moves import Bounds, bounds, next_moves, serves, target
 
@@ -14,8 +14,8 @@ OLD, NEW = 1.0, 2.0
 
 def aim(instances: int, healthy: float = 1.0, over: float = 1.0, *, in_place: bool = False) -> Target:
     strategy = UpgradeStrategy(healthy, over)
-    app = App("/a", upgrade_strategy=strategy, instances=instances, gpu=GpuOptions(in_place=in_place))
-    return target(Action(ActionKind.RESTART, app), version=NEW, began_at=BEGAN)
+    app = App("/a", upgrade_strategy=strategy, instances=instances)
+    return target(Action(ActionKind.RESTART, app), version=NEW, began_at=BEGAN, in_place=in_place)
 
 
 def runs(name: str, version: float = NEW, *, at: float = 150.0, **more: object) -> Instance:
@@ -214,9 +214,18 @@ def test_without_room_over_capacity_an_update_waits_unless_it_may_go_in_place() 
     assert next_moves(aim(4, in_place=True), stuck, now=200.0) == Moves(kill=("o3",))
 
 
+def test_an_update_that_needs_gpus_says_how_it_could_do_without_more() -> None:
+    stuck = [*olds(2), *(starts(f"w{n}", InstanceState.WAITING) for n in range(2))]
+    waiting = next_moves(replace(aim(2), gpus=2), stuck, now=200.0).waiting
+    assert waiting.startswith(
+        "waits for 2 new instances to be placed; each needs 2 free GPUs beside those of the old"
+    )
+    assert "MESOS_GPU_IN_PLACE=true" in waiting
+
+
 def test_target_of_an_action() -> None:
-    app = App("/a", instances=3, kill_selection=KillSelection.OLDEST_FIRST, gpu=GpuOptions(in_place=True))
-    goal = target(Action(ActionKind.SCALE, app, kill=("x",)), version=NEW, began_at=BEGAN)
+    app = App("/a", instances=3, kill_selection=KillSelection.OLDEST_FIRST)
+    goal = target(Action(ActionKind.SCALE, app, kill=("x",)), version=NEW, began_at=BEGAN, in_place=True)
     assert (goal.instances, goal.in_place, goal.kill) == (3, True, frozenset({"x"}))
     assert goal.kill_selection is KillSelection.OLDEST_FIRST
     assert target(Action(ActionKind.STOP, app), version=NEW, began_at=BEGAN).instances == 0

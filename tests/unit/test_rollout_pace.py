@@ -3,28 +3,26 @@
 import pytest
 
 from mesos_gpu.model.app import UnreachableStrategy
-from mesos_gpu.policy.rollout.pace import Fate, delay_s, fate, next_change_at
+from mesos_gpu.policy.backoff import delay_s
+from mesos_gpu.policy.rollout.pace import Fate, fate
 
 SLOW = UnreachableStrategy(inactive_after_s=60, expunge_after_s=600)
 FATES = {
-    "just cut off": (SLOW, 0.0, Fate.KEEP, 160.0),
-    "almost": (SLOW, 59.9, Fate.KEEP, 160.0),
-    "replaced": (SLOW, 60.0, Fate.REPLACE, 700.0),
-    "still not given up": (SLOW, 599.9, Fate.REPLACE, 700.0),
-    "given up": (SLOW, 600.0, Fate.FORGET, None),
-    "Marathon's default: at once": (UnreachableStrategy(), 0.0, Fate.FORGET, None),
-    "both at the same time": (UnreachableStrategy(60, 60), 60.0, Fate.FORGET, None),
-    "the clock went back": (SLOW, -5.0, Fate.KEEP, 160.0),
-    "disabled": (None, 1e9, Fate.KEEP, None),
+    "just cut off": (SLOW, 0.0, Fate.KEEP),
+    "almost": (SLOW, 59.9, Fate.KEEP),
+    "replaced": (SLOW, 60.0, Fate.REPLACE),
+    "still not given up": (SLOW, 599.9, Fate.REPLACE),
+    "given up": (SLOW, 600.0, Fate.FORGET),
+    "Marathon's default: at once": (UnreachableStrategy(), 0.0, Fate.FORGET),
+    "both at the same time": (UnreachableStrategy(60, 60), 60.0, Fate.FORGET),
+    "the clock went back": (SLOW, -5.0, Fate.KEEP),
+    "disabled": (None, 1e9, Fate.KEEP),
 }
 
 
-@pytest.mark.parametrize(("strategy", "away_s", "want", "change_at"), FATES.values(), ids=FATES)
-def test_fate(
-    strategy: UnreachableStrategy | None, away_s: float, want: Fate, change_at: float | None
-) -> None:
+@pytest.mark.parametrize(("strategy", "away_s", "want"), FATES.values(), ids=FATES)
+def test_fate(strategy: UnreachableStrategy | None, away_s: float, want: Fate) -> None:
     assert fate(strategy, 100.0, 100.0 + away_s) is want
-    assert next_change_at(strategy, 100.0, 100.0 + away_s) == change_at
 
 
 DELAYS = {
@@ -42,6 +40,6 @@ DELAYS = {
 }
 
 
-@pytest.mark.parametrize(("failures", "backoff_s", "factor", "most_s", "want"), DELAYS.values(), ids=DELAYS)
-def test_delay(failures: int, backoff_s: float, factor: float, most_s: float, want: float) -> None:
-    assert delay_s(failures, backoff_s=backoff_s, factor=factor, most_s=most_s) == pytest.approx(want)
+@pytest.mark.parametrize(("failures", "first_s", "factor", "most_s", "want"), DELAYS.values(), ids=DELAYS)
+def test_delay(failures: int, first_s: float, factor: float, most_s: float, want: float) -> None:
+    assert delay_s(failures, first_s=first_s, factor=factor, most_s=most_s) == pytest.approx(want)

@@ -20,6 +20,7 @@ from mesos_gpu.model.saves import (
     ForgetDrain,
     ForgetJob,
     ForgetNode,
+    ForgetSplit,
     ForgetTask,
     Save,
     SaveCard,
@@ -27,8 +28,10 @@ from mesos_gpu.model.saves import (
     SaveFramework,
     SaveJob,
     SaveNode,
+    SaveSplit,
     SaveTask,
 )
+from mesos_gpu.model.split import Mode, Split
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.testing.builders import gpu
 
@@ -87,6 +90,15 @@ def test_forgotten_is_gone(store: SqliteStore) -> None:
     store.save([SaveDrain(DRAIN)])
     store.save([ForgetDrain(DRAIN.target, DRAIN.name)])
     assert store.load().drains == ()
+
+
+def test_named_services_come_back_until_they_are_forgotten(store: SqliteStore) -> None:
+    web = Split("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)
+    store.save([SaveSplit(web), SaveSplit(Split("api", {"/a": 1}))])
+    assert store.load().splits == (Split("api", {"/a": 1}), web)
+    assert list(store.load().splits[1].weights) == ["/b", "/a"]
+    store.save([ForgetSplit("web")])
+    assert [each.name for each in store.load().splits] == ["api"]
 
 
 def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> None:

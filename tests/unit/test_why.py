@@ -251,6 +251,7 @@ def funnel_of(why: Why) -> list[tuple[str, int, int, str]]:
 
 def node(name: str, *gpus: Gpu, **fields: object) -> NodeView:
     offered: dict[str, object] = {"cpus": 8.0, "mem_mib": 8000.0, "gpus_offered": len(gpus), "ports": 9}
+    offered["disk_mib"] = 1000.0
     return NodeView(AgentId(name), name, gpus, **{**offered, **fields})  # type: ignore[arg-type]
 
 
@@ -260,7 +261,16 @@ def cards(name: str, number: int = 2) -> tuple[Gpu, ...]:
 
 HELD = (gpu("p0"), gpu("p1"))
 KEPT = Reservation(
-    JobId("j0"), "default", ask(2), NOW, AgentId("n17"), "n17", frozenset({GpuId("q0")}), 8, 8000
+    JobId("j0"),
+    "default",
+    ask(2),
+    NOW,
+    AgentId("n17"),
+    "n17",
+    frozenset({GpuId("q0")}),
+    8,
+    8000,
+    spare_disk_mib=1000,
 )
 EVERY = (
     ("drained", node("n01", drained="is drained: new fan"), "is drained: new fan"),
@@ -287,6 +297,7 @@ EVERY = (
     ),
     ("cpus", node("n11", *cards("k"), cpus=0.5), "lacks 0.5 cpus"),
     ("mem", node("n12", *cards("l"), mem_mib=100.0), "lacks 28 MiB of memory"),
+    ("disk", node("n125", *cards("s"), disk_mib=60.0), "lacks 40 MiB of disk"),
     ("ports", node("n13", *cards("m"), ports=0), "has no free port, and each task takes one"),
     (
         "gpus",
@@ -296,7 +307,7 @@ EVERY = (
     ("gpus", node("n15", *cards("o"), gpus_offered=0), "lacks 2 GPUs: its offers hold 0"),
     (
         "offer",
-        node("n16", *cards("p"), cpus=None, mem_mib=None, gpus_offered=None, ports=None),
+        node("n16", *cards("p"), cpus=None, mem_mib=None, gpus_offered=None, ports=None, disk_mib=None),
         "has made no offer: it is full, or its offer is on the way",
     ),
     ("kept", node("n17", *cards("q"), kept=(KEPT,)), "keeps room for job j0, which is before it"),
@@ -306,6 +317,7 @@ EVERY = (
 
 def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
     wanted = replace(ask(2, "A100", "H100"), min_driver="535", gpu_memory_mib=60000, compute_capability="8.0")
+    wanted = replace(wanted, disk_mib=100.0)
     gang = replace(JOB, spec=replace(JOB.spec, gpus=2, tasks=3))
     nodes = [replace(view, driver=view.driver or "550") for _, view, _ in EVERY]
     why = explain(gang, wanted, nodes[::-1], queue=QueueView(0), now=NOW)
@@ -315,7 +327,7 @@ def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
         left -= len(removed)
         rows.append((name, len(removed), left, f"{removed[0][0].hostname} {removed[0][1]}"))
     assert funnel_of(why) == rows
-    assert {found.hostname: found.reasons for found in why.nodes}["n15"] == (EVERY[14][2],)
+    assert {found.hostname: found.reasons for found in why.nodes}["n15"] == (EVERY[15][2],)
     assert (why.tasks_fit, why.can_ever_run) == (1, True)
 
 

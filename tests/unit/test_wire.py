@@ -2,16 +2,29 @@
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from mesos_gpu.model.app import App, Container, EngineType, PortMapping, PortProtocol
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.mount import Mount
 from mesos_gpu.model.offer import Scalar, carve, total
+from mesos_gpu.model.port import PortBinding
+from mesos_gpu.policy.ports import wishes_of
 from mesos_gpu.wire import assignment, report
-from mesos_gpu.wire.mesos_v1 import offer_from_json, resources_to_json, status_from_json, task_info
+from mesos_gpu.wire.mesos_v1 import (
+    discovery_to_json,
+    offer_from_json,
+    resources_to_json,
+    status_from_json,
+    task_info,
+)
 
 OFFER: dict[str, Any] = {
     "id": {"value": "o1"},
@@ -60,6 +73,15 @@ def test_an_offer_keeps_roles_apart_and_leaves_out_what_cannot_be_used() -> None
     assert offer.attributes == {"rack": "r1", "level": "3"}
     assert total(offer.resources, "cpus") == 6.5
     assert [json.loads(r.kind) for r in offer.resources] == [{"role": "*"}, {"role": "gpu"}, {"role": "*"}]
+
+
+def test_of_disk_only_the_agents_own_file_system_counts() -> None:
+    own = {"name": "disk", "type": "SCALAR", "scalar": {"value": 10.0}, "role": "*"}
+    others = [
+        {**own, "disk": {"source": {"type": "MOUNT", "mount": {"root": "/mnt"}}}},
+        {**own, "disk": {"persistence": {"id": "p"}, "volume": {"container_path": "v", "mode": "RW"}}},
+    ]
+    assert total(offer_from_json({**OFFER, "resources": [own, *others]}, 0).resources, "disk") == 10
 
 
 def test_what_is_taken_goes_back_with_the_role_it_came_with() -> None:
@@ -115,9 +137,29 @@ def test_a_task_info_has_an_executor_of_its_own() -> None:
     assert base64.b64decode(info["data"]) == b"x"
 
 
+def test_ports_are_announced_with_their_hosts_numbers() -> None:
+    """One that only the container has is announced by its own."""
+    inside = PortMapping(80, name="in", labels={"b": "2", "a": "1"})
+    outside = PortMapping(81, 0, protocol=PortProtocol.BOTH)
+    app = App("/a", container=Container(EngineType.MESOS, port_mappings=(inside, outside)))
+    found = discovery_to_json("a", wishes_of(app), [31000])
+    first, *rest = found["ports"]["ports"]
+    labels = [{"key": k, "value": v} for k, v in (("a", "1"), ("b", "2"), ("network-scope", "container"))]
+    assert first == {"number": 80, "protocol": "tcp", "name": "in", "labels": {"labels": labels}}
+    assert [(port["number"], port["protocol"]) for port in rest] == [(31000, "udp"), (31000, "tcp")]
+    assert {label["value"] for port in rest for label in port["labels"]["labels"]} == {"host"}
+    gang = discovery_to_json("train", (), [31005])
+    assert gang["ports"] == {"ports": [{"number": 31005, "protocol": "tcp"}]}
+
+
 def test_assignment_and_outcome_come_back() -> None:
     plan = Assignment("j", 2, None, ("a", "b"), {"K": "v"}, "alice", (GpuId("g"),), 1.5, 0.5)
-    assert assignment.decode_assignment(assignment.encode(plan)) == plan
+    docker = DockerOptions({"a": "b"}, 1, (Ulimit("core", 0, -1),), "h", "/src")
+    mounts, bindings = (Mount("/a", "b", read_only=False),), (PortBinding(80, 31000, "udp"),)
+    more = replace(plan, argv=(), args=("c",), mounts=mounts, bindings=bindings, docker=docker)
+    more = replace(more, fetch=(Artifact("http://h/a", dest_path="b").as_uri(),))
+    for each in (plan, more):
+        assert assignment.decode_assignment(assignment.encode(each)) == each
     outcome = Outcome(signal=9, infrastructure=True, refused_gpus=(GpuId("g"),))
     assert assignment.decode_outcome(assignment.encode(outcome)) == outcome
     too_old = Outcome(min_driver="550", needs="CUDA 12.4 or newer")

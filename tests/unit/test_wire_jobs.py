@@ -6,6 +6,7 @@ import pytest
 
 from mesos_gpu.model.driver import CUDA_LABEL
 from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, OnMemberFailure, Placement
+from mesos_gpu.model.mount import Mount
 from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
 
 
@@ -27,13 +28,15 @@ def test_everything() -> None:
         "timeout_s": 1.5, "kill_grace_s": 0, "image": "a/b:c", "container_engine": "docker",
         "on_gpu_failure": "notify", "min_driver": "535.104.05", "placement": "spread",
         "priority": -1000, "queue": "lab", "tasks": 3, "on_member_failure": "fail", "preemptible": True,
-        "gpu_memory_mib": 40000, "compute_capability": "8.0",
+        "gpu_memory_mib": 40000, "compute_capability": "8.0", "pull": True,
+        "volumes": ["/data/a:/a:ro", "/b:b", "c:/c:rw"],
     }  # fmt: skip
     assert spec_from_mapping(value) == JobSpec(
         "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0,
         "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY, "535.104.05",
         Placement.SPREAD, -1000, "lab", tasks=3, on_member_failure=OnMemberFailure.FAIL, preemptible=True,
-        gpu_memory_mib=40000, compute_capability="8.0",
+        gpu_memory_mib=40000, compute_capability="8.0", pull=True,
+        mounts=(Mount("/data/a", "/a"), Mount("/b", "b", read_only=False), Mount("c", "/c", read_only=False)),
     )  # fmt: skip
 
 
@@ -46,6 +49,19 @@ def test_null_is_absent() -> None:
 @pytest.mark.parametrize(
     ("value", "path", "reason"),
     [
+        ({"volumes": "/a:/b"}, "/volumes", 'must be a list of at most 100 volumes, got "/a:/b"'),
+        (
+            {"volumes": ["/a"]},
+            "/volumes/0",
+            "must be HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/d",
+        ),
+        ({"volumes": ["/a:/b:z"]}, "/volumes/0", "must be HOST:PATH"),
+        ({"volumes": [1]}, "/volumes/0", "got 1"),
+        ({"volumes": ["../a:/b"]}, "/volumes/0", "'../a' is not in the sandbox"),
+        ({"volumes": ["/a:/b", "/c:/b/"]}, "/volumes/1", "two volumes are at '/b/'"),
+        ({"args": ["x"]}, "/args", "is for the entrypoint of an image"),
+        ({"args": "x", "image": "a"}, "/args", "must be a list of strings without NUL"),
+        ({"pull": True}, "/pull", "needs an image"),
         ({"cpus": -1}, "/cpus", "must be a positive number, from 0.001 to 100000, got -1"),
         ({"cpus": True}, "/cpus", "got true"),
         ({"cpus": float("nan")}, "/cpus", "got NaN"),

@@ -11,7 +11,6 @@ import pytest
 
 from mesos_gpu.model.app import (
     App,
-    Artifact,
     Check,
     Container,
     DockerImage,
@@ -25,6 +24,8 @@ from mesos_gpu.model.app import (
     Network,
     NetworkMode,
     PortDefinition,
+    PortMapping,
+    PortProtocol,
     ReadinessCheck,
     ResourceLimits,
     Seccomp,
@@ -32,10 +33,13 @@ from mesos_gpu.model.app import (
     Volume,
     VolumeMode,
 )
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint, Operator
+from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.driver import CUDA_LABEL
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, Placement
+from mesos_gpu.model.mount import Mount
 from mesos_gpu.model.port import PortWish
 from mesos_gpu.policy.task_ids import MOST_OF_APP
 from mesos_gpu.policy.workload import job_of, unsupported
@@ -58,6 +62,24 @@ def in_image(**docker: Any) -> Container:
     return Container(EngineType.MESOS, DockerImage(**{"image": "nginx", **docker}))
 
 
+def in_docker(**docker: Any) -> Container:
+    return Container(EngineType.DOCKER, DockerImage(**{"image": "nginx", **docker}))
+
+
+MAPPINGS = (PortMapping(80, 0, name="web"), PortMapping(0, 0, protocol=PortProtocol.BOTH))
+BRIDGED: dict[str, Any] = {
+    "container": replace(in_docker(), port_mappings=MAPPINGS),
+    "networks": (Network(NetworkMode.BRIDGE),),
+    "port_definitions": None,
+}
+ON_HOST = (("network-scope", "host"),)
+INSIDE = HealthCheck(Protocol.MESOS_TCP, port=8080)
+
+
+def with_volumes(*volumes: Volume) -> Container:
+    return Container(EngineType.MESOS, volumes=volumes)
+
+
 def test_a_plain_app() -> None:
     made = job(PLAIN)
     port = PortWish("default", 0, 0)
@@ -72,7 +94,9 @@ HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "args": ({"cmd": None, "args": ("echo", "a b")}, {"command": None, "argv": ("echo", "a b")}),
     "cpus": ({"cpus": 0.25}, {"cpus": 0.25}),
     "mem_mib": ({"mem_mib": 100.5}, {"mem_mib": 101}),
+    "disk_mib": ({"disk_mib": 10.5}, {"disk_mib": 11}),
     "gpus": ({"gpus": 2}, {"gpus": 2}),
+    "fetch": ({"fetch": (Artifact("http://x/y"),)}, {"fetch": (Artifact("http://x/y"),)}),
     "constraints": (
         {"constraints": (Constraint("hostname", Operator.UNIQUE),)},
         {"constraints": (Constraint("hostname", Operator.UNIQUE),)},
@@ -93,11 +117,31 @@ HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"container": Container(EngineType.MESOS)},
         {"image": None, "container_engine": Engine.MESOS},
     ),
+    "args with an image": (
+        {"cmd": None, "args": ("-v",), "container": in_image()},
+        {"command": None, "argv": (), "args": ("-v",)},
+    ),
+    "volumes": (
+        {"container": with_volumes(Volume("/a", "/b", VolumeMode.RO), Volume("c", "/d", VolumeMode.RW))},
+        {"mounts": (Mount("/b", "/a"), Mount("/d", "c", read_only=False))},
+    ),
     "accepted_resource_roles": ({"accepted_resource_roles": ("*",)}, {}),
     "role": ({"role": "gpu", "accepted_resource_roles": ("gpu", "*")}, {}),
-    "force_pull_image": (
+    "force_pull_image": ({"container": in_image(force_pull_image=True)}, {"image": "nginx", "pull": True}),
+    "force_pull_image of a digest": (
         {"container": in_image(image="nginx@sha256:" + "0" * 64, force_pull_image=True)},
-        {"image": "nginx@sha256:" + "0" * 64},
+        {"image": "nginx@sha256:" + "0" * 64, "pull": False},
+    ),
+    "parameters": (
+        {"container": in_docker(parameters=(DockerParameter("shm-size", "1g"),))},
+        {"docker": DockerOptions(shm_bytes=1 << 30)},
+    ),
+    "networks": (
+        {**BRIDGED, "health_checks": (replace(INSIDE, port=80),)},
+        {
+            "bridge": True,
+            "ports": (PortWish("web", 80, 0, labels=ON_HOST), PortWish(None, 0, 0, ("udp", "tcp"), ON_HOST)),
+        },
     ),
     "mem_mib of none": ({"mem_mib": 0.0}, {"mem_mib": 1}),
     "tty": ({"tty": False}, {}),
@@ -141,21 +185,28 @@ def test_gpu_options() -> None:
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "id": ("id", {"id": "/" + "a" * (MOST_OF_APP + 1)}),
     "nothing to run": ("cmd", {"cmd": ""}),
-    "args": ("args", {"cmd": None, "args": ("-v",), "container": in_image()}),
-    "disk_mib": ("disk", {"disk_mib": 1.0}),
-    "fetch": ("fetch", {"fetch": (Artifact("http://x/y"),)}),
+    "fetch above the sandbox": ("fetch", {"fetch": (Artifact("http://x/y", dest_path="../y"),)}),
+    "fetch of no file": ("fetch", {"fetch": (Artifact("http://x/"),)}),
     "networks": ("networks", {"networks": (Network(NetworkMode.BRIDGE),)}),
+    "a bridge by Mesos": ("networks", {"networks": (Network(NetworkMode.BRIDGE),), "container": in_image()}),
+    "a check of a port that nothing leads to": ("healthChecks", {**BRIDGED, "health_checks": (INSIDE,)}),
     "networks with a name": ("networks", {"networks": (Network(NetworkMode.CONTAINER, "n"),)}),
-    "volumes": (
+    "volumes of secrets": ("container.volumes", {"container": with_volumes(Volume("a", secret="key"))}),
+    "volumes of an image's sandbox": (
         "container.volumes",
-        {"container": Container(EngineType.MESOS, volumes=(Volume("/a", "/b", VolumeMode.RO),))},
+        {"container": replace(in_image(), volumes=(Volume("/a", "b"),))},
     ),
+    "volumes of relative paths": ("container.volumes", {"container": with_volumes(Volume("/a", "../b"))}),
+    "volumes in one place": (
+        "container.volumes",
+        {"container": with_volumes(Volume("a", "/b"), Volume("a/", "/c"))},
+    ),
+    "volumes out of the sandbox": ("container.volumes", {"container": with_volumes(Volume("../a", "/b"))}),
     "privileged": ("container.docker.privileged", {"container": in_image(privileged=True)}),
     "parameters": (
         "container.docker.parameters",
-        {"container": in_image(parameters=(DockerParameter("hostname", "a"),))},
+        {"container": in_docker(parameters=(DockerParameter("volume", "a"),))},
     ),
-    "force_pull_image": ("container.docker.forcePullImage", {"container": in_image(force_pull_image=True)}),
     "pull_config": ("container.docker.pullConfig", {"container": in_image(pull_config=SecretRef("key"))}),
     "seccomp": (
         "container.linuxInfo.seccomp",
@@ -188,10 +239,14 @@ def test_what_is_refused(field: str, asked: dict[str, Any]) -> None:
 
 
 def test_all_reasons_are_given_at_once_and_an_operator_may_allow_root() -> None:
-    app = replace(PLAIN, disk_mib=10.0, tty=True, user="root")
+    app = replace(PLAIN, secrets={"s": "x"}, tty=True, user="root")
     said = job_of(app, NO_GPU, version=VERSION)
     assert isinstance(said, str)
-    assert [part.partition(": ")[0] for part in said.split("; ") if ": " in part] == ["disk", "tty", "user"]
+    assert [part.partition(": ")[0] for part in said.split("; ") if ": " in part] == [
+        "secrets",
+        "tty",
+        "user",
+    ]
     assert job(replace(PLAIN, user="root"), allow_root=True).user == "root"
 
 

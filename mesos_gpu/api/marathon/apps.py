@@ -3,18 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
 from mesos_gpu.api.service import View
 from mesos_gpu.model.app import App, Group
-from mesos_gpu.model.service import Deployment
 from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, updated
 from mesos_gpu.wire.marathon.moments import moment, stamp
 from mesos_gpu.wire.marathon.paths import absolute
@@ -59,10 +57,7 @@ class Apps:
         found = await self._core.read(
             lambda view: views.facts_of(view, filter(wanted, within(view.root).all_apps()), failures=failures)
         )
-        # Many apps take a while to print, which shall keep nobody else waiting.
-        return await run_in_threadpool(
-            lambda: json_answer({key: [views.app_info(each, embed) for each in found]})
-        )
+        return await large_answer({key: (views.app_info(each, embed) for each in found)})
 
     async def show(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}."""
@@ -95,34 +90,41 @@ class Apps:
 
         made = await self._core.change(target, force=flag(request, "force"))
         facts = await self._core.read(lambda view: facts_at(view, app.id))
-        headers = {"Location": f"/v2/apps{app.id}", **({DEPLOYMENT_ID: made.id} if made else {})}
+        await self._core.posted(request, [app.id])
+        headers = {"Location": f"/v2/apps{app.id}", DEPLOYMENT_ID: made.id}
         return json_answer(views.app_info(facts, _OF_ALL | {views.TASKS}), 201, headers)
 
     async def put(self, request: Request, place: Place) -> Response:
         """PUT /v2/apps/{id}: an update, or the whole with partialUpdate=false; what is not there is created."""
         asked = [(place.id, await json_body(request), "")]
-        made, created = await self._update(request, asked, whole=_whole(request), create=True)
-        return result(made, 201, {"Location": f"/v2/apps{place.id}"}) if created else result(made)
+        location = f"/v2/apps{place.id}"
+        return await self._update(request, asked, whole=_whole(request), create=True, location=location)
 
     async def patch(self, request: Request, place: Place) -> Response:
         """PATCH /v2/apps/{id}."""
         asked = [(place.id, await json_body(request), "")]
-        return result((await self._update(request, asked, whole=False, create=False))[0])
+        return await self._update(request, asked, whole=False, create=False)
 
     async def put_all(self, request: Request, _place: Place) -> Response:
         """PUT /v2/apps: the same for a list."""
         asked = _each(await json_body(request))
-        return result((await self._update(request, asked, whole=_whole(request), create=True))[0])
+        return await self._update(request, asked, whole=_whole(request), create=True)
 
     async def patch_all(self, request: Request, _place: Place) -> Response:
         """PATCH /v2/apps."""
         asked = _each(await json_body(request))
-        return result((await self._update(request, asked, whole=False, create=False))[0])
+        return await self._update(request, asked, whole=False, create=False)
 
     async def _update(
-        self, request: Request, asked: Sequence[tuple[str, Any, str]], *, whole: bool, create: bool
-    ) -> tuple[Deployment | None, bool]:
-        """Whether apps were created too. `asked`: id, body, and its place in the request."""
+        self,
+        request: Request,
+        asked: Sequence[tuple[str, Any, str]],
+        *,
+        whole: bool,
+        create: bool,
+        location: str | None = None,
+    ) -> Response:
+        """`asked`: id, body, and its place in the request; `location`: of what may be created."""
         past: Mapping[str, Past] = await self._core.read(
             lambda view: {id: view.past(id) for id, _, _ in asked}
         )
@@ -150,8 +152,12 @@ class Apps:
             self._core.check(apps)
             return _with(root, [app for _, app in apps])
 
+        if flag(request, "dryRun"):
+            steps, changes = await self._core.preview(target)
+            return json_answer({"steps": steps, "changes": changes})
         made = await self._core.change(target, force=flag(request, "force"))
-        return made, bool(created)
+        await self._core.posted(request, [id for id, _, _ in asked])
+        return result(made, 201, {"Location": location}) if location and created else result(made)
 
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}: with force, unless it says force=false."""

@@ -22,17 +22,18 @@ class Place:
     item: str = ""
 
 
-def place_of(path: str, verbs: Mapping[str, bool]) -> Place:
+def place_of(path: str, verbs: Mapping[str, bool], *, of_root: bool = False) -> Place:
     """Read a path; how many slashes there are is of no matter: clients send "//shop/db".
 
     Args:
         path: What follows the collection's name.
         verbs: Words that may end it, and whether an item may follow.
+        of_root: Whether such words may be all of the path: then they are of the root group.
     """
-    steps = steps_of(path)
-    if len(steps) > 2 and verbs.get(steps[-2]):
+    steps, least = steps_of(path), 0 if of_root else 1
+    if len(steps) > least + 1 and verbs.get(steps[-2]):
         return Place(_id(steps[:-2]), steps[-2], steps[-1])
-    if len(steps) > 1 and steps[-1] in verbs:
+    if len(steps) > least and steps[-1] in verbs:
         return Place(_id(steps[:-1]), steps[-1])
     if steps == ["*"]:
         return Place(ROOT, "*")

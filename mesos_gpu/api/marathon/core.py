@@ -2,21 +2,27 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
+from mesos_gpu.api.marathon.events import Events, client_of
 from mesos_gpu.api.requests import result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.happening import AppPosted, DeploymentMoved, Stage
+from mesos_gpu.model.rollout import Plan
 from mesos_gpu.model.service import Deployment
+from mesos_gpu.policy.rollout.plan import plan
 from mesos_gpu.policy.workload import unsupported
 from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
@@ -24,6 +30,7 @@ from mesos_gpu.wire.marathon.options import gpu_options
 from mesos_gpu.wire.marathon.problems import Detail
 
 T = TypeVar("T")
+Json = list[dict[str, Any]]
 DEPLOYMENT_ID: Final = "Marathon-Deployment-Id"
 MOST_INSTANCES: Final = 20_000  # of all apps together
 _ATTEMPTS: Final = 50  # each one fails only because another change was made
@@ -33,9 +40,9 @@ _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 class Core:
     """The scheduler, as the routes use it."""
 
-    def __init__(self, service: Service, *, allow_root: bool) -> None:
+    def __init__(self, service: Service, events: Events, *, allow_root: bool) -> None:
         """`allow_root`: whether an app may run as root."""
-        self.service, self._allow_root = service, allow_root
+        self.service, self.events, self._allow_root = service, events, allow_root
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
@@ -48,8 +55,8 @@ class Core:
         force: bool,
         restarts: frozenset[str] = frozenset(),
         kill: Mapping[str, tuple[str, ...]] = _NO_KILL,
-    ) -> Deployment | None:
-        """Begin a deployment; None: nothing is to be done. `target` may be asked several times.
+    ) -> Deployment:
+        """Begin a deployment; one without a step if nothing is to be done. `target` may be asked several times.
 
         Raises:
             AppLocked, BadConfiguration, Refused: It cannot be.
@@ -63,8 +70,41 @@ class Core:
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
             with suppress(_Overtaken):
-                return await result_of(change)
+                return await result_of(change) or self._over(seen)
         raise Refused(503, "apps change too often at this moment", remedy="try again")
+
+    def _over(self, root: Group) -> Deployment:
+        """As in Marathon, which makes one where nothing is to be done: clients wait for its end, or its event."""
+        made = Deployment(str(uuid.uuid4()), time.time(), Plan(root, root, ()))
+        self.events.tell(DeploymentMoved(Stage.DONE, made))
+        return made
+
+    async def posted(self, request: Request, ids: Sequence[str]) -> None:
+        """Tell those who listen that these apps' definitions were taken."""
+        if not self.events.heard:
+            return
+        found = await self.read(
+            lambda view: [
+                (app, view.versions[id]) for id in ids if (app := tree.app_at(view.root, id)) is not None
+            ]
+        )
+        for app, info in found:
+            self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
+
+    async def preview(self, target: Callable[[Group], Group]) -> tuple[Json, Json]:
+        """The steps that a change would take, and each app that would be another, as it is and as it would be.
+
+        Raises:
+            BadConfiguration, Refused: It cannot be.
+        """
+        seen = await self.read(lambda view: view.root)
+
+        def foreseen() -> tuple[Json, Json]:
+            wanted = target(seen)
+            _refuse_too_many(wanted)
+            return views.steps_json(plan(seen, wanted).steps), views.changes_json(seen, wanted)
+
+        return await run_in_threadpool(foreseen)
 
     def check(self, apps: Iterable[tuple[str, App]]) -> None:
         """Refuse what cannot be run here; each app comes with its place in the request, as "/apps(0)".
@@ -108,8 +148,7 @@ def _if_still(seen: Group, wanted: Group, root: Group) -> Group:
 def result(
     deployment: Deployment | None, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """The answer to a change."""
-    # Marathon makes a deployment, over at once, where nothing is to be done: clients wait for its id to be gone.
+    """The answer to a change; None: what was to be undone had changed nothing."""
     id = deployment.id if deployment else str(uuid.uuid4())
     version = stamp(deployment.version if deployment else time.time())
     return json_answer(

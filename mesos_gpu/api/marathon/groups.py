@@ -1,16 +1,15 @@
 """/v2/groups."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import refuse_clash
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
@@ -18,17 +17,16 @@ from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
 from mesos_gpu.api.service import View
 from mesos_gpu.model.app import App, Group
-from mesos_gpu.policy.rollout.plan import plan
-from mesos_gpu.wire.marathon.group import GroupRollback, Scale, group_of
+from mesos_gpu.model.service import GroupShape
+from mesos_gpu.policy.rollout.history import apps_of, restored, versions_of
+from mesos_gpu.wire.marathon.group import GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER
+from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.paths import absolute, steps_of
 from mesos_gpu.wire.marathon.problems import Detail, Problems
 
 _ALL: Final = frozenset({"apps", "groups"})  # embedded if nothing is asked for
 _DEEPEST: Final = 64  # groups within groups
-_NO_VERSIONS: Final = (
-    "versions of groups are not kept; every app has versions of its own, at /v2/apps/{id}/versions"
-)
 
 
 class Groups:
@@ -47,7 +45,7 @@ class Groups:
 
         group, found = await self._core.read(read)
         facts = {each.app.id: each for each in found}
-        return await run_in_threadpool(lambda: json_answer(views.group_json(group, facts, embed)))
+        return await large_answer(views.group_json(group, facts, embed))
 
     async def create(self, request: Request, place: Place) -> Response:
         """POST /v2/groups, or below a group."""
@@ -68,12 +66,14 @@ class Groups:
         """PUT /v2/groups/{id}: the group as it shall be; with dryRun=true the steps that would lead there."""
         value = await json_body(request)
         id = _effective(value, place.id)
+        back = isinstance(value, dict) and value.get("version") is not None
+        past = await self._core.read(lambda view: _Past.of(view, id)) if back else None
         if flag(request, "dryRun"):
-            root = await self._core.read(lambda view: view.root)
-            steps = plan(root, self._changed(root, id, value)).steps
-            return json_answer({"steps": views.steps_json(steps)})
+            steps, changes = await self._core.preview(lambda root: self._changed(root, id, value, past))
+            ours = {"changes": changes} if "changes" in embeds(request) else {}
+            return json_answer({"steps": steps, **ours})
         made = await self._core.change(
-            lambda root: self._changed(root, id, value), force=flag(request, "force")
+            lambda root: self._changed(root, id, value, past), force=flag(request, "force")
         )
         return result(made)
 
@@ -86,16 +86,24 @@ class Groups:
 
         return result(await self._core.change(target, force=flag(request, "force")))
 
-    async def versions(self, _request: Request, _place: Place) -> Response:
-        """/v2/groups/{id}/versions."""
-        raise Refused(501, _NO_VERSIONS)
+    async def versions(self, _request: Request, place: Place) -> Response:
+        """GET /v2/groups/{id}/versions: the latest comes first."""
+        past = await self._core.read(lambda view: _Past.of(view, place.id))
+        return json_answer([stamp(version) for version in reversed(past.shapes)])
 
-    def _changed(self, root: Group, id: str, value: Any) -> Group:
+    async def version(self, _request: Request, place: Place) -> Response:
+        """GET /v2/groups/{id}/versions/{v}."""
+        past = await self._core.read(lambda view: _Past.of(view, place.id))
+        return json_answer(group_to_json(past.at(place.item)) | {"version": place.item})
+
+    def _changed(self, root: Group, id: str, value: Any, past: "_Past | None" = None) -> Group:
         meant = group_of(value, id_from_path=id, current=tree.group_at(root, id))
         if isinstance(meant, Problems):
             raise refused(meant)
         if isinstance(meant, GroupRollback):
-            raise Refused(501, _NO_VERSIONS)
+            if past is None:
+                raise Refused(409, "a group that is to be created has no earlier version")
+            return tree.with_group(root, past.at(meant.version))
         if isinstance(meant, Scale):
             return tree.with_group(root, tree.map_apps(_there(root, id), partial(_scaled, by=meant.by)))
         self._core.check(_placed(meant, ""))
@@ -109,6 +117,30 @@ def _there(root: Group, id: str) -> Group:
     if group is None:
         raise no_group(id)
     return group
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """A group as it was, by when it became so, and the apps that were in it, by id and version."""
+
+    id: str
+    shapes: Mapping[float, GroupShape]
+    apps: Mapping[tuple[str, float], App]
+
+    @classmethod
+    def of(cls, view: View, id: str) -> Self:
+        """Only gathered here, on the engine's thread: put together elsewhere."""
+        shapes = dict(versions_of(view.roots, id))
+        if not shapes:
+            raise no_group(id)
+        ids = {app_id for shape in shapes.values() for app_id, _ in apps_of(shape)}
+        return cls(id, shapes, {(each, at): app for each in ids for at, app in view.past(each)})
+
+    def at(self, asked: str) -> Group:
+        shape = next((shape for version, shape in self.shapes.items() if stamp(version) == asked), None)
+        if shape is None:
+            raise Refused(404, f"Group '{self.id}' does not exist in version {asked}")
+        return restored(shape, self.apps)
 
 
 def _effective(value: object, place: str) -> str:

@@ -12,6 +12,7 @@ from mesos_gpu.api.marathon.asked import Place, place_of
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.deployments import Deployments
 from mesos_gpu.api.marathon.errors import Refused, answer_of
+from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.groups import Groups
 from mesos_gpu.api.marathon.system import System
 from mesos_gpu.api.marathon.tasks import Tasks
@@ -20,31 +21,36 @@ from mesos_gpu.errors import MesosGpuError
 
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Handler]  # by method
-_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+_METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
 
 
-def routes(service: Service, *, allow_root: bool, webui_url: str, version: str) -> list[Route]:
+def routes(
+    service: Service, events: Events, *, allow_root: bool, webui_url: str, version: str
+) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
-    core = Core(service, allow_root=allow_root)
+    core = Core(service, events, allow_root=allow_root)
     system, tasks, deployments = (
         System(core, webui_url=webui_url, version=version),
         Tasks(core),
         Deployments(core),
     )
-    pods = dict.fromkeys(_METHODS, system.pods)
+    pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], system.pods)
     return [
         _exact("/ping", {"GET": system.ping}),
         _exact("/v2/info", {"GET": system.info}),
-        _exact("/v2/leader", {"GET": system.leader}),
+        _exact("/v2/leader", {"GET": system.leader, "DELETE": system.abdicate}),
+        _exact("/v2/events", {"GET": events.stream}),
         *_below("/v2/apps", _of_apps(Apps(core), tasks)),
-        *_below("/v2/groups", _of_groups(Groups(core))),
+        *_below("/v2/groups", _of_groups(Groups(core)), of_root=True),
         _exact("/v2/tasks/delete", {"POST": tasks.kill_listed}),
         *_below("/v2/tasks", {_ALL: {"GET": tasks.list}}),
         *_below("/v2/deployments", {_ALL: {"GET": deployments.list}, _ONE: {"DELETE": deployments.delete}}),
-        *_below("/v2/queue", {_ALL: {"GET": deployments.queue}}),
+        *_below(
+            "/v2/queue", {_ALL: {"GET": deployments.queue}, "delay": {"DELETE": deployments.reset_delay}}
+        ),
         *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
-        _exact("/v2/{path:path}", {}),
+        *_below("/v2", {}),
     ]
 
 
@@ -64,19 +70,19 @@ def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
 def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
     one = {"GET": groups.show, "POST": groups.create, "PUT": groups.put, "DELETE": groups.delete}
     versions = {"GET": groups.versions}
-    return {_ALL: one, _ONE: one, "versions": versions}
+    return {_ALL: one, _ONE: one, "versions": versions, "versions" + _ITEM: {"GET": groups.version}}
 
 
 def _exact(path: str, verbs: Verbs) -> Route:
     return _route(path, lambda _: (Place("/"), verbs))
 
 
-def _below(prefix: str, kinds: Mapping[str, Verbs]) -> list[Route]:
+def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Route]:
     """A collection and what is in it. Ids have slashes, so the router cannot tell the parts of a path."""
     words = {kind: kind + _ITEM in kinds for kind in kinds if kind not in (_ALL, _ONE) and "/" not in kind}
 
     def find(request: Request) -> tuple[Place, Verbs]:
-        place = place_of(request.path_params.get("path", ""), words)
+        place = place_of(request.path_params.get("path", ""), words, of_root=of_root)
         kind = place.verb + (_ITEM if place.item else "") if place.verb else _ONE
         if place == Place("/"):
             kind = _ALL
@@ -102,4 +108,13 @@ def _handler(method: str, verbs: Verbs) -> Handler:
         return found
     if not verbs:
         raise Refused(404, "HTTP 404 Not Found")
-    raise Refused(405, "HTTP 405 Method Not Allowed", headers={"Allow": ", ".join(verbs)})
+    allow = {
+        "Allow": ", ".join([*verbs, *(["HEAD"] if "GET" in verbs and "HEAD" not in verbs else []), "OPTIONS"])
+    }
+    if method != "OPTIONS":
+        raise Refused(405, "HTTP 405 Method Not Allowed", headers=allow)
+
+    async def say(_request: Request, _place: Place) -> Response:
+        return Response(headers=allow)
+
+    return say

@@ -29,6 +29,10 @@ class System:
         """GET /v2/leader: there is one scheduler."""
         return json_answer({"leader": self._leader})
 
+    async def abdicate(self, _request: Request, _place: Place) -> Response:
+        """DELETE /v2/leader: nobody could take over, and without one no task would be replaced."""
+        raise Refused(501, "there is one scheduler, and it leads; restart its process instead: tasks run on")
+
     async def info(self, _request: Request, _place: Place) -> Response:
         """GET /v2/info."""
         return json_answer(await self._core.read(self._info))

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import facts_at
 from mesos_gpu.api.marathon.asked import Place, flag, json_body
@@ -35,12 +35,24 @@ class Tasks:
         query = request.query_params
         asked = [*query.getlist("status"), *query.getlist("status[]")]
         states = {state for status in asked for state in _STATUS.get(status, ())}
+        if _wants_text(request):
+            return await self._endpoints("/*")
         found = await self._core.read(lambda view: _of(view, view.root.all_apps()))
-        return _listed([each for each in found if not states or each[1].state in states])
+        return await _listed([each for each in found if not states or each[1].state in states])
 
-    async def of_app(self, _request: Request, place: Place) -> Response:
+    async def of_app(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}/tasks, and of all apps of a group: /v2/apps/{id}/*/tasks."""
-        return _listed(await self._core.read(lambda view: _of(view, _apps(view, place.id))))
+        if _wants_text(request):
+            return await self._endpoints(place.id)
+        return await _listed(await self._core.read(lambda view: _of(view, _apps(view, place.id))))
+
+    async def _endpoints(self, id: str) -> Response:
+        """Where the apps' ports are, for scripts: a line each, its parts divided by tabs."""
+        apps = await self._core.read(
+            lambda view: [(app, views.launches_of(view, app.id)) for app in _apps(view, id)]
+        )
+        lines = (line for app, launches in apps for line in _lines(app, launches))
+        return PlainTextResponse("".join(f"{line}\n" for line in lines))
 
     async def kill_of_app(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks."""
@@ -81,7 +93,26 @@ class Tasks:
             return result(await self._core.change(change, force=flag(request, "force"), kill=kill))
         kills = [self._core.service.kill(launch.job.id) for _, launch in chosen]
         await asyncio.gather(*map(result_of, kills))
-        return _listed(chosen)
+        return await _listed(chosen)
+
+
+def _wants_text(request: Request) -> bool:
+    """JSON is for all who do not ask for text first."""
+    kinds = [each.partition(";")[0].strip() for each in request.headers.get("accept", "").split(",")]
+    return kinds[0] == "text/plain"
+
+
+def _lines(app: App, launches: Iterable[views.Launch]) -> Iterable[str]:
+    """ "shop_db", a service port, and "host:port" of each running task, all followed by a tab; without ports a space
+    and the hosts."""
+    tasks = [each.task for each in launches if each.state == views.RUNNING]
+    name = app.id.strip("/").replace("/", "_")
+    ports = views.service_ports(app)
+    if not ports:
+        yield "".join(f"{each}\t" for each in (name, " ", *sorted(task.hostname for task in tasks)))
+    for i, port in enumerate(ports):
+        places = sorted(f"{task.hostname}:{[*task.ports[i:], 0][0]}" for task in tasks)
+        yield "".join(f"{each}\t" for each in (name, port, *places))
 
 
 def _smaller(by: dict[str, int]) -> Callable[[Group], Group]:
@@ -108,5 +139,5 @@ def _of(view: View, apps: Iterable[App]) -> list[Found]:
     return [(app, launch) for app in apps for launch in views.launches_of(view, app.id)]
 
 
-def _listed(found: Sequence[Found]) -> Response:
-    return json_answer({"tasks": [views.task_json(app, launch) for app, launch in found]})
+async def _listed(found: Sequence[Found]) -> Response:
+    return await large_answer({"tasks": (views.task_json(app, launch) for app, launch in found)})

@@ -3,12 +3,14 @@
 `facts_of` gathers on the engine's thread, and is quick; all else may run elsewhere, on what it gathered.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.api.service import View
 from mesos_gpu.model.app import App, Group, PortDefinition
+from mesos_gpu.model.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.rollout import Action, VersionInfo
 from mesos_gpu.model.service import Deployment
@@ -19,7 +21,7 @@ from mesos_gpu.wire.marathon.settle import ports_of
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
 LAST_FAILURE, FAILURES, READINESS = "lastTaskFailure", "failures", "readiness"
-_STATES: Final = {
+STATES: Final = {
     TaskState.ABSENT: "TASK_UNKNOWN",
     TaskState.LAUNCHED: "TASK_STAGING",
     TaskState.STARTING: "TASK_STARTING",
@@ -42,11 +44,13 @@ class Launch:
 
     job: Job
     task: Task
+    healths: Sequence[CheckHealth] = ()  # of each check that the scheduler makes
+    readiness: Readiness | None = None  # what was found last
 
     @property
     def state(self) -> str:
         """Mesos' name of it."""
-        return _STATES[self.task.state]
+        return STATES[self.task.state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,9 @@ class Facts:
 
 
 def facts_of(view: View, apps: Iterable[App], *, failures: bool = False) -> list[Facts]:
-    """Of `apps`, which are those of the view's root; `failures`: the last one of each too, which takes a while."""
+    """Of `apps`, which are those of the view's root; `failures`: the last one of each too."""
+    apps = list(apps)
+    failed = view.last_failures([app.id for app in apps]) if failures else {}
     busy: dict[str, list[str]] = {}
     for deployment in view.deployments.values():
         for id in deployment.plan.affected:
@@ -72,7 +78,7 @@ def facts_of(view: View, apps: Iterable[App], *, failures: bool = False) -> list
             view.versions[app.id],
             launches_of(view, app.id),
             tuple(busy.get(app.id, ())),
-            _failure(view, app.id) if failures else None,
+            _failure(view, failed.get(app.id)),
         )
         for app in apps
     ]
@@ -81,15 +87,14 @@ def facts_of(view: View, apps: Iterable[App], *, failures: bool = False) -> list
 def launches_of(view: View, app_id: str) -> tuple[Launch, ...]:
     """The tasks of an app that have not ended."""
     return tuple(
-        Launch(job, task)
+        Launch(job, task, view.check_results(task.id), view.readiness_of(task.id))
         for job in view.instances_of(app_id)
         for task in view.round_of(job)
         if not task.ended
     )
 
 
-def _failure(view: View, app_id: str) -> tuple[Job, Task | None] | None:
-    job = view.last_failure(app_id)
+def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
     if job is None:
         return None
     return job, view.tasks.get(job.task_id) if job.task_id else None
@@ -117,7 +122,7 @@ def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
     if TASKS in embed or FAILURES in embed:
         body["tasks"] = [task_json(facts.app, each) for each in facts.launches]
     if READINESS in embed:
-        body["readinessCheckResults"] = []
+        body["readinessCheckResults"] = readiness_json(facts.launches)
     if {LAST_FAILURE, FAILURES} & embed and facts.failure is not None:
         body["lastTaskFailure"] = _failure_json(facts.app.id, *facts.failure)
     return body
@@ -144,7 +149,7 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         "slaveId": task.agent_id,
         "state": launch.state,
         "ports": list(task.ports),
-        "servicePorts": [_service_port(each) for each in ports_of(app)],
+        "servicePorts": service_ports(app),
         "ipAddresses": [],
         "localVolumes": [],
         "healthCheckResults": [],
@@ -157,13 +162,56 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         body["version"] = stamp(job.app_version)
     if app.health_checks and task.healthy is not None:
         instance = job.id.removesuffix("._app")
-        body["healthCheckResults"] = [{"alive": task.healthy, "taskId": task.id, "instanceId": instance}]
+        of_task = {"taskId": task.id, "instanceId": instance}
+        body["healthCheckResults"] = [each | of_task for each in _results_json(app, launch)]
     return body
 
 
-def _service_port(port: Any) -> int:
-    found: int = port.port if isinstance(port, PortDefinition) else port.service_port
-    return found
+def _results_json(app: App, launch: Launch) -> Iterator[dict[str, Any]]:
+    """Of each check that was made. Of some only that is known which all of the task's come to: an executor makes
+    them, or the scheduler has just started, and balancers must not take a task for sick for that."""
+    own = iter(launch.healths)
+    for check in app.health_checks:
+        health = None if check.protocol.by_executor else next(own, None)
+        if health is None:
+            yield {"alive": launch.task.healthy}
+        elif health.alive is not None:
+            yield _health_json(health)
+
+
+def _health_json(health: CheckHealth) -> dict[str, Any]:
+    moments = {
+        "firstSuccess": health.first_success_s,
+        "lastSuccess": health.last_success_s,
+        "lastFailure": health.last_failure_s,
+    }
+    return {
+        "alive": health.alive,
+        "consecutiveFailures": health.consecutive_failures,
+        **{name: stamp(at) for name, at in moments.items() if at is not None},
+        **({"lastFailureCause": health.last_failure_cause} if health.last_failure_cause else {}),
+    }
+
+
+def readiness_json(launches: Iterable[Launch]) -> list[dict[str, Any]]:
+    """What readiness checks found of an app's tasks."""
+    return [
+        {"name": found.name, "taskId": each.task.id, "ready": found.ready, **_answer_json(found.answer)}
+        for each in launches
+        if (found := each.readiness) is not None
+    ]
+
+
+def _answer_json(answer: Answer | None) -> dict[str, Any]:
+    if answer is None:
+        return {}
+    shown = {"status": answer.status, "contentType": answer.content_type, "body": answer.body}
+    return {"lastResponse": shown}
+
+
+def service_ports(app: App) -> list[int]:
+    """In the order of the ports that its tasks have."""
+    return [each.port if isinstance(each, PortDefinition) else each.service_port for each in ports_of(app)]
 
 
 def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
@@ -171,7 +219,7 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
         "appId": app_id,
         "host": task.hostname if task else "",
         "message": job.message,
-        "state": _STATES[task.state] if task else "TASK_FAILED",
+        "state": STATES[task.state] if task else "TASK_FAILED",
         "taskId": job.task_id or job.id,
         "timestamp": stamp(job.ended_at or 0.0),
         "version": stamp(job.app_version or 0.0),
@@ -180,7 +228,10 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
 
 
 def group_json(group: Group, facts: Mapping[str, Facts], embed: frozenset[str]) -> dict[str, Any]:
-    """A group and what is below it, as far as `embed` says: "apps", "groups", and "apps.tasks" as of an app."""
+    """A group and what is below it, as far as `embed` says: "apps", "groups", and "apps.tasks" as of an app.
+
+    Apps and groups are generators, for `large_answer`.
+    """
     of_apps = frozenset(each.removeprefix("apps.") for each in embed if each.startswith("apps."))
     body: dict[str, Any] = {
         "id": group.id,
@@ -190,10 +241,10 @@ def group_json(group: Group, facts: Mapping[str, Facts], embed: frozenset[str]) 
     if group.enforce_role is not None:
         body["enforceRole"] = group.enforce_role
     if "apps" in embed or of_apps:
-        body["apps"] = [app_info(facts[app.id], of_apps) for app in group.apps]
+        body["apps"] = (app_info(facts[app.id], of_apps) for app in group.apps)
         body["pods"] = []
     if "groups" in embed:
-        body["groups"] = [group_json(each, facts, embed) for each in group.groups]
+        body["groups"] = (group_json(each, facts, embed) for each in group.groups)
     return body
 
 
@@ -211,13 +262,39 @@ def _action_json(action: Action) -> dict[str, Any]:
     return {"action": action.kind.value, "app": action.app.id}
 
 
-def deployment_json(found: Deployment, *, waiting: bool) -> dict[str, Any]:
-    """A deployment under way; with `waiting`, which is ours, why nothing is done, by app.
+def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
+    """Each app that is another in `new`, before and after; null: it is not there."""
+    before, after = ({app.id: app for app in root.all_apps()} for root in (old, new))
+    ids = sorted(before.keys() | after.keys())
+    return [
+        {
+            "id": id,
+            "before": app_to_json(before[id]) if id in before else None,
+            "after": app_to_json(after[id]) if id in after else None,
+        }
+        for id in ids
+        if before.get(id) != after.get(id)
+    ]
+
+
+def current_launches(view: View, found: Deployment) -> dict[str, Sequence[Launch]]:
+    """The tasks of the apps that a deployment's current step changes."""
+    return {each.app.id: launches_of(view, each.app.id) for each in found.plan.steps[found.step]}
+
+
+def deployment_json(
+    found: Deployment, *, waiting: bool, launches: Mapping[str, Sequence[Launch]] = MappingProxyType({})
+) -> dict[str, Any]:
+    """A deployment under way; with `waiting`, which is ours, why nothing is done, by app. `launches` are those of
+    `current_launches`.
 
     Clients that know every key refuse others: it is there for those who ask.
     """
     steps = found.plan.steps
-    current = [_action_json(each) | {"readinessCheckResults": []} for each in steps[found.step]]
+    current = [
+        _action_json(each) | {"readinessCheckResults": readiness_json(launches.get(each.app.id, ()))}
+        for each in steps[found.step]
+    ]
     body = {
         "id": found.id,
         "version": stamp(found.version),

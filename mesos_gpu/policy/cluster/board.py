@@ -41,6 +41,7 @@ class Board:
         self._without_gpus = np.array([self._known[agent_id].gpus_total == 0 for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
         self._width = max([each.gpus_total for each in ordered] + [len(each.free) for each in ordered] + [1])
+        self._disk_mib = np.array([self._known[agent_id].disk_mib for agent_id, _ in self._rows], dtype=float)
         self._suited: dict[Ask, npt.NDArray[np.int64]] = {}  # by what GPUs must have: by row, those that do
 
     def _state(self, row: int) -> NodeState:
@@ -76,7 +77,7 @@ class Board:
 
     def leave(self, agent_id: AgentId) -> None:
         """Nothing of the agent is on the table any more; it may come back."""
-        nothing = replace(self._known[agent_id], cpus=0.0, mem_mib=0.0, gpus_offered=0, free=())
+        nothing = replace(self._known[agent_id], cpus=0.0, mem_mib=0.0, gpus_offered=0, free=(), disk_mib=0.0)
         self.update(nothing)
         self._gone.add(agent_id)
 
@@ -89,6 +90,7 @@ class Board:
         self._gone.discard(candidate.agent_id)
         self._known[candidate.agent_id] = candidate
         for row in self._of[candidate.agent_id]:
+            self._disk_mib[row] = candidate.disk_mib
             for view in self._views.values():
                 view.set_row(row, self._state(row))
             for needs, counts in self._suited.items():
@@ -140,6 +142,9 @@ class Board:
         if ask.gpus and ask.choosy:
             enough = self._counts(ask) >= ask.gpus
             mask = enough if mask is None else mask & enough
+        if ask.disk_mib:
+            enough = self._disk_mib >= ask.disk_mib
+            mask = enough if mask is None else mask & enough
         closed = [
             row
             for agent_id, known in self._known.items()
@@ -154,6 +159,8 @@ class Board:
 
     def _still_fits(self, row: int, ask: Ask, candidate: Candidate | None) -> bool:
         if candidate is None or candidate.cpus < ask.cpus or candidate.mem_mib < ask.mem_mib:
+            return False
+        if candidate.disk_mib < ask.disk_mib:
             return False
         free = len(_that_do(candidate, self._rows[row][1], ask))
         return ask.gpus <= min(free, candidate.gpus_offered) or not ask.gpus

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import ceil, floor
+from typing import Final
 
 from mesos_gpu.model.app import KillSelection
 from mesos_gpu.model.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
 from mesos_gpu.policy.rollout.pace import Fate, fate
+
+IN_PLACE_LABEL: Final = "MESOS_GPU_IN_PLACE"
 
 
 class _Standing(IntEnum):
@@ -52,8 +55,9 @@ def bounds(target: Target) -> Bounds:
     return Bounds(least, most + 1 if 0 < most == least else most)
 
 
-def target(action: Action, *, version: float, began_at: float) -> Target:
-    """What `action` makes of its app. `version` is the app's `last_config_change_at`, `began_at` the deployment's."""
+def target(action: Action, *, version: float, began_at: float, in_place: bool = False) -> Target:
+    """What `action` makes of its app. `version` is the app's `last_config_change_at`, `began_at` the deployment's;
+    `in_place` its option, by object or label."""
     app = action.app
     return Target(
         instances=0 if action.kind in (ActionKind.STOP, ActionKind.START) else app.instances,
@@ -62,7 +66,8 @@ def target(action: Action, *, version: float, began_at: float) -> Target:
         upgrade_strategy=app.upgrade_strategy,
         kill_selection=app.kill_selection,
         unreachable_strategy=app.unreachable_strategy,
-        in_place=app.gpu is not None and app.gpu.in_place,
+        in_place=in_place,
+        gpus=app.gpus,
         kill=frozenset(action.kill),
     )
 
@@ -177,7 +182,17 @@ class _Scene:
             if unknown
             else []
         )
-        return "waits for " + ", for ".join(reasons)
+        return "waits for " + ", for ".join(reasons) + self._hint()
+
+    def _hint(self) -> str:
+        """A GPU cannot be shared with the instance that is replaced: over capacity needs free ones."""
+        stuck = any(_standing(each) is _Standing.WAITING for each in self.fresh)
+        if not (stuck and self.old and self.target.gpus) or self.target.in_place:
+            return ""
+        return (
+            f"; each needs {_many(self.target.gpus, 'free GPU')} beside those of the old ones, which stay until it "
+            f"runs: with the label {IN_PLACE_LABEL}=true an old one ends first"
+        )
 
 
 _REASONS = {
@@ -191,8 +206,8 @@ _REASONS = {
 }
 
 
-def _many(count: int, noun: str, what: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)} {what}"
+def _many(count: int, noun: str, what: str = "") -> str:
+    return f"{count} {noun}{'s' * (count != 1)} {what}".rstrip()
 
 
 def _counts(instance: Instance, target: Target, now: float) -> bool:

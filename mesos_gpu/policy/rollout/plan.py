@@ -41,6 +41,8 @@ def plan(
 def _change(old: App | None, new: App, restart: bool, kill: tuple[str, ...]) -> Action | None:
     if old is None:
         return Action(ActionKind.SCALE, new)
+    if old is new and not (restart or kill):
+        return None  # as nearly all of a thousand apps are: to compare them takes long
     if restart or not same_but_scale(old, new):
         return Action(ActionKind.RESTART if new.instances else ActionKind.SCALE, new)
     return Action(ActionKind.SCALE, new, kill) if kill or old != new else None

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from mesos_gpu.model.app import (
     App,
-    Artifact,
     Container,
     DockerImage,
     EngineType,
@@ -18,6 +17,7 @@ from mesos_gpu.model.app import (
     PortDefinition,
     PortMapping,
 )
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy

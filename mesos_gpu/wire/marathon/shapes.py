@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.app import (
-    Artifact,
     Check,
     Command,
     DockerParameter,
@@ -34,6 +33,7 @@ from mesos_gpu.model.app import (
     Volume,
     VolumeMode,
 )
+from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.driver import MINIMUM
 from mesos_gpu.model.gpu import CAPABILITY
@@ -261,16 +261,20 @@ def _volume(*fields: Field) -> tuple[Field, ...]:
     return (Field("containerPath", "container_path", Text(least=1), required=True), *fields)
 
 
-def _not_offered(key: str, what: str) -> Record:
-    return Record(
-        (Field(key, key, Refused(f"{what} are not offered here: use hostPath"), required=True),), Volume
-    )
+def _not_offered(key: str, why: str) -> Record:
+    return Record((Field(key, key, Refused(why), required=True),), Volume)
 
 
 VOLUME: Final = Keyed(
     {
-        "persistent": _not_offered("persistent", "persistent volumes"),
-        "external": _not_offered("external", "external volumes"),
+        "persistent": _not_offered(
+            "persistent",
+            "persistent volumes are not offered here: use a hostPath, and a constraint for the hosts that have it",
+        ),
+        "external": _not_offered(
+            "external",
+            "external volumes (DVDI, CSI) are not offered here: mount them on the hosts, and use a hostPath",
+        ),
         "secret": Record(_volume(Field("secret", "secret", Text(least=1), required=True)), Volume),
         "hostPath": Record(
             _volume(
@@ -460,7 +464,11 @@ APP: Final = Record(
         ),
         _plain("tty", "tty", Flag()),
         _plain("role", "role", Text(least=1)),
-        _legacy("residency", "residency", Refused("resident tasks are not offered here: leave it out")),
+        _legacy(
+            "residency",
+            "residency",
+            Refused("resident tasks are not offered here: leave it out, and keep data below a hostPath"),
+        ),
         _legacy("ipAddress", "ip_address", _IP_ADDRESS),
         _legacy("ports", "ports", ListOf(_PORT)),
         _legacy("uris", "uris", ListOf(_PATH)),

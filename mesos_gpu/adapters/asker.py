@@ -1,0 +1,69 @@
+"""An attempt to get an answer over HTTP that says whether a task is ready."""
+
+import io
+import socket
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from typing import Final, cast
+
+from mesos_gpu.adapters.prober import HttpGet
+from mesos_gpu.model.app import HttpScheme, ReadinessCheck
+from mesos_gpu.model.healthcheck import Answer, HealthCheck, Protocol
+from mesos_gpu.policy.healthcheck import Finding
+from mesos_gpu.wire.checks import status_of
+
+MOST_BODY: Final = 16384  # bytes; what follows is cut off
+_PROTOCOLS: Final = {HttpScheme.HTTP: Protocol.HTTP, HttpScheme.HTTPS: Protocol.HTTPS}
+
+
+def as_health_check(check: ReadinessCheck) -> HealthCheck:
+    """How often it is made, and how long an attempt may take, as the prober wants it."""
+    return HealthCheck(
+        _PROTOCOLS[check.protocol], check.path, interval_s=check.interval_s, timeout_s=check.timeout_s
+    )
+
+
+class Asker(HttpGet):
+    """`Attempt` that is good if the status is one that means ready. It hears a body out only to keep it."""
+
+    def __init__(self, ip: str, port: int, check: ReadinessCheck, *, host: str) -> None:
+        """As `HttpGet`."""
+        super().__init__(ip, port, as_health_check(check), host=host, tls=check.protocol is HttpScheme.HTTPS)
+        self._ready_codes, self._keep = check.ready_codes, check.preserve_last_response
+        self.answer: Answer | None = None  # once it is over, if it is to be kept
+
+    def _judged(self, *, closed: bool) -> Finding | None:
+        status, _ = status_of(self._heard)
+        if status is None:
+            return super()._judged(closed=closed)
+        if self._keep:
+            self.answer = _answer(self._heard, closed=closed or len(self._heard) > 2 * MOST_BODY)
+            if self.answer is None:
+                return None
+        ready = status in self._ready_codes
+        return Finding(ready, "" if ready else f"HTTP status {status}")
+
+
+class _Heard:
+    """As much of a socket as `HTTPResponse` uses."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, _mode: str) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+def _answer(data: bytes, *, closed: bool) -> Answer | None:
+    """None: it is not whole yet."""
+    response = HTTPResponse(cast(socket.socket, _Heard(data)))
+    try:
+        response.begin()
+        body = response.read() if closed or response.length is not None or response.chunked else None
+    except IncompleteRead as error:
+        body = error.partial if closed else None
+    except HTTPException as error:
+        raise ValueError(str(error)) from error
+    if body is None:
+        return None
+    text = body[:MOST_BODY].decode("utf-8", "replace")
+    return Answer(response.status, response.getheader("Content-Type", ""), text)

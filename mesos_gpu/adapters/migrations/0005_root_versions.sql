@@ -1,0 +1,1 @@
+CREATE TABLE root_versions (version REAL PRIMARY KEY, body BLOB NOT NULL);

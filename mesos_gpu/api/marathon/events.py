@@ -1,0 +1,207 @@
+"""/v2/events: what happens, told to everybody who listens, as server-sent events.
+
+What the engine tells is printed on a thread of its own, once, and handed to all listeners at once. Who does not read
+what he is sent is cut off: he must not fill the memory, and nobody waits for him.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from mesos_gpu.api.marathon.asked import Place
+from mesos_gpu.api.marathon.errors import Refused
+from mesos_gpu.api.marathon.happenings import events_of
+from mesos_gpu.api.service import Service
+from mesos_gpu.model.happening import Attached, Happening, What
+
+MOST_LISTENERS: Final = 500
+MOST_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet
+QUIET_S: Final = 10.0  # then a line is sent: proxies and clients give up on what says nothing
+_MOST_AT_ONCE: Final = 200  # happenings that are printed before they are handed on
+_KIND: Final = "text/event-stream"
+_NOTHING: Final = b":\r\n\r\n"  # a comment: clients pass it over
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What a listener wants to hear; no kinds: all."""
+
+    kinds: frozenset[str]
+    light: bool
+
+
+@dataclass(eq=False, slots=True)
+class _Listener:
+    """Only for the server's loop."""
+
+    wish: _Wish
+    client: str
+    waiting: deque[bytes] = field(default_factory=deque)
+    size: int = 0  # of what waits
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: bool = False
+
+    def give(self, text: bytes) -> None:
+        """To be sent; if there is too much before it, it is the end."""
+        if text and self.size > MOST_WAITING:
+            logger.warning("%s does not read the events that it asked for: it is cut off", self.client)
+            self.end()
+        elif text:
+            self.waiting.append(text)
+            self.size += len(text)
+            self.news.set()
+
+    def end(self) -> None:
+        """What waits is not sent any more."""
+        self.waiting.clear()
+        self.ended = True
+        self.news.set()
+
+    async def texts(self) -> AsyncIterator[bytes]:
+        """What is to be sent, as it comes."""
+        yield _NOTHING  # the headers leave with it
+        while not self.ended:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(QUIET_S):
+                    await self.news.wait()
+            self.news.clear()
+            text = b"".join(self.waiting) or _NOTHING
+            self.waiting.clear()
+            self.size = 0
+            if not self.ended:
+                yield text
+
+
+class Events:
+    """Everybody who listens."""
+
+    def __init__(self, service: Service) -> None:
+        """Nothing is asked of `service` before somebody listens."""
+        self._service = service
+        self._listeners: set[_Listener] = set()  # only for the server's loop
+        self._wishes: frozenset[_Wish] = frozenset()  # theirs
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._untell: Callable[[], None] = lambda: None
+        self._told: queue.SimpleQueue[Sequence[Happening] | None] = queue.SimpleQueue()
+        self._printer: threading.Thread | None = None
+
+    async def stream(self, request: Request, _place: Place) -> Response:
+        """GET /v2/events."""
+        if _KIND not in request.headers.get("accept", ""):
+            raise Refused(405, f"HTTP 405 Method Not Allowed: send Accept: {_KIND}", headers={"Allow": "GET"})
+        if len(self._listeners) >= MOST_LISTENERS:
+            raise Refused(503, f"there are {MOST_LISTENERS} listeners already", remedy="try again later")
+        if request.method == "HEAD":
+            return Response(media_type=_KIND)
+        query = request.query_params
+        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") == "light")
+        return _Stream(self, _Listener(wish, client_of(request)))
+
+    @property
+    def heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    def attach(self, listener: _Listener) -> None:
+        """From now on it hears everything; on the server's loop, as all that follows."""
+        if not self._listeners:
+            self._loop = asyncio.get_running_loop()
+            self._untell = self._service.tell(self._told.put)
+        if self._printer is None:
+            self._printer = threading.Thread(target=self._print, name="events", daemon=True)
+            self._printer.start()
+        self._listeners.add(listener)
+        self._wishes = frozenset(each.wish for each in self._listeners)
+        self.tell(Attached(listener.client))
+
+    def detach(self, listener: _Listener) -> None:
+        """It has gone, perhaps before."""
+        if listener not in self._listeners:
+            return
+        self._listeners.remove(listener)
+        self._wishes = frozenset(each.wish for each in self._listeners)
+        if not self._listeners:
+            self._untell()
+        self.tell(Attached(listener.client, left=True))
+
+    def tell(self, what: What) -> None:
+        """Something that the engine does not know of."""
+        if self._listeners:
+            self._told.put([Happening(time.time(), what)])
+
+    def close(self) -> None:
+        """Let everybody go: the server stops."""
+        self._told.put(None)
+        for listener in self._listeners:
+            listener.end()
+
+    def _hand_on(self, texts: Mapping[_Wish, bytes]) -> None:
+        for listener in tuple(self._listeners):
+            listener.give(texts.get(listener.wish, b""))
+            if listener.ended:
+                self.detach(listener)
+
+    def _print(self) -> None:
+        """On a thread of its own: the engine and the requests of others go on meanwhile."""
+        while (happenings := self._told.get()) is not None:
+            for first in range(0, len(happenings), _MOST_AT_ONCE):
+                texts = _texts(happenings[first : first + _MOST_AT_ONCE], self._wishes)
+                if self._loop is not None:
+                    with contextlib.suppress(RuntimeError):  # the loop has closed
+                        self._loop.call_soon_threadsafe(self._hand_on, texts)
+
+
+def client_of(request: Request) -> str:
+    """Its address; "" if it has none."""
+    return request.client.host if request.client else ""
+
+
+class _Stream(StreamingResponse):
+    """Listens for as long as it is being sent."""
+
+    def __init__(self, events: Events, listener: _Listener) -> None:
+        super().__init__(listener.texts(), headers={"Cache-Control": "no-cache"}, media_type=_KIND)
+        self._events, self._listener = events, listener
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._events.attach(self._listener)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._events.detach(self._listener)
+
+
+def _texts(happenings: Sequence[Happening], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
+    """What goes to those of each wish: everything is printed once, or twice if plans are wanted in both forms."""
+    found: dict[_Wish, bytes] = {}
+    printed: dict[bool, list[tuple[str, bytes]]] = {}
+    for wish in wishes:
+        if wish.light not in printed:
+            printed[wish.light] = [
+                (kind, _text(kind, body))
+                for each in happenings
+                for kind, body in events_of(each, light=wish.light)
+            ]
+        found[wish] = b"".join(
+            text for kind, text in printed[wish.light] if not wish.kinds or kind in wish.kinds
+        )
+    return found
+
+
+def _text(kind: str, body: dict[str, Any]) -> bytes:
+    """One event, as Marathon's server writes it."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return f"event: {kind}\r\ndata: {text}\r\n\r\n".encode("utf-8", "replace")

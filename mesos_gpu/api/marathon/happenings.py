@@ -1,0 +1,160 @@
+"""What happens, as events of Marathon 1.11's event bus: their types and JSON."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from mesos_gpu.api.marathon import views
+from mesos_gpu.model import happening as hp
+from mesos_gpu.model.app import Group
+from mesos_gpu.model.service import Deployment
+from mesos_gpu.wire.marathon.group import group_to_json
+from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.marathon.shapes import HEALTH_CHECK
+
+Json = dict[str, Any]
+Printed = tuple[str, Json]  # an event's type, and its JSON
+
+
+def events_of(happening: hp.Happening, *, light: bool) -> Iterator[Printed]:
+    """The events that tell of it.
+
+    Args:
+        happening: What is to be told.
+        light: Plans of deployments come without the apps before and after them.
+    """
+    for kind, body in _printed(happening.what, light=light):
+        yield kind, {**body, "eventType": kind, "timestamp": stamp(happening.at)}
+
+
+def _printed(what: hp.What, *, light: bool) -> Iterator[Printed]:
+    match what:
+        case hp.DeploymentMoved():
+            yield what.stage.value, _moved(what, light=light)
+        case hp.InstanceChanged():
+            yield "instance_changed_event", _instance_changed(what)
+        case hp.TaskChanged():
+            yield "status_update_event", _status_update(what)
+        case hp.HealthChanged() | hp.CheckFailed() | hp.UnhealthyKilled():
+            yield from _of_health(what)
+        case hp.ChecksAdded(app, version, check):
+            body = {"appId": app, "version": stamp(version), "healthCheck": HEALTH_CHECK.write(check)}
+            yield "add_health_check_event", body
+        case hp.ChecksRemoved(app):
+            yield "remove_health_check_event", {"appId": app}
+        case hp.AppTerminated() | hp.StrangerEnded() | hp.AppPosted() | hp.GroupChanged():
+            yield _of_app(what)
+        case hp.Registered() | hp.Disconnected() | hp.Attached():
+            yield _of_scheduler(what)
+
+
+def _instance_changed(what: hp.InstanceChanged) -> Json:
+    more = {"condition": what.condition, "agentId": what.agent_id, "host": what.host}
+    return {**_instance(what.subject), **more}
+
+
+def _instance(subject: hp.Subject) -> Json:
+    return {
+        "instanceId": subject.instance,
+        "runSpecId": subject.app,
+        "runSpecVersion": stamp(subject.version),
+    }
+
+
+def _status_update(what: hp.TaskChanged) -> Json:
+    task = what.task
+    return {
+        "appId": what.subject.app,
+        "taskId": task.id,
+        "taskStatus": views.STATES[task.state],
+        "message": task.message,
+        "slaveId": task.agent_id,
+        "host": task.hostname,
+        "ports": list(task.ports),
+        "ipAddresses": [],
+        "version": stamp(what.subject.version),
+    }
+
+
+def _of_health(what: hp.HealthChanged | hp.CheckFailed | hp.UnhealthyKilled) -> Iterator[Printed]:
+    subject = what.subject
+    task_id = what.task.id if isinstance(what, hp.UnhealthyKilled) else what.task_id
+    body = {"appId": subject.app, "instanceId": subject.instance, "taskId": task_id}
+    version = stamp(subject.version)
+    match what:
+        case hp.CheckFailed():
+            yield "failed_health_check_event", {**body, "healthCheck": HEALTH_CHECK.write(what.check)}
+        case hp.UnhealthyKilled():
+            where = {"host": what.task.hostname, "slaveId": what.task.agent_id}
+            yield (
+                "unhealthy_instance_kill_event",
+                {**body, "version": version, "reason": what.reason, **where},
+            )
+        case hp.HealthChanged():
+            if what.healthy is not None:
+                yield "health_status_changed_event", {**body, "version": version, "alive": what.healthy}
+            yield "instance_health_changed_event", {**_instance(subject), "healthy": what.healthy}
+
+
+def _of_app(what: hp.AppTerminated | hp.StrangerEnded | hp.AppPosted | hp.GroupChanged) -> Printed:
+    match what:
+        case hp.AppTerminated(app):
+            return "app_terminated_event", {"appId": app}
+        case hp.StrangerEnded(app, instance, condition):
+            return (
+                "unknown_instance_terminated_event",
+                {"instanceId": instance, "runSpecId": app, "condition": condition},
+            )
+        case hp.AppPosted(client, uri, posted, info):
+            shown = views.app_json(posted, info)
+            return "api_post_event", {"clientIp": client, "uri": uri, "appDefinition": shown}
+        case hp.GroupChanged(group, version, problem):
+            body = {"groupId": group, "version": stamp(version)}
+            if problem:
+                return "group_change_failed", {**body, "reason": problem}
+            return "group_change_success", body
+
+
+def _of_scheduler(what: hp.Registered | hp.Disconnected | hp.Attached) -> Printed:
+    match what:
+        case hp.Registered(None, master_url):
+            return "scheduler_reregistered_event", {"master": master_url}
+        case hp.Registered(framework_id, master_url):
+            return "scheduler_registered_event", {"frameworkId": framework_id, "master": master_url}
+        case hp.Disconnected():
+            return "scheduler_disconnected_event", {}
+        case hp.Attached(client, left):
+            return f"event_stream_{'detached' if left else 'attached'}", {"remoteAddress": client}
+
+
+# --- deployments
+
+
+def _moved(what: hp.DeploymentMoved, *, light: bool) -> Json:
+    found = what.deployment
+    body = {"plan": _plan(found, light=light)}
+    if what.stage in (hp.Stage.DONE, hp.Stage.FAILED):
+        return {"id": found.id, **body}
+    return {**body, "currentStep": body["plan"]["steps"][found.step]}
+
+
+def _plan(found: Deployment, *, light: bool) -> Json:
+    plan = found.plan
+    body = {"id": found.id, "version": stamp(found.version), "steps": views.steps_json(plan.steps)}
+    if light:
+        return body
+    return {
+        **body,
+        "original": group_to_json(_only(plan.original, plan.affected)),
+        "target": group_to_json(_only(plan.target, plan.affected)),
+    }
+
+
+def _only(group: Group, ids: Collection[str]) -> Group:
+    """Without the apps that stay as they are: there may be a thousand of them."""
+    inner = (_only(each, ids) for each in group.groups)
+    return replace(
+        group,
+        apps=tuple(app for app in group.apps if app.id in ids),
+        groups=tuple(each for each in inner if each.apps or each.groups),
+    )

@@ -1,0 +1,148 @@
+"""Marathon's interface as Python calls: what the commands for apps and deployments ask the scheduler."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NotRequired, TypedDict
+
+from mesos_gpu.cli.client import Client, Refused
+
+Json = dict[str, Any]
+_GONE: Final = 404
+
+
+class Named(TypedDict):
+    """What is told by its id."""
+
+    id: str
+
+
+class Action(TypedDict):
+    """What a step does to an app."""
+
+    action: str
+    app: str
+
+
+class Step(TypedDict):
+    """Actions side by side."""
+
+    actions: list[Action]
+
+
+class Deployment(TypedDict):
+    """A change under way; `waiting`: by app, why nothing is done."""
+
+    id: str
+    version: str
+    affectedApps: list[str]
+    steps: list[Step]
+    currentActions: list[Action]
+    currentStep: int
+    totalSteps: int
+    waiting: dict[str, str]
+
+
+class Change(TypedDict):
+    """The answer to a change."""
+
+    version: str
+    deploymentId: str
+
+
+class Difference(TypedDict):
+    """An app before and after a change; null: it is not there."""
+
+    id: str
+    before: Json | None
+    after: Json | None
+
+
+class Preview(TypedDict):
+    """What a change would do."""
+
+    steps: list[Step]
+    changes: list[Difference]
+
+
+class Blocked(TypedDict):
+    """An app whose instances wait."""
+
+    app: Named
+    count: int
+    processedOffersSummary: "Offers"
+
+
+class Offers(TypedDict):
+    """What keeps the first of them."""
+
+    why: NotRequired[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Marathon:
+    """The routes below /v2; each call raises what `Client`'s do."""
+
+    client: Client
+
+    def apps(self, group: str | None = None, *, label: str | None = None) -> list[Json]:
+        """All apps, those below a group, or those with labels (Marathon's selector)."""
+        if group is None:
+            found: list[Json] = self.client.call("GET", "/v2/apps", Json, {"label": label})["apps"]
+        else:
+            found = self.client.call("GET", f"/v2/apps{group.rstrip('/')}/*", Json)["*"]
+        return found
+
+    def app(self, id: str) -> Json:
+        """One app with its tasks."""
+        found: Json = self.client.call("GET", f"/v2/apps{id}", Json)["app"]
+        return found
+
+    def versions(self, id: str) -> list[str]:
+        """Of an app, the latest first."""
+        found: list[str] = self.client.call("GET", f"/v2/apps{id}/versions", dict[str, list[str]])["versions"]
+        return found
+
+    def version(self, id: str, version: str) -> Json:
+        """An app as it was."""
+        return self.client.call("GET", f"/v2/apps{id}/versions/{version}", Json)
+
+    def create(self, app: Json, *, force: bool) -> Json:
+        """A new app."""
+        return self.client.call("POST", "/v2/apps", Json, {"force": force}, body=app)
+
+    def change(self, verb: str, path: str, body: object = None, **flags: bool) -> Change:
+        """Ask for a change; `flags` are of the query."""
+        return self.client.call(verb, path, Change, _query(flags), body=body)
+
+    def preview(self, verb: str, path: str, body: object, **flags: bool) -> Preview:
+        """What a PUT or PATCH would do."""
+        query = {**_query(flags), "dryRun": "true", "embed": "changes"}
+        return self.client.call(verb, path, Preview, query, body=body)
+
+    def deployments(self) -> list[Deployment]:
+        """All that are under way, the oldest first."""
+        return self.client.call("GET", "/v2/deployments", list[Deployment], {"embed": "waiting"})
+
+    def stop(self, id: str, *, force: bool) -> Change | None:
+        """Undo a deployment by another one; with `force` only end it."""
+        if not force:
+            return self.change("DELETE", f"/v2/deployments/{id}")
+        return self.client.call("DELETE", f"/v2/deployments/{id}", type(None), {"force": "true"})
+
+    def blocked(self) -> list[Blocked]:
+        """Apps with instances that wait for a place."""
+        return self.client.call("GET", "/v2/queue", dict[str, list[Blocked]])["queue"]
+
+    def has_group(self, id: str) -> bool:
+        """Whether there is a group of that id."""
+        try:
+            self.client.call("GET", f"/v2/groups{id}", Json)
+        except Refused as err:
+            if err.http_status != _GONE:
+                raise
+            return False
+        return True
+
+
+def _query(flags: Mapping[str, bool]) -> dict[str, str]:
+    return {key: str(value).lower() for key, value in flags.items()}

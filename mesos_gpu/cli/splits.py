@@ -1,0 +1,92 @@
+"""Services as Python calls: what the commands of `mesos-gpu service` ask the scheduler."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+from urllib.parse import quote
+
+from mesos_gpu.cli.client import Client
+
+
+class Asked(TypedDict):
+    """A service as a user wants it; null: as labels of its apps say."""
+
+    apps: dict[str, int]
+    port_index: int
+    port: int | None
+    hosts: list[str]
+    mode: str | None
+
+
+class Share(TypedDict):
+    """An app of a service: its weight, and the share of the requests that it gets now, 0 to 1."""
+
+    id: str
+    weight: int
+    share: float
+    exists: bool
+    instances: int
+    serving: int
+
+
+class Server(TypedDict):
+    """A task that serves."""
+
+    task_id: str
+    app: str
+    host: str
+    port: int
+    weight: int
+
+
+class Service(TypedDict):
+    """A service as load balancers are told of it; `asked` is null if labels alone made it."""
+
+    name: str
+    mode: str
+    port: int | None
+    hosts: list[str]
+    balance: str
+    sticky: bool
+    apps: list[Share]
+    servers: list[Server]
+    asked: Asked | None
+    problems: list[str]
+
+
+class Found(TypedDict):
+    """Answer of /v1/services."""
+
+    services: list[Service]
+
+
+class Services:
+    """Those of one scheduler. Raises what `Client` does."""
+
+    def __init__(self, client: Client) -> None:
+        """Over a client that somebody else closes."""
+        self._client = client
+
+    def all(self, groups: Sequence[str] = ()) -> list[Service]:
+        """Those with names, and those of labels in any of `groups`."""
+        return self._client.call("GET", "/v1/services", Found, {"group": list(groups)})["services"]
+
+    def one(self, name: str) -> Service:
+        """By its name."""
+        return self._client.call("GET", _path(name), Service)
+
+    def put(self, name: str, asked: Asked) -> Service:
+        """Make it, or replace it as a whole."""
+        return self._client.call("PUT", _path(name), Service, body=asked)
+
+    def drop(self, name: str) -> Service:
+        """Forget it; its apps stay."""
+        return self._client.call("DELETE", _path(name), Service)
+
+    def text(self, form: str, name: str | None, groups: Sequence[str], http_port: int) -> bytes:
+        """All of them, or one, as `form` (json, haproxy, traefik) has it."""
+        query = {"format": form, "group": list(groups), "http_port": http_port}
+        return self._client.call("GET", _path(name) if name else "/v1/services", bytes, query)
+
+
+def _path(name: str) -> str:
+    return f"/v1/services/{quote(name, safe='')}"

@@ -1,0 +1,48 @@
+"""How long apps wait before their next launch, because instances failed."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.app import App
+from mesos_gpu.model.job import JobState
+from mesos_gpu.model.queue import LaunchDelay
+from mesos_gpu.policy.backoff import delay_s
+
+
+def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
+    """Those in force, of apps that want more instances than they have."""
+    if not state.backoffs:
+        return {}
+    found = {}
+    for app in state.services.root.all_apps():
+        failures, until = state.backoffs.get(app.id, (0, 0.0))
+        missing = app.instances - len(state.instances.get(app.id, ()))
+        if until > now and missing > 0:
+            found[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)
+    return found
+
+
+def launch_delay_s(app: App, failures: int) -> float:
+    """How long an app waits before its next launch, after so many failures in a row."""
+    return delay_s(failures, first_s=app.backoff_s, factor=app.backoff_factor, most_s=app.max_launch_delay_s)
+
+
+def on_delay_reset(turn: Turn, event: ev.DelayReset) -> None:
+    """Forget an app's failures in a row, and let what waits for its next attempt start.
+
+    Raises:
+        NotFound: Nothing of it waits to be launched.
+    """
+    state = turn.state
+    jobs = [state.jobs[id] for id in state.instances.get(event.app, ())]
+    waiting = [job for job in jobs if job.state is JobState.PENDING]
+    if not waiting and event.app not in launch_delays(state, turn.now):
+        raise NotFound(f"app {event.app} is not in the queue", remedy="see GET /v2/queue")
+    state.backoffs.pop(event.app, None)
+    state.stirred.add(event.app)
+    for job in waiting:
+        if job.not_before > turn.now:
+            turn.put_job(replace(job, not_before=turn.now))

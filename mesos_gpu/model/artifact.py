@@ -1,0 +1,43 @@
+"""A file that Mesos' fetcher brings into a task's sandbox."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+#: What the fetcher takes for a URI (Fetcher::basename in slave/containerizer/fetcher.cpp), and a path after the host.
+_URI: Final = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^/\s]*/[^\s\\'\0]*[^\s\\'\0/]|/[^\s\\'\0]*[^\s\\'\0/]", re.IGNORECASE
+)
+#: Files of the sandbox that are the agent's and the executor's.
+_TAKEN: Final = frozenset({"containers", "executor.log", "hostfile", "stderr", "stdout"})
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What is fetched. An archive is one by its name's end (.tgz, .tar.gz, .zip, …)."""
+
+    uri: str
+    extract: bool = True  # an archive into the sandbox, beside what was fetched
+    executable: bool = False  # to be made executable; then it is not extracted
+    cache: bool = False  # kept on the agent, for other tasks of its user
+    dest_path: str | None = None  # below the sandbox; None: the last part of the URI
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be fetched; "": it can."""
+        if not _URI.fullmatch(self.uri):
+            return f"{self.uri!r} is no URI of a file, as https://host/path/file, nor an absolute path of the agent"
+        name = self.uri.rpartition("/")[2] if self.dest_path is None else self.dest_path
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts) or "\0" in name:
+            return f"{name!r} is no path of a file below the sandbox"
+        if parts[0] in _TAKEN:
+            return f"{parts[0]} in the sandbox is the agent's or the executor's own; fetch it to another path"
+        return ""
+
+    def as_uri(self) -> Mapping[str, object]:
+        """As CommandInfo.URI of mesos.proto."""
+        output = {} if self.dest_path is None else {"output_file": self.dest_path}
+        flags = {"extract": self.extract, "executable": self.executable, "cache": self.cache}
+        return {"value": self.uri, **flags, **output}

@@ -1,0 +1,36 @@
+"""A path of a host that a task is to see."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from posixpath import normpath
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory or file of the host, and where the task has it. A relative path is in the task's sandbox."""
+
+    source: str  # on the host
+    target: str  # in the task's file system
+    read_only: bool = True
+
+
+def unfit(mounts: Sequence[Mount]) -> Iterator[tuple[int, str]]:
+    """What no host could mount: of each its index, and why."""
+    seen: set[str] = set()
+    for index, mount in enumerate(mounts):
+        target = normpath(mount.target)
+        outside = [path for path in (mount.source, mount.target) if not _is_below(normpath(path))]
+        if "\0" in mount.source + mount.target:
+            yield index, "a path has no NUL"
+        elif outside:
+            yield (
+                index,
+                f"{outside[0]!r} is not in the sandbox; name a path in it, or one from the root, as /data",
+            )
+        elif target in seen:
+            yield index, f"two volumes are at {mount.target!r}; give each a path of its own"
+        seen.add(target)
+
+
+def _is_below(path: str) -> bool:
+    return path != "." and path.split("/")[0] != ".."

@@ -1,0 +1,265 @@
+"""What the engine's effects mean to those who listen: the difference to what was known before."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.model import happening as hp
+from mesos_gpu.model import saves
+from mesos_gpu.model.app import Group
+from mesos_gpu.model.healthcheck import HealthCheck
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.rollout import ActionKind
+from mesos_gpu.model.service import Deployment, Services
+from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.policy.healthcheck import of_scheduler
+from mesos_gpu.policy.task_ids import instance_id, instance_of_job, name_of
+
+_CONDITIONS: Final = {
+    JobState.PENDING: "Scheduled",
+    JobState.STARTING: "Starting",
+    JobState.RUNNING: "Running",
+    JobState.UNREACHABLE: "Unreachable",
+    JobState.KILLING: "Killing",
+    JobState.FINISHED: "Finished",
+    JobState.FAILED: "Failed",
+    JobState.KILLED: "Killed",
+}
+_ENDS: Final = {  # Mesos' states of a task that has ended
+    "TASK_FINISHED": "Finished",
+    "TASK_FAILED": "Failed",
+    "TASK_KILLED": "Killed",
+    "TASK_ERROR": "Error",
+    "TASK_LOST": "Dropped",
+    "TASK_DROPPED": "Dropped",
+    "TASK_GONE": "Gone",
+    "TASK_GONE_BY_OPERATOR": "Gone",
+}
+_UNTOLD: Final = (TaskState.LAUNCHED, TaskState.ABANDONED)  # Mesos has no update for these
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was told last of a task."""
+
+    state: TaskState | None = None
+    by_executor: bool | None = None
+    healthy: bool | None = None  # by all checks together
+    failures: tuple[int, ...] = ()  # in a row, of each of the scheduler's checks
+
+
+class Follower:
+    """Remembers what was told last. Only for the engine's thread; made when somebody begins to listen."""
+
+    def __init__(self, state: State) -> None:
+        """What holds now is known."""
+        jobs = [state.jobs[id] for ids in state.instances.values() for id in ids]
+        self._conditions = {job.id: _condition(state, job) for job in jobs}
+        self._tasks = {
+            task.id: _Known(task.state, task.healthy, _healthy(state, job, task))
+            for job in jobs
+            for task in state.round_of(job)
+        }
+        self._services = state.services
+        self._deployments = dict(state.deployments)
+
+    def follow(
+        self, event: ev.Event, effects: Sequence[fx.Effect], state: State, now: float
+    ) -> list[hp.Happening]:
+        """What came of one event; `state` is what it led to."""
+        found = [*self._of_event(event, effects, state)]
+        for effect in effects:
+            if isinstance(effect, saves.Save):
+                found += self._of_save(effect, state, now)
+        return [hp.Happening(now, what) for what in found]
+
+    def refused(self, event: ev.Event, why: str, now: float) -> list[hp.Happening]:
+        """What it means that the engine did not take an event."""
+        if not isinstance(event, ev.AppsChanged):
+            return []
+        ids = [*event.restarts, *_redefined(self._services.root, event.root)]
+        return [hp.Happening(now, hp.GroupChanged(_common_group(ids), now, why))]
+
+    # --- events
+
+    def _of_event(self, event: ev.Event, effects: Sequence[fx.Effect], state: State) -> Iterator[hp.What]:
+        match event:
+            case ev.Registered(framework_id, master_url):
+                new = any(isinstance(effect, saves.SaveFramework) for effect in effects)
+                yield hp.Registered(framework_id if new else None, master_url)
+            case ev.Disconnected():
+                yield hp.Disconnected()
+            case ev.StatusArrived(status) if status.task_id not in state.tasks and status.state in _ENDS:
+                name = name_of(status.task_id)
+                if name is not None:
+                    yield hp.StrangerEnded(name.app, instance_id(name.app, name.uuid), _ENDS[status.state])
+            case ev.HealthFound():
+                yield from self._of_checks(event, effects, state)
+
+    def _of_checks(
+        self, event: ev.HealthFound, effects: Sequence[fx.Effect], state: State
+    ) -> Iterator[hp.What]:
+        """Of the scheduler's; what the executor finds comes with its task."""
+        task = state.tasks.get(event.task_id)
+        job = _job_of(state, task)
+        if task is None or job is None or task.ended:
+            return
+        known = self._tasks.get(task.id, _Known())
+        failures = tuple(health.consecutive_failures for health in event.healths)
+        self._tasks[task.id] = replace(known, failures=failures)
+        checks, before = _checks_of(state, job), known.failures or (0,) * len(failures)
+        for check, was, count in zip(checks, before, failures, strict=False):
+            if count > was:
+                yield hp.CheckFailed(_subject(job), task.id, check)
+        yield from self._of_health(state, job, task)
+        if event.kill and any(isinstance(each, fx.Kill) and each.task_id == task.id for each in effects):
+            yield hp.UnhealthyKilled(_subject(job), task, event.kill)
+
+    # --- saves
+
+    def _of_save(self, save: saves.Save, state: State, now: float) -> Iterator[hp.What]:
+        match save:
+            case saves.SaveJob(job) if job.app_version is not None:
+                yield from self._of_job(state, job)
+            case saves.ForgetJob(job_id):
+                self._conditions.pop(job_id, None)
+            case saves.SaveTask(task):
+                yield from self._of_task(state, task)
+            case saves.SaveServices(services):
+                before, self._services = self._services, services
+                yield from _of_services(before, services, now)
+            case saves.SaveDeployment(deployment):
+                old = self._deployments.get(deployment.id)
+                self._deployments[deployment.id] = deployment
+                yield from _of_deployment(old, deployment)
+            case saves.ForgetDeployment(id, done):
+                ended = self._deployments.pop(id, None)
+                if ended is not None:
+                    yield from _of_end(ended, done=done)
+
+    def _of_job(self, state: State, job: Job) -> Iterator[hp.What]:
+        condition = _condition(state, job)
+        if self._conditions.get(job.id) == condition:
+            return
+        self._conditions[job.id] = condition
+        launched = job.task_id if job.state is not JobState.PENDING else None
+        task = state.tasks.get(launched) if launched else None
+        agent_id, host = (task.agent_id, task.hostname) if task else (None, None)
+        yield hp.InstanceChanged(_subject(job), condition, agent_id, host)
+
+    def _of_task(self, state: State, task: Task) -> Iterator[hp.What]:
+        job = _job_of(state, task)
+        if job is None:
+            return
+        known = self._tasks.get(task.id, _Known())
+        self._tasks[task.id] = replace(known, state=task.state)
+        if task.state is not known.state and task.state not in _UNTOLD:
+            yield hp.TaskChanged(_subject(job), task)
+        yield from self._of_health(state, job, task)
+        if task.ended:
+            del self._tasks[task.id]
+
+    def _of_health(self, state: State, job: Job, task: Task) -> Iterator[hp.What]:
+        """Nothing once it has ended: what was known of its health then holds for ever."""
+        known, healthy = self._tasks.get(task.id, _Known()), _healthy(state, job, task)
+        if task.ended:
+            return
+        self._tasks[task.id] = replace(known, by_executor=task.healthy, healthy=healthy)
+        if job.spec.health_checks and task.healthy is False and known.by_executor is not False:
+            # Which of several it was is not said; Marathon takes no more than one.
+            yield hp.CheckFailed(_subject(job), task.id, job.spec.health_checks[0])
+        if healthy is not known.healthy:
+            yield hp.HealthChanged(_subject(job), task.id, healthy)
+
+
+# --- instances
+
+
+def _job_of(state: State, task: Task | None) -> Job | None:
+    """The instance that a task is of; None: it is of no app."""
+    job = state.jobs.get(task.job_id) if task and task.job_id else None
+    return job if job and job.app_version is not None else None
+
+
+def _subject(job: Job) -> hp.Subject:
+    return hp.Subject(job.spec.app or "", instance_of_job(job.id), job.app_version or 0.0)
+
+
+def _condition(state: State, job: Job) -> str:
+    task = state.tasks.get(job.task_id) if job.task_id else None
+    if job.state is JobState.STARTING and task and task.state is TaskState.LAUNCHED:
+        return "Provisioned"
+    return _CONDITIONS[job.state]
+
+
+def _healthy(state: State, job: Job, task: Task) -> bool | None:
+    found = [task.healthy] if job.spec.health_checks else []
+    found += [state.healths.get(task.id)] if job.checked else []
+    if False in found:
+        return False
+    return True if found and None not in found else None
+
+
+def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
+    """Those of the scheduler's, by the version of its app that it was started from."""
+    known = state.app_versions.get(job.spec.app or "", ())
+    app = next((found.app for found in known if found.version == job.app_version), None)
+    return of_scheduler(app.health_checks) if app else ()
+
+
+# --- apps and deployments
+
+
+def _of_services(old: Services, new: Services, now: float) -> Iterator[hp.What]:
+    ids = [id for id in {**old.versions, **new.versions} if old.versions.get(id) != new.versions.get(id)]
+    yield hp.GroupChanged(_common_group(ids), now)
+    was, now_are = ({app.id: app for app in root.all_apps()} for root in (old.root, new.root))
+    for id in ids:
+        before, after = was.get(id), now_are.get(id)
+        checks = after.health_checks if after else ()
+        if before and before.health_checks == checks:
+            continue
+        if before and before.health_checks:
+            yield hp.ChecksRemoved(id)
+        for check in checks:
+            yield hp.ChecksAdded(id, new.versions[id].version, check)
+
+
+def _redefined(old: Group, new: Group) -> list[str]:
+    was, now_are = ({app.id: app for app in root.all_apps()} for root in (old, new))
+    return [id for id in {**was, **now_are} if was.get(id) != now_are.get(id)]
+
+
+def _common_group(ids: Sequence[str]) -> str:
+    """The innermost group that has all these apps."""
+    parents = [id.split("/")[1:-1] for id in ids]
+    shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*parents, strict=False))
+    return "/" + "/".join(steps[0] for steps in shared)
+
+
+def _of_deployment(old: Deployment | None, new: Deployment) -> Iterator[hp.What]:
+    if old is not None and old.step == new.step:
+        return  # only what it waits for has changed
+    if old is not None:
+        yield from _step_done(old)
+    yield hp.DeploymentMoved(hp.Stage.STEP_BEGUN, new)
+
+
+def _of_end(ended: Deployment, *, done: bool) -> Iterator[hp.What]:
+    if done:
+        yield from _step_done(ended)
+        yield hp.DeploymentMoved(hp.Stage.DONE, ended)
+    else:
+        yield hp.DeploymentMoved(hp.Stage.STEP_FAILED, ended)
+        yield hp.DeploymentMoved(hp.Stage.FAILED, ended)
+
+
+def _step_done(deployment: Deployment) -> Iterator[hp.What]:
+    for action in deployment.plan.steps[deployment.step]:
+        if action.kind is ActionKind.STOP:
+            yield hp.AppTerminated(action.app.id)
+    yield hp.DeploymentMoved(hp.Stage.STEP_DONE, deployment)

@@ -1,0 +1,112 @@
+"""A driver with a cluster that always has room: launches run at once, and what is killed ends at once."""
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from typing import Any, Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, OfferId, TaskId
+from mesos_gpu.model.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.status import Status
+
+PORTS: Final = range(31000, 33000)  # of each agent
+_ROOM: Final = (Scalar("cpus", 1e6), Scalar("mem", 1e9))
+
+
+@dataclass(slots=True)
+class _Agent:
+    id: AgentId
+    offer: OfferId | None = None  # what the scheduler has of it
+    used: set[int] = field(default_factory=set)  # ports
+
+
+class ReadyCluster:
+    """`Driver`. Its answers are put into the scheduler's queue; there are no GPUs. All is on the engine's thread."""
+
+    def __init__(self, agents: int, put: Callable[[ev.Event], None], now: Callable[[], float]) -> None:
+        """`put`: where events go. `now`: the scheduler's clock."""
+        self._put, self._now, self._serial = put, now, count(1)
+        self._agents = [_Agent(AgentId(f"a{n}")) for n in range(agents)]
+        self._of_offer: dict[OfferId, _Agent] = {}
+        self._tasks: dict[str, tuple[_Agent, list[int]]] = {}
+        self.launched = 0
+
+    def start(self) -> None:
+        """Subscribed at once."""
+        self._put(ev.Registered("fw", "http://127.0.0.1:5050"))
+        self._offer()
+
+    def stop(self, *, teardown: bool) -> None:
+        """Nothing is left to do."""
+
+    def accept(
+        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+    ) -> None:
+        """All of it runs; what is left is offered anew."""
+        agent = self._take(offer_ids)
+        for info in task_infos:
+            id, ports = info["task_id"]["value"], list(_ports(info))
+            agent.used.update(ports)
+            self._tasks[id] = agent, ports
+            self._say(id, agent, "TASK_STARTING")
+            self._say(id, agent, "TASK_RUNNING")
+        self.launched += len(task_infos)
+        self._offer()
+
+    def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
+        """Offered again when the scheduler asks."""
+        self._take(offer_ids)
+
+    def _take(self, offer_ids: Sequence[str]) -> _Agent:
+        found = [self._of_offer.pop(OfferId(each)) for each in offer_ids]
+        for agent in found:
+            agent.offer = None
+        return found[0]
+
+    def _offer(self) -> None:
+        self._put(ev.OffersArrived(tuple(map(self._offer_of, [a for a in self._agents if a.offer is None]))))
+
+    def _offer_of(self, agent: _Agent) -> Offer:
+        agent.offer = OfferId(f"o{next(self._serial)}")
+        self._of_offer[agent.offer] = agent
+        edges = [PORTS.start - 1, *sorted(agent.used), PORTS.stop]
+        free = tuple(
+            PortRange(before + 1, after - 1) for before, after in pairwise(edges) if after - before > 1
+        )
+        host = f"{agent.id}.example"
+        return Offer(agent.offer, agent.id, host, "http://127.0.0.1:9", _ROOM, {}, self._now(), ports=free)
+
+    def _say(self, id: str, agent: _Agent, state: str) -> None:
+        self._put(ev.StatusArrived(Status(TaskId(id), state, agent.id, uuid=uuid.uuid4().hex)))
+
+    def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
+        """It ends."""
+        if task_id in self._tasks:
+            agent, ports = self._tasks.pop(task_id)
+            agent.used.difference_update(ports)
+            self._say(task_id, agent, "TASK_KILLED")
+
+    def revive(self) -> None:
+        """Offer what is not offered."""
+        self._offer()
+
+    def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
+        """Good."""
+
+    def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
+        """Nothing was lost."""
+
+    def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
+        """Nobody listens."""
+
+    def suppress(self) -> None:
+        """Offers come only when they are asked for anyway."""
+
+
+def _ports(info: Mapping[str, Any]) -> Iterator[int]:
+    for resource in info["resources"]:
+        if resource["name"] == "ports":
+            for each in resource["ranges"]["range"]:
+                yield from range(each["begin"], each["end"] + 1)

@@ -1,0 +1,24 @@
+"""Volumes as job requests and people write them: HOST:PATH, HOST:PATH:ro. Pure."""
+
+import re
+from typing import Final
+
+from mesos_gpu.model.mount import Mount, unfit
+
+SHAPE: Final = re.compile(r"([^:\x00]+):([^:\x00]+)(:r[ow])?")
+FORM: Final = "HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/data:ro"
+MOST: Final = 100
+
+
+def mount_of(value: object) -> Mount | str:
+    """One of them; a string says what is wrong."""
+    match = SHAPE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        return f"must be {FORM}"
+    found = Mount(match[1], match[2], match[3] == ":ro")
+    return next((why for _, why in unfit([found])), found)
+
+
+def text_of(mount: Mount) -> str:
+    """The inverse of `mount_of`."""
+    return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"

@@ -1,0 +1,109 @@
+"""A request that makes a service, checked: a `Split`, or all that is wrong with it at once. Pure."""
+
+import re
+from typing import Any, Final
+
+from mesos_gpu.model.split import HOST, Mode, Split
+from mesos_gpu.wire.jobs import Problem, object_of, show
+from mesos_gpu.wire.marathon.paths import absolute, problem_of
+
+NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+MOST_APPS: Final = 16
+MOST_WEIGHT: Final = 1000
+MOST_HOSTS: Final = 32
+_KNOWN: Final = ("apps", "port_index", "port", "hosts", "mode")
+
+
+def decode(name: str, body: bytes) -> Split | list[Problem]:
+    """A request's body for the service `name`.
+
+    Raises:
+        BadJson: It is no JSON object.
+    """
+    value = object_of(body)
+    problems = [
+        Problem(_pointer(key), f"unknown field; known are {', '.join(_KNOWN)}")
+        for key in value
+        if key not in _KNOWN
+    ]
+    if not NAME.fullmatch(name):
+        problems.append(
+            Problem("/name", f"must be 1 to 63 of a-z, 0-9 and -, with - inside only, got {show(name)}")
+        )
+    weights = _weights(value.get("apps"), problems)
+    port_index = _whole(value, "port_index", 0, 99, problems)
+    port = _whole(value, "port", 1, 65535, problems)
+    hosts = _hosts(value.get("hosts"), problems)
+    mode = value.get("mode")
+    if mode not in (None, "http", "tcp"):
+        problems.append(Problem("/mode", f"must be http, tcp or null, got {show(mode)}"))
+    if problems:
+        return problems
+    return Split(name, weights, port_index or 0, port, hosts, Mode(mode) if mode else None)
+
+
+def encode(split: Split) -> dict[str, Any]:
+    """What `decode` reads."""
+    return {
+        "apps": dict(split.weights),
+        "port_index": split.port_index,
+        "port": split.port,
+        "hosts": list(split.hosts),
+        "mode": split.mode.value if split.mode else None,
+    }
+
+
+def place_of(app_id: str) -> str:
+    """Where in a request an app stands, as a JSON pointer."""
+    return _pointer("apps", app_id)
+
+
+def _pointer(*keys: str) -> str:
+    return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in keys)
+
+
+def _weights(value: Any, problems: list[Problem]) -> dict[str, int]:
+    if not isinstance(value, dict) or not 1 <= len(value) <= MOST_APPS:
+        why = f"must be an object of 1 to {MOST_APPS} app ids and their weights, got {show(value)}"
+        problems.append(Problem("/apps", why))
+        return {}
+    found: dict[str, int] = {}
+    for key, weight in value.items():
+        id = absolute(key)
+        wrong = problem_of(id) or ("is the root" if id == "/" else "is there twice" if id in found else "")
+        if wrong:
+            problems.append(Problem(_pointer("apps", key), f"is no app id: {wrong}"))
+        if not _is_whole(weight) or not 0 <= weight <= MOST_WEIGHT:
+            why = f"must be a whole number from 0 to {MOST_WEIGHT}, got {show(weight)}"
+            problems.append(Problem(_pointer("apps", key), why))
+        else:
+            found[id] = int(weight)
+    if len(found) == len(value) and not any(found.values()):
+        problems.append(Problem("/apps", "one app at least must have a weight above 0"))
+    return found
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _whole(value: dict[str, Any], name: str, least: int, most: int, problems: list[Problem]) -> int | None:
+    found = value.get(name)
+    if found is None or (_is_whole(found) and least <= found <= most):
+        return found
+    problems.append(Problem(f"/{name}", f"must be null or from {least} to {most}, got {show(found)}"))
+    return None
+
+
+def _hosts(value: Any, problems: list[Problem]) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > MOST_HOSTS:
+        problems.append(
+            Problem("/hosts", f"must be a list of at most {MOST_HOSTS} host names, got {show(value)}")
+        )
+        return ()
+    for index, host in enumerate(value):
+        if not isinstance(host, str) or not HOST.fullmatch(host):
+            problems.append(Problem(f"/hosts/{index}", f"must be a host name, got {show(host)}"))
+    return tuple(dict.fromkeys(str(host).lower() for host in value))

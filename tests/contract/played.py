@@ -1,0 +1,54 @@
+"""A scheduler whose cluster plays along: tasks run once they are launched, and end once they are told to."""
+
+import threading
+import time
+from typing import Any
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.status import Status
+from mesos_gpu.testing.builders import offer
+from tests.contract.test_marathon_api import Marathon
+
+_STEP_S = 0.02
+
+
+class Played(Marathon):
+    """`room` is whether there are offers, `works` whether tasks run; else they fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock.time = time.time()
+        self.room, self.works = True, True
+        self._over = threading.Event()
+        self._seen = 0
+        self._thread = threading.Thread(target=self._play, name="cluster")
+        self._thread.start()
+
+    def _play(self) -> None:
+        while not self._over.wait(_STEP_S):
+            self.clock.time += 0.5
+            if self.room:
+                self.offered = getattr(self, "offered", 0) + 1
+                self.daemon.put(ev.OffersArrived((offer(f"o-{self.offered}", "a1", cpus=16),)))
+            calls = list(self.driver.calls)
+            for name, what in calls[self._seen :]:
+                self._answer(name, what)
+            self._seen = len(calls)
+
+    def _answer(self, name: str, what: Any) -> None:
+        if name == "kill":
+            self._tell(what[0], "TASK_KILLED", what[1])
+        for info in what[1] if name == "accept" else ():
+            if info["name"] != "gpu-monitor":  # its reports are the test's
+                state = "TASK_RUNNING" if self.works else "TASK_FAILED"
+                self._tell(info["task_id"]["value"], state, info["agent_id"]["value"])
+
+    def _tell(self, task: str, state: str, agent: str) -> None:
+        status = Status(TaskId(task), state, AgentId(agent), message="out of luck", uuid="u")
+        self.daemon.put(ev.StatusArrived(status))
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        super().close()

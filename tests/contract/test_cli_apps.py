@@ -1,0 +1,384 @@
+"""`mesos-gpu app`, `deployment`, `diff` and `why` of an app against a real scheduler: output, exit codes, wrong use."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from mesos_gpu.cli import main
+from mesos_gpu.engine import events as ev
+from mesos_gpu.testing.builders import gpu, offer
+from tests.conftest import wait_until
+from tests.contract.played import Played
+
+APP = {"cmd": "sleep 1000", "cpus": 0.1, "mem": 16}
+DEPLOYMENT = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+@pytest.fixture(scope="module")
+def played() -> Iterator[Played]:
+    rig = Played()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def rig(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Played:
+    """Without apps, with room for some, and the current directory an empty one."""
+    monkeypatch.setenv("MESOS_GPU_URL", played.url)
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    played.room, played.works = True, True
+    played.call("DELETE", "/v2/groups/?force=true")
+    played.settled()
+    return played
+
+
+def call(*words: str, stdin: object = None) -> Result:
+    text = None if stdin is None else json.dumps(stdin)
+    return CliRunner().invoke(main, words, input=text, prog_name="mesos-gpu")
+
+
+def good(*words: str, stdin: object = None) -> str:
+    got = call(*words, stdin=stdin)
+    assert got.exit_code == 0, got.output
+    return got.stdout
+
+
+def bad(code: int, *words: str, stdin: object = None) -> str:
+    got = call(*words, stdin=stdin)
+    assert got.exit_code == code, got.output
+    return got.stderr
+
+
+def made(id: str, **fields: Any) -> None:
+    good("app", "create", "-", "--wait", stdin={"id": id, **APP, **fields})
+
+
+# ---- a life
+
+
+def test_an_apps_life(rig: Played) -> None:
+    app = {"id": "/shop/web", **APP, "instances": 2, "env": {"A": "1"}, "healthChecks": []}
+    Path("web.json").write_text(json.dumps(app))
+    told = good("app", "create", "web.json", "--wait").splitlines()
+    assert re.fullmatch(rf"/shop/web: deployment {DEPLOYMENT}", told[0])
+    assert told[-1] == "/shop/web: done"
+    assert all(re.fullmatch(r"step \d of 2: (add|scale) /shop/web, \d of 2 up", line) for line in told[1:-1])
+    listed = good("app", "list").splitlines()
+    assert listed[0].split()[:6] == ["ID", "RUNNING", "HEALTHY", "CPUS", "MEM_MIB", "GPUS"]
+    assert listed[1].split()[:6] == ["/shop/web", "2/2", "-", "0.1", "16", "0"]
+    assert "already exists" in bad(73, "app", "create", "web.json")
+
+    good("app", "scale", "shop/web", "+2", "--wait")
+    assert rig.shown("/shop/web")["instances"] == 4
+    good("app", "scale", "/shop/web", "-3", "--wait")
+    assert len(rig.shown("/shop/web")["tasks"]) == 1
+    assert "has 1 instances, which is less than 5" in bad(73, "app", "scale", "/shop/web", "-5")
+
+    good("app", "update", "/shop/web", "env.A=2", "env.B=x y", "cmd=sleep 2", "--wait")
+    assert rig.shown("/shop/web")["env"] == {"A": "2", "B": "x y"}
+    got = call("diff", "web.json")
+    assert (got.exit_code, got.stdout.splitlines()) == (
+        1,
+        [
+            "/shop/web would change: 2 instances would start anew",
+            '  ~ cmd: "sleep 2" -> "sleep 1000"',
+            '  ~ env.A: "2" -> "1"',
+            '  - env.B: "x y"',
+            "  ~ instances: 1 -> 2",
+        ],
+    )
+    versions = json.loads(good("app", "versions", "shop/web", "--json"))
+    assert len(versions) == 4
+    back = good("app", "rollback", "shop/web", "--wait").splitlines()
+    assert back[0] == f"/shop/web: back to version {versions[1]}"
+    assert rig.shown("/shop/web")["env"] == {"A": "1"}
+    good("app", "rollback", "shop/web", "--version", versions[-1], "--wait")
+    assert call("diff", "web.json").exit_code == 0
+
+    before = {task["id"] for task in rig.shown("/shop/web")["tasks"]}
+    good("app", "restart", "/shop/web", "--wait")
+    assert not before & {task["id"] for task in rig.shown("/shop/web")["tasks"]}
+    good("app", "delete", "/shop/web", "--wait")
+    error = bad(66, "app", "show", "/shop/web")
+    assert error == (
+        "Error: App '/shop/web' does not exist\nTo fix: see what there is with `mesos-gpu app list`\n"
+    )
+
+
+def test_an_app_is_shown(rig: Played) -> None:
+    made("/web", instances=2, labels={"tier": "a b"}, backoffSeconds=7)
+    lines = dict(
+        re.split(r"\s{2,}", line, maxsplit=1) for line in good("app", "show", "web").splitlines()[:20] if line
+    )
+    assert (lines["id"], lines["instances"], lines["command"]) == ("/web", "2 of 2 running", "sleep 1000")
+    assert (lines["labels"], lines["backoffSeconds"]) == ("'tier=a b'", "7")
+    assert "killSelection" not in lines, "it has its default"
+    good("app", "update", "/web", "--unset", "labels.tier", "mem=20.5", "--wait")
+    old = json.loads(good("app", "versions", "web", "--json"))[-1]
+    assert "'tier=a b'" in good("app", "show", "web", "--version", old)
+    now = json.loads(good("app", "show", "web", "--json"))
+    assert (now["labels"], now["mem"], len(now["tasks"])) == ({}, 20.5, 2)
+    assert "is no version, as 2015" in bad(2, "app", "show", "web", "--version", "first")
+    rows = good("app", "tasks", "web").splitlines()
+    assert rows[0].split() == ["TASK", "STATE", "HEALTHY", "HOST", "PORTS", "AGE", "CURRENT", "GPUS"]
+    assert [row.split()[1] for row in rows[1:]] == ["running", "running"]
+    # What was shown can be sent back, and is what is there.
+    assert call("diff", "-", stdin=now).exit_code == 0
+    assert good("app", "update", "-", stdin={"app": now}) == "/web: done, nothing is left to do\n"
+
+
+# ---- files
+
+
+def test_lists_and_groups(rig: Played) -> None:
+    both = [{"id": "a", **APP}, {"id": "b", **APP}]
+    good("app", "create", "-", "--wait", stdin=both)
+    assert "there already: /a; nothing was created" in bad(
+        73, "app", "create", "-", stdin=[both[0], {"id": "c"}]
+    )
+    group = {"id": "/team", "apps": both, "groups": [{"id": "deep", "apps": [{"id": "c", **APP}]}]}
+    good("app", "create", "-", "--wait", stdin=group)
+    assert len(good("app", "list", "/team").splitlines()) == 4
+    bad(73, "app", "create", "-", stdin=group)
+    assert len(good("app", "list").splitlines()) == 6
+    smaller = {"id": "/team", "apps": [{**both[0], "mem": 17}]}
+    got = call("diff", "-", stdin=smaller)
+    assert got.stdout == (
+        "/team/a would change: 1 instance would start anew\n  ~ mem: 16 -> 17\n"
+        "/team/b would be deleted, with its 1 instance\n"
+    )
+    good("app", "update", "-", "--wait", stdin=smaller)
+    assert [app["id"] for app in json.loads(good("app", "list", "team", "--json"))] == [
+        "/team/a",
+        "/team/deep/c",
+    ]
+    error = bad(66, "app", "delete", "team")
+    assert (
+        error
+        == "Error: /team is a group, not an app\nTo fix: delete all below it with: app delete -r /team\n"
+    )
+    told = json.loads(good("app", "delete", "-r", "team", "--json"))
+    assert [each["id"] for each in told] == ["/team"]
+    error = bad(66, "app", "delete", "x", "a", "y", "b")
+    assert error.count("does not exist") == 2
+    rig.settled()
+    assert good("app", "list").count("\n") == 1
+
+
+def test_an_update_creates_nothing_and_replaces_only_what_it_is_told_to(rig: Played) -> None:
+    new = {"id": "/new", **APP}
+    for value in (new, [new], {"id": "/new", "apps": []}):
+        assert "not there: /new; nothing was changed" in bad(66, "app", "update", "-", stdin=value)
+    assert call("diff", "-", stdin=new).stdout == "/new would be new, with 1 instance\n"
+    made("/a", labels={"x": "y"})
+    assert call("diff", "-", stdin={"id": "a", **APP}).exit_code == 0
+    got = call("diff", "--replace", "-", stdin={"id": "a", **APP})
+    assert got.stdout.splitlines()[1] == '  - labels.x: "y"'
+    good("app", "update", "--replace", "-", "--wait", stdin={"id": "a", **APP})
+    assert rig.shown("/a")["labels"] == {}
+    found = json.loads(call("diff", "--json", "-", stdin=[{"id": "a", "mem": 1}]).stdout)
+    assert [found["changes"][0][side]["mem"] for side in ("before", "after")] == [16, 1]
+    assert found["steps"] == [{"actions": [{"action": "RestartApplication", "app": "/a"}]}]
+
+
+def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
+    wrong = [{"id": "a", "cmd": "sleep 1", "cpus": "x"}, {"id": "b", "cmd": "sleep 1", "mem": -1}]
+    error = bad(65, "app", "create", "-", stdin=wrong)
+    assert "  (0)/cpus: must be a number\n" in error
+    assert "  (1)/mem: is less than 0\n" in error
+    assert bad(2, "diff", "-", stdin=wrong) == error, "diff has the exit code of diff(1)"
+    for value, words in (
+        (None, "stdin holds no app, but nothing"),
+        ([], "stdin holds no app"),
+        ([1], "holds no app at (0), but 1"),
+        ({"cmd": "x"}, "stdin: /id: is missing"),
+        ([{"id": "/a"}, {"id": "/"}], "stdin: (1)/id: is missing"),
+        ({"id": "/a", "containers": []}, "is a pod, and pods are not offered"),
+    ):
+        assert words in bad(65, "app", "create", "-", stdin=value)
+    got = CliRunner().invoke(main, ["app", "create", "-"], input="id: [", prog_name="mesos-gpu")
+    assert (got.exit_code, "neither JSON nor YAML at line 1" in got.stderr) == (65, True)
+    got = call("diff", "-", stdin={"id": "/a", **APP, "instancess": 3})
+    assert got.exit_code == 1
+    assert got.stderr == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (instances?)\n"
+
+
+def test_wrong_use(rig: Played) -> None:
+    made("/once")
+    for words, said in (
+        (("update", "/once"), "is no file; to change an app of that ID say what"),
+        (("update", "/once", "instances"), "is not of the form KEY=VALUE"),
+        (("update", "/once", "instancez=3"), "is it instances?"),
+        (("update", "/once", "mem=1", "--replace"), "--replace goes with a FILE"),
+        (("update", "/once", "--unset", "container"), "the app does not have it"),
+        (("update", "/once", "--unset", "env.X"), "the app does not have it"),
+        (("update", "/A", "mem=1"), "'/A' is not an app's id, as /shop/db"),
+        (("scale", "/once", "many"), "'many' is not a number of instances"),
+        (("scale", "/once", "--forse", "1"), "'--forse' is not a number of instances"),
+        (("scale", "/once", "1", "--timeout", "3"), "--timeout goes with --wait"),
+        (("delete", "/"), "'/' is not an app's id"),
+        (("list", "/once", "--label", "x"), "do not go together"),
+    ):
+        assert said in bad(2, "app", *words), words
+    assert "/instances: is less than 0" in bad(65, "app", "update", "/once", "instances=-1")
+    assert "can not parse label selector" in bad(65, "app", "list", "--label", "===")
+    assert "no earlier version that differs" in bad(66, "app", "rollback", "/once")
+    bad(66, "app", "rollback", "/once", "--version", "2015-02-03T12:30:00.000Z")
+    bad(66, "app", "update", "/b", "mem=1")
+
+
+# ---- deployments
+
+
+def test_a_deployment_that_is_stuck(rig: Played) -> None:
+    got = call("app", "create", "-", "--wait", "--timeout", "0.3", stdin={"id": "/big", **APP, "gpus": 9})
+    assert got.exit_code == 124
+    found = re.match(rf"/big: deployment ({DEPLOYMENT})", got.stdout)
+    assert found
+    id = found[1]
+    assert f"deployment {id} is not over after 0.3 s: " in got.stderr
+    assert f"to undo it: mesos-gpu deployment stop {id}" in got.stderr
+    error = bad(73, "app", "scale", "big", "3")
+    assert error.startswith(f"Error: locked by deployment {id}\nTo fix: wait for its end")
+    wait_until("the reason", lambda: "9 GPUs" in good("deployment", "show", id))
+    listed = good("deployment", "list").splitlines()[1]
+    assert listed.split()[0] == id
+    assert "scale /big  waits for 1 new instance to be placed" in listed
+    shown = good("deployment", "show", id[:6])
+    assert re.search("\nwhy    /big .*9 GPUs", shown)
+    assert shown.splitlines()[-1].split() == ["2", "now", "scale", "/big"]
+    assert re.search(f"deployment +{id} waits for", good("app", "show", "big"))
+    got = call("app", "tasks", "big")
+    assert re.search("1 of 1 have no task: .*9 GPUs", got.stderr)
+    said = good("why", "/big")
+    assert said.startswith(f"/big: 0 of 1 instances run; deployment {id} waits for 1 new instance")
+    assert "It can never run on the nodes that are there now." in said
+    assert json.loads(good("why", "/big", "--json"))["instance"]["can_ever_run"] is False
+    told = good("deployment", "stop", id[:6], "--wait").splitlines()
+    assert told[0] == f"{id}: stopped"
+    assert told[-1].startswith("undoing it: done")
+    bad(66, "app", "show", "big")
+    assert "no deployment 0 is under way" in bad(66, "deployment", "stop", "0")
+    bad(2, "deployment", "stop", "../x")
+
+
+def test_an_update_is_undone(rig: Played) -> None:
+    made("/a", instances=2)
+    rig.room = False
+    id = json.loads(good("app", "update", "/a", "env.A=1", "--json"))["deploymentId"]
+    rig.room = True
+    assert good("deployment", "stop", id, "--wait").splitlines()[-1].startswith("undoing it: done")
+    assert "env" not in rig.shown("/a")
+    good("app", "update", "/a", "args=sleep,8", "--unset", "cmd", "--wait")
+    app = rig.shown("/a")
+    assert (app["args"], "cmd" in app, app["instances"], app["mem"]) == (["sleep", "8"], False, 2, 16)
+
+
+def test_what_fails_is_the_reason(rig: Played) -> None:
+    rig.works = False
+    good("app", "create", "-", stdin={"id": "/sad", **APP})
+    wait_until(
+        "a failure", lambda: "the last one that failed on a1.example: out of luck" in good("why", "/sad")
+    )
+    (one,) = json.loads(good("deployment", "list", "--json"))
+    assert (
+        good("deployment", "stop", one["id"], "--force")
+        == f"{one['id']}: stopped; its apps are not brought back\n"
+    )
+    assert json.loads(good("deployment", "list", "--json")) == []
+
+
+def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:
+    made("/a")
+    rig.room = False
+    with subprocess.Popen(
+        [sys.executable, "-m", "mesos_gpu", "app", "scale", "/a", "3", "--wait"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("/a: deployment")
+        assert process.stdout.readline() == "step 1 of 1: scale /a, 1 of 3 up\n"
+        good("app", "scale", "/a", "1", "--force")
+        _, error = process.communicate(timeout=20)
+    assert process.returncode == 73
+    assert "is over, but /a is not as it wanted it" in error
+
+
+def test_json_goes_to_stdout_and_progress_to_stderr(rig: Played) -> None:
+    got = call("app", "create", "-", "--wait", "--json", stdin={"id": "/a", **APP})
+    assert json.loads(got.stdout)["id"] == "/a"
+    assert all(line.startswith("mesos-gpu: step ") for line in got.stderr.splitlines())
+    made_by = json.loads(good("app", "scale", "a", "1", "--json"))
+    assert set(made_by) == {"version", "deploymentId"}
+
+
+def test_a_bar_on_a_terminal(rig: Played) -> None:
+    made("/a")
+    primary, secondary = pty.openpty()
+    rig.room = False
+    with subprocess.Popen(
+        [sys.executable, "-m", "mesos_gpu", "app", "scale", "/a", "2", "--wait"],
+        stdout=secondary,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
+    ) as process:
+        os.close(secondary)
+        seen = b""
+        while b"to be placed" not in seen:
+            seen += os.read(primary, 4096)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=20)
+    os.close(primary)
+    assert b"[##########----------]   50%  step 1 of 1: scale /a, 1 of 2 up, /a waits for 1 new" in seen
+    assert process.returncode == 130
+    assert b"goes on; to undo it: mesos-gpu deployment stop" in error
+
+
+# ---- GPUs, completion
+
+
+def test_tasks_with_their_gpus(rig: Played) -> None:
+    rig.room = False
+    gpus = (gpu("GPU-1"), gpu("GPU-2"))
+    rig.node("g", gpus)
+    good("app", "create", "-", stdin={"id": "/train", **APP, "gpus": 2})
+
+    def placed() -> object:
+        rig.report(*gpus, agent="g")  # time flies: what was reported is soon too old
+        rig.daemon.put(ev.OffersArrived((offer(f"g-{rig.clock.time}", "g", gpus=2),)))
+        return rig.shown("/train")["tasks"]
+
+    wait_until("it has its GPUs", placed)
+    assert good("app", "tasks", "train").splitlines()[1].split()[-2:] == ["GPU-1", "GPU-2"]
+    (task,) = json.loads(good("app", "tasks", "train", "--json"))
+    assert task["gpuIds"] == ["GPU-1", "GPU-2"]
+
+
+def _completed(args: list[str], incomplete: str) -> list[str]:
+    completer = ShellComplete(main, {}, "mesos-gpu", "_MESOS_GPU_COMPLETE")
+    return [item.value for item in completer.get_completions(args, incomplete)]
+
+
+def test_ids_are_completed(rig: Played) -> None:
+    made("/store/web")
+    made("/db")
+    assert _completed(["app", "show"], "/s") == ["/store/web"]
+    assert _completed(["app", "delete", "/db"], "/") == ["/db", "/store/web"]
+    assert _completed(["why"], "/d") == ["/db"]
+    rig.room = False
+    (id,) = [json.loads(good("app", "scale", "/db", "2", "--json"))["deploymentId"]]
+    assert _completed(["deployment", "stop"], id[:3]) == [id]

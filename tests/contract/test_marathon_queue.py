@@ -1,0 +1,78 @@
+"""What waits, and text for scripts, by Marathon's interface."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.contract.test_marathon_api import Marathon
+
+TEXT = {"Accept": "text/plain"}
+
+
+@pytest.fixture
+def rig() -> Iterator[Marathon]:
+    rig = Marathon()
+    yield rig
+    rig.close()
+
+
+def queue(rig: Marathon) -> list[Any]:
+    found: list[Any] = rig.ask("GET", "/v2/queue")["queue"]
+    return found
+
+
+def test_an_app_that_fails_waits_until_its_delay_is_reset(rig: Marathon) -> None:
+    rig.create("/a", backoffSeconds=5000, maxLaunchDelaySeconds=100_000, backoffFactor=2.0)
+    (task,) = rig.tasks("/a", 1)
+    rig.settled()
+    assert queue(rig) == []
+    rig.ask("DELETE", "/v2/queue/a/delay", 404)
+    rig.status(task["id"], "TASK_FAILED")
+    (entry,) = wait_until("it waits", lambda: queue(rig))
+    assert (entry["app"]["id"], entry["count"]) == ("/a", 1)
+    assert entry["since"].startswith("1970-01-01T00:1")  # when it failed, not when it may start
+    assert rig.call("DELETE", "/v2/queue//a/delay").status_code == 204
+    (again,) = rig.tasks("/a", 1)
+    assert again["id"] != task["id"]
+    assert queue(rig) == []
+    unknown = rig.ask("DELETE", "/v2/queue/b/c/delay", 404)
+    assert unknown == {"message": "Application /b/c not found in tasks queue."}
+    rig.ask("DELETE", "/v2/queue", 405)
+
+
+def test_a_delay_that_is_reset_begins_anew(rig: Marathon) -> None:
+    """Marathon's factor counts failures in a row, and those before the reset are forgotten."""
+    rig.create("/a", backoffSeconds=5000, maxLaunchDelaySeconds=100_000, backoffFactor=10.0)
+    for _ in range(2):
+        (task,) = rig.tasks("/a", 1)
+        rig.status(task["id"], "TASK_FAILED")
+        wait_until("it waits", lambda: queue(rig))
+        delay = rig.daemon.read(lambda view: view.launch_delays["/a"]).result(10)
+        assert delay.until - delay.since == 5000
+        assert rig.call("DELETE", "/v2/queue/a/delay").status_code == 204
+
+
+def test_tasks_as_text(rig: Marathon) -> None:
+    rig.create("/shop/web", instances=2, portDefinitions=[{"port": 8000}, {"port": 8001}])
+    tasks = rig.tasks("/shop/web", 2)
+    rig.create("/plain", portDefinitions=[])
+    rig.tasks("/plain", 1)
+    web = [
+        "\t".join(["shop_web", port, *sorted(f"a1.example:{task['ports'][i]}" for task in tasks)]) + "\t"
+        for i, port in enumerate(("8000", "8001"))
+    ]
+    answer = rig.call("GET", "/v2/apps/shop/web/tasks", headers=TEXT)
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert answer.text.splitlines() == web
+    found = rig.call("GET", "/v2/tasks", headers=TEXT).text.splitlines()
+    assert sorted(found) == sorted([*web, "plain\t \ta1.example\t"])
+    assert rig.call("GET", "/v2/apps/nobody/tasks", headers=TEXT).status_code == 404
+    for accept in ("*/*", "application/json, text/plain"):
+        assert rig.call("GET", "/v2/tasks", headers={"Accept": accept}).json()["tasks"]
+
+
+def test_there_is_nobody_to_lead_instead(rig: Marathon) -> None:
+    assert "restart its process" in rig.ask("DELETE", "/v2/leader", 501)["message"]
+    assert rig.ask("GET", "/v2/leader") == {"leader": "w"}

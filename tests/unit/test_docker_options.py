@@ -1,0 +1,54 @@
+"""Options of docker run: what is passed on, and what is refused."""
+
+import pytest
+
+from mesos_gpu.model.app import DockerParameter
+from mesos_gpu.model.docker_options import DockerOptions, Ulimit
+from mesos_gpu.policy.docker_options import options_of
+
+
+def options(*pairs: tuple[str, str]) -> DockerOptions | str:
+    return options_of([DockerParameter(key, value) for key, value in pairs])
+
+
+def test_what_is_passed_on() -> None:
+    asked = options(
+        ("label", "team=vision"), ("label", "bare"), ("shm-size", "2g"), ("ulimit", "memlock=-1"),
+        ("ulimit", "nofile=1024:65536"), ("hostname", "trainer-0"), ("workdir", "/src"),
+    )  # fmt: skip
+    assert asked == DockerOptions(
+        labels={"team": "vision", "bare": ""},
+        shm_bytes=2 << 30,
+        ulimits=(Ulimit("memlock", -1, -1), Ulimit("nofile", 1024, 65536)),
+        hostname="trainer-0",
+        directory="/src",
+    )
+    assert options() == DockerOptions()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("67108864", 64 << 20), ("64m", 64 << 20), ("1GB", 1 << 30), ("5b", 5), ("8kb", 8 << 10)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert options(("shm-size", text)) == DockerOptions(shm_bytes=size)
+
+
+@pytest.mark.parametrize(
+    "key", ["volume", "device", "privileged", "cap-add", "net", "pid", "runtime", "gpus", "env"]
+)
+def test_what_is_not(key: str) -> None:
+    found = options(("label", "a=b"), (key, "x"))
+    assert found == f"'{key}' is not passed on, only hostname, label, shm-size, ulimit, workdir; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("label", "=x"), ("shm-size", "0"), ("shm-size", "1x"), ("shm-size", "-1"), ("shm-size", "9999999999t"),
+        ("ulimit", "nofile"), ("ulimit", "rtprio=99"), ("ulimit", "nofile=2:1"), ("ulimit", "nofile=-1:1"),
+        ("hostname", "a b"), ("hostname", ""), ("workdir", "src"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be(key: str, value: str) -> None:
+    assert options((key, value)) == f"{key} cannot be {value!r}; write it as docker run has it"

@@ -1,0 +1,123 @@
+"""Fields of apps by dotted paths: what text means for each, and what is no field."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.wire.marathon.assign import (
+    Assignment,
+    WrongAssignment,
+    assigned,
+    assignment_of,
+    path_of,
+    unknown_fields,
+    without,
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "path", "value"),
+    [
+        ("instances", "3", ("instances",), 3),
+        ("instances", "-1", ("instances",), -1),  # its range is for the scheduler to say
+        ("cmd", "123", ("cmd",), "123"),
+        ("env.A", "1", ("env", "A"), "1"),
+        ("labels.com.example.x", "", ("labels", "com.example.x"), ""),
+        ("labels", '{"a": "b"}', ("labels",), {"a": "b"}),
+        ("requirePorts", "true", ("requirePorts",), True),
+        ("gpu.models", "A,B", ("gpu", "models"), ["A", "B"]),
+        ("gpu.models", '["A, B"]', ("gpu", "models"), ["A, B"]),
+        ("constraints", '[["hostname","UNIQUE"]]', ("constraints",), [["hostname", "UNIQUE"]]),
+        ("healthChecks.0.command.value", "true", ("healthChecks", 0, "command", "value"), "true"),
+        ("container.volumes.1.mode", "RO", ("container", "volumes", 1, "mode"), "RO"),
+        ("unreachableStrategy", "disabled", ("unreachableStrategy",), "disabled"),
+        ("unreachableStrategy.inactiveAfterSeconds", "3", ("unreachableStrategy", "inactiveAfterSeconds"), 3),
+    ],
+)
+def test_text_is_what_the_field_is(key: str, text: str, path: tuple[Any, ...], value: Any) -> None:
+    assert assignment_of(key, text) == Assignment(path, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("instancez", "3", "there is no field instancez; is it instances"),
+        ("upgradeStrategy.xyz", "3", "there are maximumOverCapacity, minimumHealthCapacity"),
+        ("instances", "x", "'x' is not a whole number"),
+        ("mem", "2GiB", "is not a number"),
+        ("requirePorts", "yes", "is not true or false"),
+        ("killSelection", "OLDEST", "is not one of YOUNGEST_FIRST, OLDEST_FIRST"),
+        ("labels", "a", "is not its JSON"),
+        ("constraints.0", "hostname,UNIQUE", "is not its JSON"),
+        ("constraints", "3", "is not a list"),
+        ("cmd.x", "1", "after cmd follows nothing, and not 'x'"),
+        ("healthChecks.first", "1", "after healthChecks follows a number, from 0"),
+        ("", "1", "there is no field "),
+        ("env.", "1", "after the dot follows a name"),
+    ],
+)
+def test_what_is_wrong_is_said(key: str, text: str, words: str) -> None:
+    with pytest.raises(WrongAssignment, match=words):
+        assignment_of(key, text)
+
+
+APP = {"id": "/a", "env": {"A": "1"}, "healthChecks": [{"path": "/"}], "instances": 2}
+
+
+def test_a_patch_has_the_whole_of_each_field_that_changes() -> None:
+    patch = assigned(
+        APP,
+        [
+            assignment_of("env.B", "2"),
+            assignment_of("env.A", "0"),
+            assignment_of("healthChecks.0.path", "/up"),
+            assignment_of("healthChecks.1.protocol", "TCP"),
+            assignment_of("gpu.priority", "5"),
+        ],
+    )
+    assert patch == {
+        "env": {"A": "0", "B": "2"},
+        "healthChecks": [{"path": "/up"}, {"protocol": "TCP"}],
+        "gpu": {"priority": 5},
+    }
+    assert APP["env"] == {"A": "1"}
+    with pytest.raises(WrongAssignment, match="there are 1 items; the next has the number 1"):
+        assigned(APP, [assignment_of("healthChecks.2.path", "/")])
+
+
+def test_a_part_is_removed() -> None:
+    assert without(APP, path_of("env.A")) == {"env": {}}
+    assert without(APP, path_of("healthChecks.0.path")) == {"healthChecks": [{}]}
+    assert without(APP, path_of("env")) == {"env": None}
+    for key in ("args", "env.B", "gpu.priority", "healthChecks.1.path"):
+        with pytest.raises(WrongAssignment, match=f"{key}: the app does not have it"):
+            without(APP, path_of(key))
+
+
+def test_unknown_fields_are_found_wherever_they_are() -> None:
+    app = {
+        "id": "/a",
+        "instancess": 1,
+        "env": {"any": "thing"},
+        "labels": None,
+        "healthChecks": [{"pth": "/"}, {"command": {"value": "x"}}, 3],
+        "container": {"docker": {"image": "a", "privilegd": True}, "volumes": [{"hostPath": "/", "size": 1}]},
+        "qqq": 1,
+    }
+    assert unknown_fields(app) == [
+        "instancess (instances?)",
+        "healthChecks.0.pth (path?)",
+        "container.docker.privilegd (privileged?)",
+        "container.volumes.0.size",
+        "qqq",
+    ]
+
+
+@given(st.text(max_size=30), st.text(max_size=20))
+def test_any_text_is_a_value_or_a_refusal(key: str, text: str) -> None:
+    with contextlib.suppress(WrongAssignment):
+        json.dumps(assignment_of(key, text).value)
