@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
+WORKERS ?= 2 # processes of `make test`; 0: one, without xdist
 
 .PHONY: help setup demo up down test test-long test-kernel test-gpu check bench docs clean
 
@@ -21,7 +22,7 @@ down: setup ## Stop it
 	@$(BIN)/mesos-gpu down
 
 test: setup ## All tests but the long ones
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## The long ones
 	@$(BIN)/python -m pytest -m long --timeout 900
@@ -44,10 +45,12 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch
 	@$(BIN)/mesos-gpu bench placement
 	@$(BIN)/mesos-gpu bench volume
+	@$(BIN)/mesos-gpu bench api
 	@if [ "$$(id -u)" = 0 ]; then $(BIN)/mesos-gpu bench isolation; else echo "bench isolation needs root"; fi
 
-docs: setup ## Write the reference of the command line from the commands themselves
+docs: setup ## Write the references of the command line and of /v1 from what they describe
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
+	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
 
 clean: ## Remove what setup and tests made
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

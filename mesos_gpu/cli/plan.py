@@ -49,8 +49,9 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
     given = [name for name, value in options.items() if value]
     if job is not None and given:
         raise click.UsageError("--job names a request that is there: leave out the options of a new one")
+    none: dict[str, Any] = dict.fromkeys(("env", "port", "fetch", "volume"), ())
     request = request_of(
-        cmd=("true",), shell=False, timeout=None, env=(), port=(), fetch=(), preemptible=False, **options
+        cmd=("true",), shell=False, timeout=None, preemptible=False, pull=False, **none, **options
     )
     found = app.client().defrag(job if job is not None else request)
     output.document(found) if as_json else _shown(found)

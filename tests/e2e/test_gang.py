@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.shapes import Job
+from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 
@@ -123,11 +124,12 @@ def test_a_preemption_with_notice(client: Client, scratch: Path) -> None:
 
 
 def test_ports_of_the_host(client: Client) -> None:
-    job = until(client, submit(client, "ports", "echo $PORT0 $PORT1 $HOST", 0, ports=[0, 31999]), "finished")
+    first, last = cluster.TASK_PORTS
+    job = until(client, submit(client, "ports", "echo $PORT0 $PORT1 $HOST", 0, ports=[0, last]), "finished")
     (task,) = client.tasks(job["id"])
     told = client.logs(job["id"], stream="stdout", offset=0, length=100)["data"]
-    assert told == f"{task['ports'][0]} 31999 {task['hostname']}\n"
-    assert 31000 <= task["ports"][0] < 31999
+    assert told == f"{task['ports'][0]} {last} {task['hostname']}\n"
+    assert first <= task["ports"][0] < last
 
 
 def test_sixteen_jobs_of_mixed_size(client: Client) -> None:

@@ -122,7 +122,7 @@ def test_after_each_kill_the_cgroups_say_what_the_ledger_says(stack: Stack, clie
         if turn % 2:
             stack.cluster.agents[turn // 2].restart()
         else:
-            random.choice(executors("load-")).send_signal(signal.SIGKILL)
+            random.choice(executors(stack, "load-")).send_signal(signal.SIGKILL)
         wait_until(f"cgroups and ledgers agree after kill {turn}", agreed, 60)
         wait_until("all run again", lambda: set(states(client, ids).values()) == {"running"}, 60)
         busy = {gpu["uuid"] for gpu in client.gpus() if gpu["task_id"]}

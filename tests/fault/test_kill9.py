@@ -36,14 +36,20 @@ def kill_master(stack: Stack) -> None:
         agent.wait()
 
 
-def executors(prefix: str) -> list[psutil.Process]:
-    """Executor processes by the start of their executor id: the agent sets it, the task's own id it does not."""
+def executors(stack: Stack, prefix: str) -> list[psutil.Process]:
+    """Its executor processes by the start of their executor id: the agent sets it, the task's own id it does not."""
     found = []
     for process in psutil.process_iter():
         try:
             env = process.environ()
             named = env.get("MESOS_EXECUTOR_ID", "").startswith(prefix) and "MESOS_TASK_ID" not in env
-            if named and process.name().startswith("python") and "isolator" in " ".join(process.cmdline()):
+            ours = env.get("MESOS_DIRECTORY", "").startswith(f"{stack.directory}/")
+            if (
+                named
+                and ours
+                and process.name().startswith("python")
+                and "isolator" in " ".join(process.cmdline())
+            ):
                 found.append(process)
         except psutil.Error:
             continue
@@ -51,14 +57,12 @@ def executors(prefix: str) -> list[psutil.Process]:
 
 
 def kill_executor(stack: Stack) -> None:
-    del stack
-    victim = random.choice(wait_until("an executor", lambda: executors("load-")))
+    victim = random.choice(wait_until("an executor", lambda: executors(stack, "load-")))
     victim.send_signal(signal.SIGKILL)
 
 
 def kill_monitor(stack: Stack) -> None:
-    del stack
-    victim = wait_until("a monitor", lambda: executors("gpu-monitor"))[0]
+    victim = wait_until("a monitor", lambda: executors(stack, "gpu-monitor"))[0]
     victim.send_signal(signal.SIGKILL)
 
 

@@ -88,7 +88,7 @@ def test_a_program_above_that_denies_the_card_fails_the_launch(
     needs("cgroup2")
     directory = open_directory / f"above-{time.monotonic_ns()}"
     directory.mkdir()
-    above = cgroups.mounted()["cgroup2"] / "denying"
+    above = cgroups.mounted()["cgroup2"] / f"denying-{os.getpid()}"
     container = above / f"container-{os.getpid()}"
     container.mkdir(parents=True)
     try:
@@ -251,7 +251,7 @@ def test_a_cgroup_that_mesos_gave_is_used_and_left_to_mesos(
     version: cgroups.Version = "cgroup1" if isolation == "cgroup1" else "cgroup2"
     directory = open_directory / f"given-{time.monotonic_ns()}"
     directory.mkdir()
-    given = cgroups.mounted()[version] / "given-by-mesos"
+    given = cgroups.mounted()[version] / f"given-by-mesos-{os.getpid()}"
     container = given / f"container-{os.getpid()}"
     container.mkdir(parents=True)
     try:
@@ -275,7 +275,7 @@ def test_isolation_that_cannot_be_set_up_fails_the_launch(open_directory: Path, 
     needs("cgroup1")
     directory = open_directory / f"lacking-{time.monotonic_ns()}"
     directory.mkdir()
-    above = cgroups.mounted()["cgroup1"] / "lacking"
+    above = cgroups.mounted()["cgroup1"] / f"lacking-{os.getpid()}"
     container = above / f"container-{os.getpid()}"
     container.mkdir(parents=True)
     try:

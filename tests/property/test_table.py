@@ -48,7 +48,7 @@ def test_a_kept_table_decides_as_a_new_one(
     for act in chaos._acts(chance, 400):
         with contextlib.suppress(Violation, MesosGpuError):
             do(place, act)
-    assert launches > 5
+    assert launches > 3
 
 
 def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

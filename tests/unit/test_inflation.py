@@ -32,35 +32,42 @@ def published(workload: str, policy: str, metric: str = "gpu_alloc_pct", arrived
     return float(row["mean"])
 
 
-def allocated(workload: str, policy: str, seeds: int = 3, arrived: str = "100") -> float:
+@pytest.fixture(params=[pytest.param((0, 1, 2), marks=pytest.mark.long), (1,)], ids=["three", "one"])
+def seeds(request: pytest.FixtureRequest) -> tuple[int, ...]:
+    """They differ by 0.3 points on gpushare40, else by 0.1: one does for the quick suite."""
+    given: tuple[int, ...] = request.param
+    return given
+
+
+def allocated(workload: str, policy: str, seeds: tuple[int, ...]) -> float:
     nodes, pods = read_nodes(NODES), read_pods(DATA / f"openb_pod_list_{workload}.csv.gz")
-    found = [
-        run(nodes, pods, policy, seed, marks=[int(arrived)], target=int(arrived)) for seed in range(seeds)
-    ]
-    return statistics.mean(result.alloc_pct[arrived] for result in found)
+    found = [run(nodes, pods, policy, seed, marks=[100], target=100) for seed in seeds]
+    return statistics.mean(result.alloc_pct["100"] for result in found)
 
 
-def test_bundle_is_better_than_the_published_packing_and_best_fit() -> None:
-    assert allocated("default", "bundle") > 93.8 > published("default", "BestFit")
+def test_bundle_is_better_than_the_published_packing_and_best_fit(seeds: tuple[int, ...]) -> None:
+    assert allocated("default", "bundle", seeds) > 93.8 > published("default", "BestFit")
 
 
-def test_spread_scatters() -> None:
-    assert 82 < allocated("default", "spread") < 86
+def test_spread_scatters(seeds: tuple[int, ...]) -> None:
+    assert 82 < allocated("default", "spread", seeds) < 86
 
 
-def test_fragmentation_is_better_than_the_published_fgd() -> None:
-    assert allocated("default", "fragmentation") > published("default", "FGD") + 0.1
+def test_fragmentation_is_better_than_the_published_fgd(seeds: tuple[int, ...]) -> None:
+    assert allocated("default", "fragmentation", seeds) > published("default", "FGD") + 0.1
 
 
 @pytest.mark.parametrize("workload", WORKLOADS[1:])
-def test_fragmentation_on_other_workloads(workload: str) -> None:
-    assert allocated(workload, "fragmentation", seeds=2) > published(workload, "FGD") - 0.3
+def test_fragmentation_on_other_workloads(workload: str, seeds: tuple[int, ...]) -> None:
+    assert allocated(workload, "fragmentation", seeds) > published(workload, "FGD") - 0.3
 
 
 @pytest.mark.parametrize(("policy", "name"), [("fgd", "FGD"), ("bestfit", "BestFit"), ("random", "Random")])
-def test_the_published_policies_give_the_published_figures(policy: str, name: str) -> None:
+def test_the_published_policies_give_the_published_figures(
+    policy: str, name: str, seeds: tuple[int, ...]
+) -> None:
     """So the experiment is the same one."""
-    assert allocated("default", policy) == pytest.approx(published("default", name), abs=0.6)
+    assert allocated("default", policy, seeds) == pytest.approx(published("default", name), abs=0.6)
 
 
 def test_fragmentation_is_measured_as_published() -> None:
