@@ -1,6 +1,6 @@
 """Apps: their instances are jobs, and a deployment brings them from what they are to what they shall be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from uuid import NAMESPACE_URL, uuid5
 
@@ -114,23 +114,24 @@ def on_tick(turn: Turn) -> None:
     if every:
         state.looked_at_apps = turn.now
         forget_gone(turn)
-    aims = _aims(state)
+    aims = _aims(
+        state, None if every else stirred.union(*(d.plan.affected for d in state.deployments.values()))
+    )
     waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in stirred or aim.began_at}
     for deployment in list(state.deployments.values()):
         if deployment.version < turn.now:  # who asked for it sees it at least
             _advance(turn, deployment, waiting)
-        else:
-            state.stirred.update(
-                deployment.plan.affected
-            )  # the next tick goes on, and not the next look at all
+        else:  # the next tick goes on, and not the next look at all
+            state.stirred.update(deployment.plan.affected)
 
 
-def _aims(state: State) -> dict[str, _Aim]:
-    """By app. While a deployment has not come to an app, it stays what it was."""
+def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
+    """By app, of those `wanted` (None: of all). While a deployment has not come to an app, it stays what it was."""
     services = state.services
     aims = {
         app.id: _Aim(Action(ActionKind.SCALE, app), services.versions[app.id].last_config_change_at, 0.0)
         for app in services.root.all_apps()
+        if wanted is None or app.id in wanted
     }
     for deployment in state.deployments.values():
         old = {app.id: app for app in deployment.plan.original.all_apps()}
@@ -143,7 +144,8 @@ def _aims(state: State) -> dict[str, _Aim]:
             info = services.versions.get(action.app.id)
             version = info.last_config_change_at if info else 0.0
             aims[action.app.id] = _Aim(action, version, deployment.version)
-    for id in sorted(state.instances.keys() - aims.keys()):  # its deletion was ended half-way
+    running = state.instances.keys() if wanted is None else state.instances.keys() & wanted
+    for id in sorted(running - aims.keys()):  # its deletion was ended half-way
         aims[id] = _Aim(Action(ActionKind.STOP, App(id)), 0.0, 0.0)
     return aims
 

@@ -25,8 +25,7 @@ def on_tick(turn: Turn) -> None:
         _reconcile(turn)
         evictions.on_tick(turn)
     cards.on_tick(turn)
-    apps.on_tick(turn)
-    # Each of these looks at every task, and each request and message brings a tick.
+    # Each of these looks at every task or app, and each request and message brings a tick.
     if turn.now - turn.state.tended_at >= turn.settings.tend_interval_s:
         turn.state.tended_at = turn.now
         _tend(turn)
@@ -39,6 +38,7 @@ def _tend(turn: Turn) -> None:
         _repeat_kills(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)
+    apps.on_tick(turn)
 
 
 def _reconcile(turn: Turn) -> None:
