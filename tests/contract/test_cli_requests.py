@@ -84,3 +84,76 @@ def test_run_refuses_what_no_request_may_ask(rest: FakeRest, words: tuple[str, s
     assert got.exit_code == 2
     assert why in " ".join(got.stderr.split())
     assert not rest.asked
+
+
+def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
+    got = call(
+        "run",
+        "-d",
+        "--name",
+        "t",
+        "--cpus",
+        "0.5",
+        "--mem",
+        "2GiB",
+        "--gpus",
+        "2",
+        "--gpu-model",
+        "B",
+        "--gpu-model",
+        "A",
+        "--env",
+        "X=1",
+        "--env",
+        "Y=",
+        "--user",
+        "u",
+        "--label",
+        "k=v",
+        "--max-attempts",
+        "3",
+        "--timeout",
+        "2h",
+        "python",
+        "-c",
+        "print(1)",
+        "--gpus",
+    )
+    assert (got.exit_code, got.stdout) == (0, "t-00000000\n")
+    assert rest.asked[-1] == (
+        "POST /v1/jobs",
+        {
+            "name": "t",
+            "cpus": 0.5,
+            "mem_mib": 2048,
+            "gpus": 2,
+            "gpu_model": ["B", "A"],
+            "env": {"X": "1", "Y": ""},
+            "user": "u",
+            "labels": {"k": "v"},
+            "max_attempts": 3,
+            "timeout_s": 7200,
+            "argv": ["python", "-c", "print(1)", "--gpus"],
+        },
+    )
+    call("run", "-d", "--shell", "--", "echo", "a", "|", "cat")
+    assert rest.asked[-1][1] == {"command": "echo a | cat"}
+
+
+def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
+    rules = ("--constraint", "hostname:unique", "--constraint", "rack:LIKE:a:[1-3]")
+    got = call("run", "-d", "--app", "web", *rules, "--near", "db", "--away", "batch", "--", "work")
+    assert got.exit_code == 0, got.stderr
+    assert rest.asked[-1][1] == {
+        "argv": ["work"],
+        "app": "web",
+        "constraints": [["hostname", "UNIQUE"], ["rack", "LIKE", "a:[1-3]"]],
+        "near": "db",
+        "away": "batch",
+    }
+    shown = call("show", got.stdout.strip()).stdout
+    assert "constraints   hostname UNIQUE, rack LIKE a:[1-3]\n" in shown
+    assert "app           web\n" in shown
+    bad = call("run", "-d", "--constraint", "rack:IN:a", "--", "work")
+    assert bad.exit_code == 2
+    assert "has no operator IN; there are UNIQUE," in bad.stderr
