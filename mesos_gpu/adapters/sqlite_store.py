@@ -102,7 +102,7 @@ class SqliteStore:
             row = self._db.execute("SELECT value FROM facts WHERE name = 'framework_id'").fetchone()
             return Saved(
                 framework_id=row[0] if row else None,
-                jobs=tuple(self._bodies("SELECT body FROM jobs ORDER BY sequence", Job)),
+                jobs=tuple(self._bodies("SELECT body FROM jobs ORDER BY sequence, id", Job)),
                 tasks=tuple(self._bodies("SELECT body FROM tasks ORDER BY launched_at, id", Task)),
                 nodes=tuple(self._bodies("SELECT body FROM nodes ORDER BY id", Node)),
                 drains=tuple(self._bodies("SELECT body FROM drains ORDER BY target, name", Drain)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
+from itertools import count
 from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine import events as ev
@@ -185,7 +186,7 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
     found = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
     if found.done:
         return None
-    return _do(turn, app, target, found)
+    return _do(turn, aim, target, found)
 
 
 def _expunge(turn: Turn, app: App) -> None:
@@ -199,7 +200,8 @@ def _expunge(turn: Turn, app: App) -> None:
             abandon(turn, task, f"its agent {task.hostname} was out of reach for {turn.now - since:.0f} s")
 
 
-def _do(turn: Turn, app: App, target: Target, found: Moves) -> str:
+def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
+    app = aim.action.app
     for id in found.kill:
         end_for_good(turn, turn.state.jobs[JobId(id)], _UNWANTED, unlaunched=_UNWANTED)
     if not found.launch:
@@ -212,7 +214,7 @@ def _do(turn: Turn, app: App, target: Target, found: Moves) -> str:
     if isinstance(spec, str):
         return spec  # an earlier version of this program let it in
     for _ in range(found.launch):
-        _start_instance(turn, app, spec, target.version)
+        _start_instance(turn, app, spec, aim)
     return found.waiting
 
 
@@ -220,18 +222,29 @@ def _job_of(app: App, version: float) -> JobSpec | str:
     return job_of(app, gpu_options(app), version=stamp(version), allow_root=True)
 
 
-def _start_instance(turn: Turn, app: App, spec: JobSpec, version: float) -> None:
-    sequence = turn.state.next_sequence
-    uuid = uuid5(NAMESPACE_URL, f"{turn.state.framework_id}{app.id}?{sequence}&{turn.now}")
-    job = Job(job_id(app.id, str(uuid)), spec, turn.now, sequence, message="queued")
+def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
+    """One that takes another's place keeps its app's place in the queue: a job that came later gets no GPU of it."""
+    state = turn.state
+    new = state.next_sequence, None
+    replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
+    sequence, since = state.places.get(app.id, new) if replaces else new
+    job = Job(_new_id(turn, app), spec, turn.now, sequence, message="queued", in_line_since=since)
     turn.put_job(
         replace(
             job,
-            app_version=version,
+            app_version=aim.version,
             checked=bool(of_scheduler(app.health_checks)),
             proves_ready=bool(app.readiness_checks),
         )
     )
+
+
+def _new_id(turn: Turn, app: App) -> JobId:
+    """By no chance: the same events give the same ids."""
+    state = turn.state
+    seeds = (f"{state.framework_id}{app.id}?{number}&{turn.now}" for number in count(len(state.jobs)))
+    ids = (job_id(app.id, str(uuid5(NAMESPACE_URL, seed))) for seed in seeds)
+    return next(id for id in ids if id not in state.jobs)
 
 
 def _instance(state: State, job: Job) -> Instance:

@@ -56,8 +56,9 @@ def forget_gone(turn: Turn) -> None:
         for found in state.app_versions[app_id]:
             if (app_id, found.version) not in used:
                 turn.drop_app_version(app_id, found.version)
-    for app_id in state.backoffs.keys() - kept:
-        del state.backoffs[app_id]
+    for remembered in (state.backoffs, state.places):
+        for app_id in remembered.keys() - kept:
+            del remembered[app_id]
 
 
 def _used(turn: Turn) -> set[tuple[str, float | None]]:

@@ -11,7 +11,7 @@ from mesos_gpu.model.job import Job
 from mesos_gpu.model.offer import Scalar, amounts
 from mesos_gpu.model.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.policy.estimate import RunTimes, after, estimate_of, gpus_of
-from mesos_gpu.policy.queue import effective_priority
+from mesos_gpu.policy.queue import effective_priority, in_line_since
 from mesos_gpu.policy.reservation import ENDLESS, Reservation
 
 
@@ -43,7 +43,7 @@ class Outlook:
                 job=job,
                 position=i,
                 effective_priority=effective_priority(
-                    job.spec.priority, self._now - job.submitted_at, step_s
+                    job.spec.priority, self._now - in_line_since(job), step_s
                 ),
                 kept=kept.get(job.id),
                 estimate=estimates[job.id],

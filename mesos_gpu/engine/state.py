@@ -17,6 +17,7 @@ from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
 from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.policy.queue import in_line_since
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
 
@@ -71,6 +72,9 @@ class State:
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
     instances: dict[str, dict[JobId, None]] = field(default_factory=dict)  # by app: jobs that have not ended
+    places: dict[str, tuple[int, float]] = field(
+        default_factory=dict
+    )  # by app, in the queue: of its first instance
     stirred: set[str] = field(default_factory=set)  # apps of which something has changed
     fallen: list[JobId] = field(default_factory=list)  # instances that have ended, and were not looked at yet
     backoffs: dict[str, tuple[int, float]] = field(
@@ -154,6 +158,8 @@ class State:
 
     def _set_instance(self, job: Job) -> None:
         app_id = job.spec.app or ""
+        place = job.sequence, in_line_since(job)
+        self.places[app_id] = min(self.places.get(app_id, place), place)
         here = self.instances.setdefault(app_id, {})
         self.stirred.add(app_id)
         if not job.state.ended:

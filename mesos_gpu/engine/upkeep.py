@@ -29,6 +29,8 @@ def on_tick(turn: Turn) -> None:
     if turn.now - turn.state.tended_at >= turn.settings.tend_interval_s:
         turn.state.tended_at = turn.now
         _tend(turn)
+    elif turn.state.fallen:
+        apps.on_tick(turn)  # before the match: what an instance held goes to the one that takes its place
 
 
 def _tend(turn: Turn) -> None:

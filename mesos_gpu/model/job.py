@@ -152,6 +152,9 @@ class Job:
     app_version: float | None = (
         None  # of an app's instance: the app's `last_config_change_at`; None: it is none
     )
+    in_line_since: float | None = (
+        None  # of an app's instance that takes another's place: when that came; None: its own
+    )
     checked: bool = False  # of an app's instance: whether the scheduler checks its health
     proves_ready: bool = False  # of an app's instance: whether it counts only once its readiness check passed
     learnt_min_driver: str | None = None  # the same of its image, which only an executor could read

@@ -18,11 +18,16 @@ def effective_priority(priority: int, waited_s: float, aging_step_s: float) -> i
     return min(priority + int(waited_s // aging_step_s), HIGHEST_PRIORITY)
 
 
+def in_line_since(job: Job) -> float:
+    """From when its waiting counts."""
+    return job.submitted_at if job.in_line_since is None else job.in_line_since
+
+
 def in_order(jobs: Iterable[Job], now: float, aging_step_s: float) -> list[Job]:
     """Jobs, given in the order of submission, in that in which they are tried: effective priority, then FIFO."""
 
     def lowest(job: Job) -> int:
-        return -effective_priority(job.spec.priority, now - job.submitted_at, aging_step_s)
+        return -effective_priority(job.spec.priority, now - in_line_since(job), aging_step_s)
 
     return sorted(jobs, key=lowest)  # a stable sort: equals stay as they were submitted
 

@@ -452,3 +452,48 @@ def test_a_deletion_that_is_ended_half_way_leaves_nothing_behind(world: World) -
         want(world, replace(WEB, id="/other", cmd=f"serve {count}", instances=0), id=f"m{count}", force=True)
         world.tick(2)
     assert world.state.app_versions.keys() == {"/other"}
+
+
+@pytest.mark.parametrize("why", ["update", "failure", "scale"])
+def test_an_instance_that_replaces_one_keeps_the_place_of_its_app(world: World, why: str) -> None:
+    app = App("/gpu", cmd="serve", gpus=1, instances=1, cpus=0.1, mem_mib=32, port_definitions=())
+    app = replace(app, gpu=GpuOptions(in_place=True), upgrade_strategy=UpgradeStrategy(0.0, 0.0), backoff_s=0)
+    world.node("a1", gpu("g0"), cpus=100)
+
+    def run(seconds: int) -> None:
+        for _ in range(seconds):
+            world.serial += 1
+            world.offers(offer(f"g{world.serial}", cpus=50, gpus=1 - len(world.state.holders)))
+            world.report("a1", gpu("g0"))
+            world.tick(1)
+            for task_id in list(world.state.live):
+                task = world.state.tasks[task_id]
+                if task.job_id is not None:
+                    killed = world.state.jobs[task.job_id].kill_requested
+                    world.status(task.id, "TASK_KILLED" if killed else "TASK_RUNNING")
+            world.feed(ev.Tick())  # a daemon's, of the same moment
+
+    want(world, app)
+    run(4)
+    [first] = instances(world, "/gpu")
+    assert first.state is JobState.RUNNING
+    batch = world.submit(gpus=1).id
+    world.now += 2 * world.settings.aging_step_s  # it has waited for long
+    if why == "update":
+        want(world, replace(app, cmd="new"), id="d2")
+    elif why == "scale":
+        want(world, replace(app, instances=2), id="d2")
+    else:
+        world.status(str(first.task_id), "TASK_FAILED")
+        world.feed(ev.Tick())
+    run(8)
+    later = [job for job in instances(world, "/gpu") if job.id != first.id]
+    assert len(later) == 1
+    assert later[0].state is (JobState.PENDING if why == "scale" else JobState.RUNNING)
+    assert world.state.jobs[batch].state is JobState.PENDING
+    if why != "scale":
+        assert later[0].sequence == first.sequence
+        assert later[0].in_line_since == first.submitted_at
+    order = [job_id for _, job_id in world.state.queue]
+    assert order == ([batch, later[0].id] if why == "scale" else [batch])
+    assert State.restored(world.now, saved_of(world.state)).places == world.state.places
