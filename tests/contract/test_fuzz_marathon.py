@@ -16,6 +16,7 @@ from mesos_gpu.model.app import Group
 from mesos_gpu.wire.marathon.shapes import APP, CONTAINER, GPU
 from tests.contract.test_api import Broken
 from tests.contract.test_marathon_api import CMD, Marathon
+from tests.spoiling import spoilt
 
 FILE: Final = Path(__file__).parents[1] / "data/marathon/documents.jsonl.gz"
 LINES: Final = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]
@@ -87,28 +88,6 @@ WRONG: Final[tuple[dict[str, Any], ...]] = (
 
 
 @st.composite
-def spoilt(draw: st.DrawFn) -> Any:
-    """A real document with some values replaced, added or left out."""
-    document = json.loads(json.dumps(draw(st.sampled_from(DOCUMENTS))))
-    for _ in range(draw(st.integers(0, 3))):
-        at = document
-        for _ in range(draw(st.integers(0, 3))):
-            below = [
-                each
-                for each in (at.values() if isinstance(at, dict) else at)
-                if isinstance(each, dict | list)
-            ]
-            if below:
-                at = draw(st.sampled_from(below))
-        if isinstance(at, dict):
-            key = draw(st.sampled_from([*at, "x"]) | KEYS)
-            at[key] = draw(VALUES)
-        elif at:
-            at[draw(st.integers(0, len(at) - 1))] = draw(VALUES)
-    return document
-
-
-@st.composite
 def damaged(draw: st.DrawFn) -> bytes:
     """A real document whose text was cut, or has other bytes in it."""
     text = json.dumps(draw(st.sampled_from(DOCUMENTS))).encode()
@@ -138,7 +117,7 @@ def is_json(text: bytes) -> bool:
 
 
 BODIES: Final = (
-    spoilt().map(lambda body: json.dumps(body).encode())
+    spoilt(DOCUMENTS, KEYS, VALUES).map(lambda body: json.dumps(body).encode())
     | VALUES.map(lambda body: json.dumps(body).encode())
     | damaged()
     | st.binary(max_size=20)

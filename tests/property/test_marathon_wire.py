@@ -3,7 +3,6 @@
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from mesos_gpu.wire.marathon.problems import Problems
 from mesos_gpu.wire.marathon.rules import Allowed
 from mesos_gpu.wire.marathon.select import selectors_of
 from mesos_gpu.wire.marathon.shapes import APP, CONTAINER, GPU
+from tests.spoiling import spoilt
 
 EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SECRETS = Allowed(secrets=True)
@@ -65,29 +65,8 @@ VALUES = st.recursive(
 )
 
 
-@st.composite
-def spoilt(draw: st.DrawFn) -> Any:
-    """A real document with some value in it replaced."""
-    document = json.loads(json.dumps(draw(st.sampled_from(DOCUMENTS))))
-    for _ in range(draw(st.integers(0, 3))):
-        at = document
-        for _ in range(draw(st.integers(0, 3))):
-            below = [
-                each
-                for each in (at.values() if isinstance(at, dict) else at)
-                if isinstance(each, dict | list)
-            ]
-            if below:
-                at = draw(st.sampled_from(below))
-        if isinstance(at, dict):
-            at[draw(st.sampled_from([*at, "x"]) | KEYS)] = draw(VALUES)
-        elif at:
-            at[draw(st.integers(0, len(at) - 1))] = draw(VALUES)
-    return document
-
-
 @EXAMPLES
-@given(VALUES | spoilt())
+@given(VALUES | spoilt(DOCUMENTS, KEYS, VALUES))
 def test_any_value_is_an_app_or_problems(value: object) -> None:
     found = app_of(value, allowed=SECRETS)
     if isinstance(found, App):
@@ -98,7 +77,7 @@ def test_any_value_is_an_app_or_problems(value: object) -> None:
 
 
 @EXAMPLES
-@given(spoilt(), VALUES)
+@given(spoilt(DOCUMENTS, KEYS, VALUES), VALUES)
 def test_any_update_is_an_app_or_problems(document: object, patch: object) -> None:
     old = app_of(document, allowed=SECRETS)
     if isinstance(old, App):
@@ -111,7 +90,12 @@ def test_any_update_is_an_app_or_problems(document: object, patch: object) -> No
 @EXAMPLES
 @given(
     st.fixed_dictionaries(
-        {}, optional={"id": VALUES, "apps": st.lists(spoilt(), max_size=3), "groups": VALUES}
+        {},
+        optional={
+            "id": VALUES,
+            "apps": st.lists(spoilt(DOCUMENTS, KEYS, VALUES), max_size=3),
+            "groups": VALUES,
+        },
     )
     | VALUES
 )

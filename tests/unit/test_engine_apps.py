@@ -49,10 +49,23 @@ def serve(world: World, seconds: int = 1) -> None:
         world.serial += 1
         world.offers(offer(f"s{world.serial}", cpus=100, mem=1e5))
         world.tick(1)
-        for task_id in list(world.state.live):
-            task = world.state.tasks[task_id]
-            if task.job_id is None:
-                continue
+        _run_and_end(world)
+
+
+def serve_gpus(world: World, *names: str) -> None:
+    """The same for a second on a node with these GPUs."""
+    world.serial += 1
+    world.offers(offer(f"g{world.serial}", cpus=50, gpus=len(names) - len(world.state.holders)))
+    world.report("a1", *map(gpu, names))
+    world.tick(1)
+    _run_and_end(world)
+    world.feed(ev.Tick())  # a daemon's, of the same moment
+
+
+def _run_and_end(world: World) -> None:
+    for task_id in list(world.state.live):
+        task = world.state.tasks[task_id]
+        if task.job_id is not None:
             killed = world.state.jobs[task.job_id].kill_requested
             world.status(task.id, "TASK_KILLED" if killed else "TASK_RUNNING", agent=task.agent_id)
 
@@ -208,16 +221,7 @@ def test_all_gpus_in_use_an_update_in_place_ends_an_old_one_first(
         for _ in range(60):
             if until():
                 return
-            free = 2 - len(world.state.holders)
-            world.serial += 1
-            world.offers(offer(f"g{world.serial}", cpus=50, gpus=free))
-            world.report("a1", gpu("g0"), gpu("g1"))
-            world.tick(1)
-            for task_id in list(world.state.live):
-                task = world.state.tasks[task_id]
-                if task.job_id is not None:
-                    killed = world.state.jobs[task.job_id].kill_requested
-                    world.status(task.id, "TASK_KILLED" if killed else "TASK_RUNNING")
+            serve_gpus(world, "g0", "g1")
         raise AssertionError(f"{world.state.deployments} {[j.message for j in instances(world, '/gpu')]}")
 
     go(lambda: not world.state.deployments)
@@ -462,16 +466,7 @@ def test_an_instance_that_replaces_one_keeps_the_place_of_its_app(world: World, 
 
     def run(seconds: int) -> None:
         for _ in range(seconds):
-            world.serial += 1
-            world.offers(offer(f"g{world.serial}", cpus=50, gpus=1 - len(world.state.holders)))
-            world.report("a1", gpu("g0"))
-            world.tick(1)
-            for task_id in list(world.state.live):
-                task = world.state.tasks[task_id]
-                if task.job_id is not None:
-                    killed = world.state.jobs[task.job_id].kill_requested
-                    world.status(task.id, "TASK_KILLED" if killed else "TASK_RUNNING")
-            world.feed(ev.Tick())  # a daemon's, of the same moment
+            serve_gpus(world, "g0")
 
     want(world, app)
     run(4)
