@@ -1,11 +1,12 @@
 "use strict";
-// The page of one scheduler: reads /v1 every two seconds. All text goes in by textContent, never as HTML.
+// The page of one scheduler: reads /v1 and /v2 every two seconds. All text goes in by textContent, never as HTML.
 
 const $ = (id) => document.getElementById(id);
 const ENDED = new Set(["finished", "failed", "killed"]);
 const rows = new Map(); // job id to {version, row}: a row that is made anew loses a click on its button
 let filter = "all";
 let statusShown = "";
+let appsShown = 0, rounds = 0;
 
 function make(tag, className, text, title) {
   const element = document.createElement(tag);
@@ -142,7 +143,7 @@ function jobRow(job) {
   if (job.launches) buttons.append(action("logs", showLogs, job), " ");
   if (!ENDED.has(job.state)) buttons.append(action("kill", kill, job));
   row.append(
-    make("td", "", job.id, [job.image, job.command || (job.argv || []).join(" ")].filter(Boolean).join(": ")),
+    make("td", "cut", job.id, [job.id, job.image, job.command || (job.argv || []).join(" ")].filter(Boolean).join("\n")),
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     make("td", "", job.queue + (job.priority ? ` (${job.priority})` : "")),
     make("td", "n", job.tasks > 1 ? `${job.tasks}\u00d7${job.gpus}` : job.gpus, job.gpu_ids.join("\n")),
@@ -173,6 +174,36 @@ function showJobs(jobs) {
   $("empty").hidden = jobs.length > 0;
 }
 
+function appRow(app, deployments) {
+  const row = make("tr");
+  const changing = deployments.filter((each) => each.affectedApps.includes(app.id));
+  const words = changing.map((each) => `step ${each.currentStep} of ${each.totalSteps}` +
+    (each.waiting[app.id] ? `: ${each.waiting[app.id]}` : ""));
+  const runs = app.container?.docker?.image ?? app.cmd ?? (app.args || []).join(" ");
+  const checked = (app.healthChecks || []).length > 0;
+  const whole = app.tasksRunning === app.instances && (!checked || app.tasksHealthy === app.instances);
+  row.append(
+    make("td", "", app.id, app.version),
+    make("td", `state ${whole ? "running" : "pending"}`, `${app.tasksRunning} of ${app.instances}`),
+    make("td", app.tasksUnhealthy ? "state failed" : "", checked ? `${app.tasksHealthy}` : "–"),
+    make("td", "n", app.gpus ? `${app.instances}\u00d7${app.gpus}` : 0),
+    make("td", "n", span((Date.now() - Date.parse(app.version)) / 1000)),
+    make("td", "cut", runs, runs),
+    make("td", "message", words.join("; ")),
+  );
+  return row;
+}
+
+async function showApps() {
+  if (rounds++ % (appsShown > 200 ? 10 : 1)) return; // thousands are a large answer
+  const [{ apps }, deployments] = await Promise.all(
+    ["/v2/apps?embed=apps.counts", "/v2/deployments?embed=waiting"].map((path) => api(path)),
+  );
+  appsShown = apps.length;
+  $("apps-section").hidden = !apps.length;
+  $("apps").replaceChildren(...apps.map((app) => appRow(app, deployments)));
+}
+
 async function refresh() {
   const wanted = filter;
   const state = wanted === "all" ? "" : `&state=${wanted}`;
@@ -184,6 +215,7 @@ async function refresh() {
     showStatus(status);
     showNodes(nodes.nodes, gpus.gpus);
     showJobs(jobs.jobs);
+    await showApps();
   } catch (error) {
     statusShown = "";
     $("status").className = "bad";

@@ -6,11 +6,13 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
+from tests.conftest import wait_until
 from tests.contract.test_api import Rig
 
 CHROMIUM = shutil.which("chromium")
@@ -80,3 +82,28 @@ def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_
     assert re.search(r"<li[^>]*>1: sick: XID 79 &lt;b&gt;; warning: XID 13</li>", page)
     assert "1 not healthy · 1 drained" in page
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, tmp_path: Path) -> None:
+    rig.node()
+    app = {"id": "/shop/web", "cmd": "serve <b>", "instances": 2, "gpus": 3}
+    assert rig.call("POST", "/v2/apps", json=app).status_code == 201
+    wait_until("it waits", lambda: any(each.get("waiting") for each in waiting(rig)))
+    done = subprocess.run(
+        [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
+        capture_output=True, text=True, timeout=90, check=True,
+    )  # fmt: skip
+    page = done.stdout
+    assert '<section id="apps-section" aria-labelledby="apps-title">' in page
+    row = page[page.index(">/shop/web</td>") :]
+    assert '<td class="state pending">0 of 2</td><td class="">' in row.replace("<td>", '<td class="">')
+    assert "2\u00d73</td>" in row
+    assert "serve &lt;b&gt;</td>" in row
+    assert "step 2 of 2: waits for 2 new instances to be placed</td>" in row
+    assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+
+
+def waiting(rig: Rig) -> Any:
+    rig.clock.time += 0.3
+    return rig.call("GET", "/v2/deployments?embed=waiting").json()
