@@ -37,6 +37,8 @@ TIMEOUT_S: Final = (
     120.0  # of one answer: a start on a busy host takes long, a start that hangs takes for ever
 )
 BACK_S: Final = 60.0  # how long an engine that restarts may be away
+LATE_OOM_S: Final = 0.5
+SIGKILLED: Final = 137
 #: Root of a container keeps what installing and stepping down to a user take. Without MKNOD it makes no node,
 #: without NET_RAW and NET_BIND_SERVICE it forges nothing on the host's network.
 _ROOTS_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
@@ -233,10 +235,19 @@ class DockerEngine:
                 raise Conflict(f"container {name} was never started", remedy="start it")
             if not state.running:
                 break
+        state = self._with_oom(name, state)
         error = state.error
         if went_away and not self.facts().live_restore:
             error = "the Docker Engine was stopped and ended its containers: its live-restore is off"
         return Ended(state.exit_status, state.oom_killed, error)
+
+    def _with_oom(self, name: str, state: _State) -> _State:
+        """The engine hears of a lack of memory by another way than of the end, perhaps a moment later."""
+        deadline = time.monotonic() + LATE_OOM_S
+        while state.exit_status == SIGKILLED and not state.oom_killed and time.monotonic() < deadline:
+            time.sleep(0.05)
+            state = self._state(name)
+        return state
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to its first process; harmless if it has ended. The kernel drops all but SIGKILL and

@@ -209,7 +209,11 @@ class Witness:
             key = (status.task_id, status.uuid)
             self.unacknowledged[key] = self.unacknowledged.get(key, 0) + 1
         word = self.words.setdefault(status.task_id, Word())
-        if word.ended:
+        if (
+            word.ended
+        ):  # if reconciliation alone said so, the engine waits for more, and may hear that it is cut off
+            if status.state in _CUT and word.cut_since is None:
+                word.cut_since = now
             return
         long = word.cut_since is not None and now - word.cut_since >= self.settings.unreachable_timeout_s
         word.given_up = word.given_up or long
