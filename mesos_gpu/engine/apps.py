@@ -179,7 +179,7 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
         aim.action,
         version=aim.version,
         began_at=aim.began_at or turn.now,
-        in_place=(app.gpu is not None and app.gpu.in_place) or app.labels.get(moves.IN_PLACE_LABEL) == "true",
+        in_place=gpu_options(app).in_place,
     )
     _expunge(turn, app)
     jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
@@ -228,10 +228,14 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     new = state.next_sequence, None
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
     sequence, since = state.places.get(app.id, new) if replaces else new
-    job = Job(_new_id(turn, app), spec, turn.now, sequence, message="queued", in_line_since=since)
     turn.put_job(
-        replace(
-            job,
+        Job(
+            _new_id(turn, app),
+            spec,
+            turn.now,
+            sequence,
+            message="queued",
+            in_line_since=since,
             app_version=aim.version,
             checked=bool(of_scheduler(app.health_checks)),
             proves_ready=bool(app.readiness_checks),
@@ -257,14 +261,15 @@ def _instance(state: State, job: Job) -> Instance:
         since = task.unreachable_since or since
     elif task is not None and task.evicted:
         shown = InstanceState.WAITING  # it is being ended here, to be placed anew
+    healths = _healths(state, job, task)
     return Instance(
         id=job.id,
         version=job.app_version or 0.0,
         state=shown,
         since=since,
         started_at=job.started_at,
-        checked=bool(_healths(state, job, task)),
-        healthy=_all_well(_healths(state, job, task)),
+        checked=bool(healths),
+        healthy=_all_well(healths),
         ready=not job.proves_ready or (task is not None and task.ready),
         ending=job.kill_requested,
     )

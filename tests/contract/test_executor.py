@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,20 +24,6 @@ from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, TASK, Host, host
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")
-
-
-@pytest.fixture
-def agent() -> Iterator[ScriptedAgent]:
-    with scripted_agent() as agent:
-        yield agent
-
-
-@pytest.fixture
-def one(open_directory: Path, agent: ScriptedAgent) -> Iterator[Host]:
-    directory = open_directory / str(time.monotonic_ns())
-    directory.mkdir()
-    with host(directory, agent) as one:
-        yield one
 
 
 def ready(one: Host, text: str = "ready") -> None:

@@ -1,34 +1,17 @@
 """Health checks as the executor makes them beside its task, against a scripted agent."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from isolator.processes import descendants
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
-from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.checks import encode
 from tests.answers import answering, status
 from tests.conftest import wait_until
-from tests.hosts import GPUS, Host, host
+from tests.hosts import GPUS, Host
 
 UPDATED = "REASON_TASK_HEALTH_CHECK_STATUS_UPDATED"
-
-
-@pytest.fixture
-def agent() -> Iterator[ScriptedAgent]:
-    with scripted_agent() as agent:
-        yield agent
-
-
-@pytest.fixture
-def one(open_directory: Path, agent: ScriptedAgent) -> Iterator[Host]:
-    directory = open_directory / str(time.monotonic_ns())
-    directory.mkdir()
-    with host(directory, agent) as one:
-        yield one
 
 
 def told(agent: ScriptedAgent) -> list[tuple[str, bool | None, str]]:

@@ -14,6 +14,8 @@ _FLAGS: Final = {"true": True, "false": False}
 
 def gpu_options(app: App) -> GpuOptions:
     """What holds for an app that was checked: the object, and for what it leaves at its default the labels."""
+    if not any(label.startswith(PREFIX) for label in app.labels):
+        return app.gpu or GpuOptions()  # as of nearly all, and it is asked several times a second
     said = _by_label(app, Report())
     given, plain = app.gpu or GpuOptions(), GpuOptions()
     by_object = {
