@@ -35,6 +35,7 @@ from mesos_gpu.wire.jobs import BadJson, Problem, decode
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
+SERVICE_PORTS: Final = range(10000, 20001)  # as Marathon's --local_port_min and --local_port_max
 _PAGE: Final = {
     "index.html": "text/html",
     "style.css": "text/css",
@@ -51,6 +52,7 @@ class ApiSettings:
     version: str
     allow_root: bool = False
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
+    service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
 
 
 def create_app(service: Service, settings: ApiSettings) -> Starlette:
@@ -87,6 +89,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
                 service,
                 events,
                 allow_root=settings.allow_root,
+                service_ports=settings.service_ports,
                 webui_url=settings.webui_url,
                 version=settings.version,
             ),

@@ -98,6 +98,11 @@ class PortDefinition:
     protocol: PortProtocol = PortProtocol.TCP
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def service_port(self) -> int:
+        """As a mapping has it."""
+        return self.port
+
 
 @dataclass(frozen=True, slots=True)
 class PortMapping:
@@ -307,6 +312,17 @@ class App:
     def uses_host_network(self) -> bool:
         """Whether its ports are the host's own."""
         return all(network.mode is NetworkMode.HOST for network in self.networks)
+
+    @property
+    def ports(self) -> tuple[PortDefinition | PortMapping, ...]:
+        """What the index of a health check counts, in the order of the ports that its tasks have."""
+        mappings = self.container.port_mappings if self.container else None
+        return mappings or self.port_definitions or ()
+
+    @property
+    def service_ports(self) -> tuple[int, ...]:
+        """Of each of `ports`: where balancers listen for it; 0: none was given yet."""
+        return tuple(each.service_port for each in self.ports)
 
 
 def same_but_scale(old: App, new: App) -> bool:

@@ -1,5 +1,6 @@
 """A deployment: from one tree of apps to another, in steps; and what one app needs at this moment."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -37,6 +38,12 @@ class Plan:
     def affected(self) -> frozenset[str]:
         """The ids of the apps that it changes: those are locked while it lasts."""
         return frozenset(action.app.id for step in self.steps for action in step)
+
+    @property
+    def changed_from(self) -> Iterator[App]:
+        """Those apps as they were."""
+        affected = self.affected
+        return (app for app in self.original.all_apps() if app.id in affected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mesos_gpu.model.app import App, PortDefinition, PortMapping
+from mesos_gpu.model.app import App
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.split import HOST, Backend, Mode, Server, Split
 from mesos_gpu.policy.split import server_weights
@@ -82,7 +82,7 @@ def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend
 
 def _of_app(app: App, groups: Sequence[str], serving: Serving) -> Iterator[Backend]:
     tasks = serving(app.id)
-    for index in range(len(_ports(app))):
+    for index in range(len(app.ports)):
         if _in_groups(app, index, groups):
             yield from _exposed(app, index, app.id, {app.id: _at(tasks, index)})
 
@@ -97,7 +97,7 @@ def _of_group(
     target = _target(new)
     drained = min(len(tasks[new.id]), max(0, len(tasks[new.id]) + sum(app.instances for app in old) - target))
     leaving = {each[0] for each in sorted(each for app in old for each in tasks[app.id])[:drained]}
-    for index in range(len(_ports(new))):
+    for index in range(len(new.ports)):
         if _in_groups(new, index, groups):
             stay = {id: [each for each in tasks[id] if each[0] not in leaving] for id in tasks}
             yield from _exposed((*old, new)[0], index, group, {id: _at(stay[id], index) for id in stay})
@@ -198,16 +198,7 @@ def _checks(check: HealthCheck, index: int) -> bool:
 
 
 def _service_port(app: App, index: int) -> int | None:
-    ports = _ports(app)
-    if index >= len(ports):
-        return None
-    found = ports[index]
-    return (found.port if isinstance(found, PortDefinition) else found.service_port) or None
-
-
-def _ports(app: App) -> Sequence[PortDefinition | PortMapping]:
-    mappings = app.container.port_mappings if app.container else None
-    return mappings or app.port_definitions or ()
+    return next(iter(app.service_ports[index : index + 1]), None) or None
 
 
 def _in_groups(app: App, index: int, groups: Sequence[str]) -> bool:

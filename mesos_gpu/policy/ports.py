@@ -32,7 +32,7 @@ class Chosen:
 def wishes_of(app: App) -> tuple[PortWish, ...]:
     """The ports that an app asks for: its mappings, or without any its definitions.
 
-    A definition of port 0 is of any port even with `require_ports`; Marathon gives it a service port before.
+    A definition of port 0 is of any port even with `require_ports`: it was given no service port yet.
     """
     mappings = app.container.port_mappings if app.container else None
     if mappings:

@@ -18,7 +18,7 @@ from mesos_gpu import __version__
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
-from mesos_gpu.api.app import ApiSettings, create_app
+from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
 from mesos_gpu.api.server import serve
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
@@ -61,6 +61,7 @@ class Options:
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
     preemption: bool = True
+    service_ports: range = SERVICE_PORTS
     journal: Path | None = None
     journal_size_mib: int = 256
 
@@ -159,6 +160,7 @@ def run(options: Options) -> int:
             version=__version__,
             allow_root=options.allow_root,
             container_engine=Engine(options.container_engine),
+            service_ports=options.service_ports,
         ),
     )
     stop = threading.Event()
@@ -219,6 +221,15 @@ def _placement_of(
     return found
 
 
+def _service_ports(_ctx: click.Context, _param: click.Parameter, text: str) -> range:
+    first, _, last = text.partition("-")
+    if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit()):
+        raise click.BadParameter(f"{text!r} is not FIRST-LAST, as 10000-20000")
+    if not 1 <= int(first) <= int(last) <= 65535:
+        raise click.BadParameter(f"{text!r}: ports are from 1 to 65535, the first before the last")
+    return range(int(first), int(last) + 1)
+
+
 def _own_user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -267,6 +278,9 @@ def _own_user() -> str:
               help="Most GPUs that the jobs of a queue may hold at once; may be repeated.")  # fmt: skip
 @click.option("--aging-step", "aging_step_s", default=3600.0, show_default=True, type=click.FloatRange(min=0),
               help="Seconds of waiting that are worth one of priority; 0: none.")  # fmt: skip
+@click.option("--service-ports", default=f"{SERVICE_PORTS[0]}-{SERVICE_PORTS[-1]}", show_default=True,
+              metavar="FIRST-LAST", callback=_service_ports,
+              help="Service ports that apps get which leave theirs open.")  # fmt: skip
 @click.option("--journal", type=click.Path(path_type=Path, file_okay=False), envvar="MESOS_GPU_JOURNAL",
               help="Directory that all events and decisions are kept in, for `mesos-gpu simulate replay`.")  # fmt: skip
 @click.option("--journal-size", "journal_size_mib", default=256, show_default=True, type=click.IntRange(8),

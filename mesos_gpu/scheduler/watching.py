@@ -14,7 +14,6 @@ from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.healthcheck import TaskHealth
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
 from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks
-from mesos_gpu.wire.marathon.settle import ports_of
 
 LOOK_S = 1.0
 
@@ -92,7 +91,7 @@ def _subject(task: Task, app: App) -> Subject:
 
 def _candidate(task: Task, app: App) -> Candidate:
     check = app.readiness_checks[0]  # there is one at most
-    names = [port.name for port in ports_of(app)]
+    names = [port.name for port in app.ports]
     index = names.index(check.port_name) if check.port_name in names else len(task.ports)
     port = task.ports[index] if index < len(task.ports) else None
     return Candidate(task.id, _host(task), port, check)

@@ -83,7 +83,7 @@ def test_an_app_is_created_and_shown(rig: Marathon) -> None:
     assert STAMP.fullmatch(made["version"])
     tasks = rig.tasks("/shop/db", 2)
     assert re.fullmatch(r"shop_db\.instance-[0-9a-f-]{36}\._app\.1", tasks[0]["id"])
-    assert (tasks[0]["host"], tasks[0]["slaveId"], tasks[0]["servicePorts"]) == ("a1.example", "a1", [0])
+    assert (tasks[0]["host"], tasks[0]["slaveId"], tasks[0]["servicePorts"]) == ("a1.example", "a1", [10000])
     assert len(tasks[0]["ports"]) == 1
     assert tasks[0]["version"] == made["version"]
     rig.settled()

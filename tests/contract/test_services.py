@@ -69,7 +69,7 @@ def test_a_service_is_made_shown_and_forgotten(web: Rig) -> None:
     }
     assert (found["port"], found["mode"], found["hosts"]) == (8000, "http", ["shop.example"])
     assert web.put("web", apps={"b": 1})["asked"]["apps"] == {"/b": 1}
-    assert web.ask("GET", "/v1/services/web")["port"] is None, "PUT replaces all at once"
+    assert web.ask("GET", "/v1/services/web")["port"] == 10001, "PUT replaces all at once: /b's own"
     assert [each["name"] for each in web.ask("GET", "/v1/services")["services"]] == ["web"]
     assert web.ask("DELETE", "/v1/services/web")["name"] == "web"
     assert web.ask("GET", "/v1/services") == {"services": []}

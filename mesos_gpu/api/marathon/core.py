@@ -23,6 +23,7 @@ from mesos_gpu.model.happening import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.rollout import Plan
 from mesos_gpu.model.service import Deployment
 from mesos_gpu.policy.rollout.plan import plan
+from mesos_gpu.policy.rollout.service_ports import service_ports_given
 from mesos_gpu.policy.workload import unsupported
 from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
@@ -40,9 +41,10 @@ _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 class Core:
     """The scheduler, as the routes use it."""
 
-    def __init__(self, service: Service, events: Events, *, allow_root: bool) -> None:
-        """`allow_root`: whether an app may run as root."""
-        self.service, self.events, self._allow_root = service, events, allow_root
+    def __init__(self, service: Service, events: Events, *, allow_root: bool, service_ports: range) -> None:
+        """`allow_root`: whether an app may run as root; `service_ports`: those that apps get."""
+        self.service, self.events = service, events
+        self._allow_root, self._service_ports = allow_root, service_ports
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
@@ -62,16 +64,28 @@ class Core:
             AppLocked, BadConfiguration, Refused: It cannot be.
         """
         for _ in range(_ATTEMPTS):
-            seen = await self.read(lambda view: view.root)
+            seen, under_way = await self._seen()
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
-            wanted = await run_in_threadpool(target, seen)
-            _refuse_too_many(wanted)
+            wanted = await run_in_threadpool(self._wanted, target, seen, under_way)
             change = self.service.change_apps(
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
             with suppress(_Overtaken):
                 return await result_of(change) or self._over(seen)
         raise Refused(503, "apps change too often at this moment", remedy="try again")
+
+    async def _seen(self) -> tuple[Group, tuple[Deployment, ...]]:
+        return await self.read(lambda view: (view.root, tuple(view.deployments.values())))
+
+    def _wanted(
+        self, target: Callable[[Group], Group], seen: Group, under_way: Iterable[Deployment]
+    ) -> Group:
+        """What `target` makes of the tree, whole: with the service ports that it leaves open."""
+        wanted = target(seen)
+        _refuse_too_many(wanted)
+        kept = (port for each in under_way for app in each.plan.changed_from for port in app.service_ports)
+        given = service_ports_given(seen, wanted, self._service_ports, kept=kept)
+        return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
 
     def _over(self, root: Group) -> Deployment:
         """As in Marathon, which makes one where nothing is to be done: clients wait for its end, or its event."""
@@ -97,11 +111,10 @@ class Core:
         Raises:
             BadConfiguration, Refused: It cannot be.
         """
-        seen = await self.read(lambda view: view.root)
+        seen, under_way = await self._seen()
 
         def foreseen() -> tuple[Json, Json]:
-            wanted = target(seen)
-            _refuse_too_many(wanted)
+            wanted = self._wanted(target, seen, under_way)
             return views.steps_json(plan(seen, wanted).steps), views.changes_json(seen, wanted)
 
         return await run_in_threadpool(foreseen)

@@ -26,10 +26,10 @@ _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one 
 
 
 def routes(
-    service: Service, events: Events, *, allow_root: bool, webui_url: str, version: str
+    service: Service, events: Events, *, allow_root: bool, service_ports: range, webui_url: str, version: str
 ) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
-    core = Core(service, events, allow_root=allow_root)
+    core = Core(service, events, allow_root=allow_root, service_ports=service_ports)
     system, tasks, deployments = (
         System(core, webui_url=webui_url, version=version),
         Tasks(core),

@@ -107,7 +107,7 @@ def _lines(app: App, launches: Iterable[views.Launch]) -> Iterable[str]:
     and the hosts."""
     tasks = [each.task for each in launches if each.state == views.RUNNING]
     name = app.id.strip("/").replace("/", "_")
-    ports = views.service_ports(app)
+    ports = app.service_ports
     if not ports:
         yield "".join(f"{each}\t" for each in (name, " ", *sorted(task.hostname for task in tasks)))
     for i, port in enumerate(ports):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.api.service import View
-from mesos_gpu.model.app import App, Group, PortDefinition
+from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.rollout import Action, VersionInfo
@@ -17,7 +17,6 @@ from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.wire.marathon.app import app_to_json
 from mesos_gpu.wire.marathon.moments import stamp
-from mesos_gpu.wire.marathon.settle import ports_of
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
 LAST_FAILURE, FAILURES, READINESS = "lastTaskFailure", "failures", "readiness"
@@ -149,7 +148,7 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
         "slaveId": task.agent_id,
         "state": launch.state,
         "ports": list(task.ports),
-        "servicePorts": service_ports(app),
+        "servicePorts": list(app.service_ports),
         "ipAddresses": [],
         "localVolumes": [],
         "healthCheckResults": [],
@@ -207,11 +206,6 @@ def _answer_json(answer: Answer | None) -> dict[str, Any]:
         return {}
     shown = {"status": answer.status, "contentType": answer.content_type, "body": answer.body}
     return {"lastResponse": shown}
-
-
-def service_ports(app: App) -> list[int]:
-    """In the order of the ports that its tasks have."""
-    return [each.port if isinstance(each, PortDefinition) else each.service_port for each in ports_of(app)]
 
 
 def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:

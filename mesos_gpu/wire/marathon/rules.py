@@ -19,7 +19,6 @@ from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.marathon.options import report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
 from mesos_gpu.wire.marathon.problems import Report
-from mesos_gpu.wire.marathon.settle import ports_of
 
 SINGLE_INSTANCE: Final = "MARATHON_SINGLE_INSTANCE_APP"
 ANY_ROLE: Final = "*"
@@ -143,7 +142,7 @@ def _container(app: App, report: Report) -> None:
 
 
 def _health_checks(app: App, report: Report) -> None:
-    count = len(ports_of(app))
+    count = len(app.ports)
     for i, each in enumerate(app.health_checks):
         with report.at("healthChecks", i):
             if not _finds_its_port(each, count):
@@ -183,7 +182,7 @@ def _check(app: App, report: Report) -> None:
         if check.exec is not None and (check.exec.shell is None) != bool(check.exec.argv):
             report.wrong("needs exactly one of shell and argv", "exec", "command")
         where = check.http or check.tcp
-        count = len(ports_of(app))
+        count = len(app.ports)
         if where is not None and where.port is None and (where.port_index or 0) >= count:
             report.wrong("its port index must address one of the app's ports")
 
@@ -191,7 +190,7 @@ def _check(app: App, report: Report) -> None:
 def _readiness(app: App, report: Report) -> None:
     if len(app.readiness_checks) > 1:
         report.wrong("there may be one at most", "readinessChecks")
-    names = [port.name for port in ports_of(app)]
+    names = [port.name for port in app.ports]
     for i, each in enumerate(app.readiness_checks):
         with report.at("readinessChecks", i):
             if each.port_name not in names:

@@ -58,14 +58,8 @@ def settled(sent: Draft, id: str, report: Report, *, role: str, default_network:
     if meant.get("unreachable_strategy") is Strategy.DISABLED:
         meant["unreachable_strategy"] = None
     app = App(**meant)
-    checks = tuple(_with_port(check) for check in app.health_checks) if ports_of(app) else app.health_checks
+    checks = tuple(_with_port(check) for check in app.health_checks) if app.ports else app.health_checks
     return replace(app, health_checks=checks)
-
-
-def ports_of(app: App) -> tuple[PortDefinition | PortMapping, ...]:
-    """What the index of a health check counts."""
-    mappings = app.container.port_mappings if app.container else None
-    return mappings or app.port_definitions or ()
 
 
 def _look_at_legacy(sent: Draft, report: Report) -> None:
