@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Final, TypeVar
 
@@ -30,6 +30,7 @@ from mesos_gpu.api.services import Services
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Engine, Job, JobState
+from mesos_gpu.model.permits import Permits
 from mesos_gpu.model.task import Task
 from mesos_gpu.wire.jobs import BadJson, Problem, decode
 
@@ -50,7 +51,7 @@ class ApiSettings:
 
     webui_url: str
     version: str
-    allow_root: bool = False
+    permits: Permits = field(default_factory=Permits)
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
 
@@ -88,8 +89,8 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             *routes(
                 service,
                 events,
-                allow_root=settings.allow_root,
                 service_ports=settings.service_ports,
+                permits=settings.permits,
                 webui_url=settings.webui_url,
                 version=settings.version,
             ),
@@ -141,7 +142,7 @@ class _Api:
         try:
             spec = decode(
                 await body_of(request),
-                allow_root=self._settings.allow_root,
+                permits=self._settings.permits,
                 engine=self._settings.container_engine,
             )
         except BadJson as error:

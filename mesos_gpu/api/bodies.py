@@ -12,6 +12,7 @@ from mesos_gpu.model.constraint import Operator
 from mesos_gpu.model.driver import MINIMUM
 from mesos_gpu.model.gpu import CAPABILITY
 from mesos_gpu.model.job import DEFAULT_QUEUE, Engine, OnGpuFailure, OnMemberFailure, Placement
+from mesos_gpu.model.permits import Control
 from mesos_gpu.model.split import Mode
 from mesos_gpu.wire import split
 from mesos_gpu.wire.constraints import LONGEST_WORD
@@ -126,6 +127,9 @@ class JobRequest(TypedDict, total=False):
     image: Annotated[str, says(description="[registry[:port]/]path[:tag][@digest]")] | None
     container_engine: Annotated[str, one_of(*Engine), says(description="only with an image")] | None
     pull: Annotated[bool, says(default=False, description="fetch the image at each launch")] | None
+    control_access: (
+        Annotated[list[Annotated[str, one_of(*Control)]], says(description="as the operator allows")] | None
+    )
     on_gpu_failure: Annotated[str, one_of(*OnGpuFailure), says(default="restart")] | None
     min_driver: Annotated[str, _like(MINIMUM, description="the oldest NVIDIA driver")] | None
     placement: Annotated[str, one_of(*Placement)] | None

@@ -72,11 +72,19 @@ class Server:
 
 
 def serve(app: Starlette, host: str, port: int) -> Server:
-    """Serve what `create_app` made; port 0 takes a free one.
+    """Serve what `create_app` made, on what `listen` gives.
+
+    Raises:
+        Conflict, Unavailable: As of `listen` and `Server`.
+    """
+    return Server(app, listen(host, port))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket for `Server`; port 0 takes a free one.
 
     Raises:
         Conflict: The address is in use, or not this machine's.
-        Unavailable: The application did not start.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY only where the protocol is named; without it answers take 40 ms longer.
@@ -91,4 +99,4 @@ def serve(app: Starlette, host: str, port: int) -> Server:
             f"cannot listen on {host}:{port}: {error.strerror}",
             remedy="choose another one with --port, or end what uses it",
         ) from error
-    return Server(app, listener)
+    return listener

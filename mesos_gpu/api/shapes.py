@@ -9,6 +9,7 @@ from mesos_gpu.api.schema import one_of, says
 from mesos_gpu.model.drain import Target
 from mesos_gpu.model.gpu import Health as GpuHealth
 from mesos_gpu.model.job import Engine, JobState, OnGpuFailure, OnMemberFailure, Placement
+from mesos_gpu.model.permits import Control
 from mesos_gpu.model.split import Mode
 from mesos_gpu.model.task import TaskState
 from mesos_gpu.model.why import Stage
@@ -72,6 +73,7 @@ class Job(TypedDict):
     image: str | None
     container_engine: Annotated[str, one_of(*Engine)] | None
     pull: bool
+    control_access: list[Annotated[str, one_of(*Control)]]
     on_gpu_failure: Annotated[str, one_of(*OnGpuFailure)]
     min_driver: str | None
     placement: Annotated[str, one_of(*Placement)] | None

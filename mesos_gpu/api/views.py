@@ -48,6 +48,7 @@ def job(view: View, found: Job) -> shapes.Job:
         "image": spec.image,
         "container_engine": spec.container_engine.value if spec.image else None,
         "pull": spec.pull,
+        "control_access": [control.value for control in spec.control_access],
         "on_gpu_failure": spec.on_gpu_failure.value,
         "min_driver": spec.min_driver,
         "placement": spec.placement.value if spec.placement else None,

@@ -111,6 +111,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("away from", job["away"]),
         ("volumes", " ".join(job["volumes"])),
         ("fetched", " ".join(each["uri"] for each in job["fetch"])),
+        ("may reach", ", ".join(job["control_access"])),
         ("checks", ", ".join(_check(check) for check in job["health_checks"])),
         ("healthy", _HEALTHY[job["healthy"]]),
         ("held gpus", " ".join(job["gpu_ids"])),

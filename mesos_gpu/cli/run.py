@@ -7,7 +7,17 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.types import COMPUTE_CAPABILITY, CONSTRAINT, DRIVER, DURATION, ENV, GPUS, LABEL, MEMORY
+from mesos_gpu.cli.types import (
+    COMPUTE_CAPABILITY,
+    CONSTRAINT,
+    CONTROLS,
+    DRIVER,
+    DURATION,
+    ENV,
+    GPUS,
+    LABEL,
+    MEMORY,
+)
 from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailure, OnMemberFailure, Placement
 
 
@@ -45,6 +55,8 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailu
     "--image", metavar="IMAGE", help="Docker image to run in, as repo/name:tag; without CMD, what it runs."
 )
 @click.option("--pull", is_flag=True, help="Fetch the image again, even if the host has one of that name.")
+@click.option("--control-access", type=CONTROLS, metavar="LIST",
+              help="What commands the cluster and it may reach, of api,master, as its operator allows.")  # fmt: skip
 @click.option("--container-engine", type=click.Choice([engine.value for engine in Engine]),
               help="What runs the image; default: the scheduler's choice.")  # fmt: skip
 @click.option("--on-gpu-failure", type=click.Choice([choice.value for choice in OnGpuFailure]),

@@ -18,7 +18,8 @@ def submit(app: App, file: str, as_json: bool) -> None:
     interface (name, command or argv, cpus, mem_mib, disk_mib, gpus, gpu_model, gpu_memory_mib, compute_capability,
     min_driver, tasks, on_member_failure, env, user, labels, max_attempts, timeout_s, kill_grace_s, image,
     container_engine, on_gpu_failure, placement, priority, preemptible, queue, app, constraints, near, away,
-    health_checks, ports, fetch, volumes, args, pull). All are checked before the first is sent. Prints their IDs.
+    health_checks, ports, fetch, volumes, args, pull,
+    control_access). All are checked before the first is sent. Prints their IDs.
     """
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import read_jobs

@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.driver import MINIMUM
 from mesos_gpu.model.gpu import CAPABILITY
+from mesos_gpu.model.permits import Control
 from mesos_gpu.wire.marathon.moments import moment, stamp
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 
@@ -101,6 +102,22 @@ class Pair(click.ParamType[tuple[str, str]]):
         if not equals or not self._key.fullmatch(key):
             self.fail(f"{value!r} is not of the form KEY=VALUE, as {self._form}", param, ctx)
         return key, rest
+
+
+class Controls(click.ParamType[list[str]]):
+    """Services that command the cluster, by commas."""
+
+    name = "list"
+
+    def convert(
+        self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """`api`, `api,master`; the same as a list."""
+        known = [control.value for control in Control]
+        words = value if isinstance(value, list) else value.split(",")
+        if not set(words) <= set(known):
+            self.fail(f"{value!r} is not a list of {', '.join(known)}, as {','.join(known)}", param, ctx)
+        return words
 
 
 class ConstraintText(click.ParamType[list[str]]):
@@ -297,6 +314,7 @@ DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
 LABEL: Final = Pair(r"[^=\s]+", "team=vision")
 CONSTRAINT: Final = ConstraintText()
+CONTROLS: Final = Controls()
 URL: Final = Url()
 JOB: Final = JobRef()
 ACTIVE_JOB: Final = JobRef(active=True)

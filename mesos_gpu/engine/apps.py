@@ -219,7 +219,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
 
 
 def _job_of(app: App, version: float) -> JobSpec | str:
-    return job_of(app, gpu_options(app), version=stamp(version), allow_root=True)
+    return job_of(app, gpu_options(app), version=stamp(version))
 
 
 def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.job import GpuNodes, Placement
+from mesos_gpu.model.permits import Permits
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,8 @@ class Settings:
     executor_command: str  # the shell command that starts an executor on an agent
     monitor_command: str
     default_user: str | None = None  # for jobs that name none; None: the executor's own
+    permits: Permits = field(default_factory=Permits)
+    api: str = ""  # HOST:PORT that the REST interface listens on; "": there is none
     executor_env: Mapping[str, str] = field(default_factory=dict)
     executor_cpus: float = 0.01  # Mesos' minimum (master/constants.hpp, MIN_CPUS)
     executor_mem_mib: float = 48.0  # it stays under 35; the rest is room for its children's start

@@ -162,7 +162,7 @@ class Stack:
             "--journal", str(self.directory / "scheduler" / "journal"),
             "--executor-command", executor_command(),
             "--monitor-command", executor_command("monitor"),
-            *(["--allow-root"] if allow_root else []),
+            *(["--allow-root", "host"] if allow_root else []),
             *_default_user(),
             *scheduler_arguments,
         ]  # fmt: skip

@@ -11,6 +11,7 @@ from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.constraint import Constraint
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.job import DEFAULT_QUEUE, OnGpuFailure, Placement
+from mesos_gpu.model.permits import Control
 
 
 class EngineType(Enum):
@@ -262,6 +263,7 @@ class GpuOptions:
     priority: int = 0
     queue: str = DEFAULT_QUEUE
     preemptible: bool = False
+    control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
     in_place: bool = False  # an update that finds no GPUs over capacity may stop an instance first
 
 

@@ -37,6 +37,11 @@ class Assignment:
     pull: bool = False  # the image is fetched again, whether it is there or not
     args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
     fetch: tuple[Mapping[str, object], ...] = ()  # each a CommandInfo.URI of Mesos
+    control_access: tuple[
+        str, ...
+    ] = ()  # services that command the cluster and that it may reach: api, master
+    master: str = ""  # HOST:PORT of the Mesos master at the launch; "": not known
+    api: str = ""  # HOST:PORT that the scheduler's REST interface listens on; "": not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from mesos_gpu.model.driver import newer_of
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.mount import Mount
+from mesos_gpu.model.permits import Control
 from mesos_gpu.model.port import PortWish
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
@@ -104,6 +105,7 @@ class JobSpec:
     docker: DockerOptions = field(default_factory=DockerOptions)
     pull: bool = False  # its image is fetched before each launch, whether it is there or not
     args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
+    control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
 
     @property
     def gpus_in_all(self) -> int:

@@ -14,7 +14,7 @@ All else is refused by `unsupported`: what a user relies on is there, or is miss
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,13 +34,13 @@ from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.driver import CUDA_LABEL, branch_for
 from mesos_gpu.model.job import Engine, JobSpec
 from mesos_gpu.model.mount import Mount, unfit
+from mesos_gpu.model.permits import Permits
 from mesos_gpu.policy.docker_options import options_of
 from mesos_gpu.policy.ports import wishes_of
 from mesos_gpu.policy.task_env import app_env, own_env
 from mesos_gpu.policy.task_ids import MOST_OF_APP, hostname_of
 
 KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
-ROOT: Final = "root"
 ANY_ROLE: Final = "*"
 
 
@@ -56,20 +56,20 @@ class Unsupported:
         return f"{self.field}: {self.why}"
 
 
-def job_of(app: App, gpu: GpuOptions, *, version: str, allow_root: bool = False) -> JobSpec | str:
+def job_of(app: App, gpu: GpuOptions, *, version: str, permits: Permits | None = None) -> JobSpec | str:
     """What one instance of an app is as a job; a string says why it cannot be one, for people.
 
     Args:
         app: One that was checked.
         gpu: Its options, those of its labels included.
         version: The app's, for its environment.
-        allow_root: Whether tasks may run as root.
+        permits: What its operator allows; None: all.
     """
-    reasons = unsupported(app, gpu, allow_root=allow_root)
+    reasons = unsupported(app, gpu, permits=permits)
     return "; ".join(map(str, reasons)) if reasons else _job(app, gpu, version)
 
 
-def unsupported(app: App, gpu: GpuOptions, *, allow_root: bool = False) -> tuple[Unsupported, ...]:
+def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) -> tuple[Unsupported, ...]:
     """All that stands in the way of running an app. Arguments as of `job_of`."""
     parts = _Parts(app, gpu)
     found = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
@@ -77,9 +77,17 @@ def unsupported(app: App, gpu: GpuOptions, *, allow_root: bool = False) -> tuple
         found.append(Unsupported("container.docker.parameters", parts.wrong_option))
     found += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
     found += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
-    if app.user == ROOT and not allow_root:
-        found.append(Unsupported("user", "root is not allowed here; an operator allows it with --allow-root"))
-    return tuple(found)
+    return tuple(found) if permits is None else (*found, *_unpermitted(parts, permits))
+
+
+def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
+    app = parts.app
+    for field, why in (
+        ("user", permits.problem_of_root(app.user, has_image=parts.image is not None)),
+        ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
+    ):
+        if why:
+            yield Unsupported(field, why)
 
 
 def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
@@ -119,6 +127,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         bridge=parts.has_network(NetworkMode.BRIDGE),
         docker=parts.options,
         pull=parts.pull,
+        control_access=gpu.control_access,
     )
 
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,17 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
-from mesos_gpu.api.server import serve
+from mesos_gpu.api.server import Server, listen
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
+from mesos_gpu.model.permits import Control, Permits, Root
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
-from mesos_gpu.wire.jobs import NAME
+from mesos_gpu.wire.jobs import NAME, USER
+from mesos_gpu.wire.marathon.paths import problem_of
 from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")
@@ -49,7 +51,7 @@ class Options:
     principal: str | None
     secret_file: Path | None
     default_user: str | None
-    allow_root: bool
+    permits: Permits
     executor_command: str
     monitor_command: str
     report_interval_s: float
@@ -81,6 +83,7 @@ def engine_settings(options: Options) -> Settings:
         queue_limits=options.queue_limits,
         aging_step_s=options.aging_step_s or inf,
         preemption=options.preemption,
+        permits=options.permits,
     )
 
 
@@ -133,10 +136,12 @@ def run(options: Options) -> int:
     Raises:
         MesosGpuError: A part cannot start.
     """
+    listener = listen(options.host, options.port)
+    host, port = options.host, listener.getsockname()[1]
     clock = SystemClock()
     store = SqliteStore(options.state)
     saved = store.load()
-    webui_url = options.webui_url or f"http://{_reachable(options.host)}:{options.port}"
+    webui_url = options.webui_url or f"http://{_reachable(host)}:{port}"
     framework = pd.FrameworkSettings(
         user=options.user,
         name=options.name,
@@ -151,14 +156,15 @@ def run(options: Options) -> int:
     sink = Sink(clock.now)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options))
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
-    daemon = Daemon(store, saved, driver, clock, engine_settings(options), journal)
+    settings = replace(engine_settings(options), api=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    daemon = Daemon(store, saved, driver, clock, settings, journal)
     sink.daemon = daemon
     app = create_app(
         daemon,
         ApiSettings(
             webui_url=webui_url,
             version=__version__,
-            allow_root=options.allow_root,
+            permits=options.permits,
             container_engine=Engine(options.container_engine),
             service_ports=options.service_ports,
         ),
@@ -166,7 +172,7 @@ def run(options: Options) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = serve(app, options.host, options.port)
+    server = Server(app, listener)
     logger.info("REST interface and dashboard on %s", server.url)
     daemon.start()
     try:
@@ -230,6 +236,25 @@ def _service_ports(_ctx: click.Context, _param: click.Parameter, text: str) -> r
     return range(int(first), int(last) + 1)
 
 
+def _control_access(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[Control, ...]]:
+    known = {control.value: control for control in Control}
+    found: dict[str, tuple[Control, ...]] = {}
+    for text in given:
+        who, _, listed = text.partition("=")
+        name, at, user = who.partition("@")
+        words = listed.split(",")
+        is_name = problem_of(name) is None if name.startswith("/") else NAME.fullmatch(name)
+        if not is_name or (at and not USER.fullmatch(user)) or not known.keys() >= set(words):
+            form = f"NAME=LIST or NAME@USER=LIST, as /lb@haproxy=api; LIST: of {','.join(known)}"
+            raise click.BadParameter(f"{text!r} is not {form}")
+        if who in found:
+            raise click.BadParameter(f"{who} is named twice; give one list")
+        found[who] = tuple(dict.fromkeys(known[word] for word in words))
+    return found
+
+
 def _own_user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -255,7 +280,12 @@ def _own_user() -> str:
 @click.option("--principal", help="Mesos principal.")
 @click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its secret.")
 @click.option("--default-user", help="User of jobs that name none; default: the executor's own.")
-@click.option("--allow-root", is_flag=True, help="Let jobs ask for the user root.")
+@click.option("--allow-root", type=click.Choice([where.value for where in Root if where is not Root.NOWHERE]),
+              help="Let jobs ask for the user root: in an image, or also on the file system of the host, where that is "
+              "root of the host.")  # fmt: skip
+@click.option("--control-access", multiple=True, metavar="NAME[@USER]=LIST", callback=_control_access,
+              help="Which of api,master jobs of that name, or the app of that id, may reach, alone or as that user; "
+              "others reach none; may be repeated.")  # fmt: skip
 @click.option("--container-engine", default=Engine.MESOS.value, show_default=True,
               type=click.Choice([engine.value for engine in Engine]),
               help="What runs the images of jobs that name none.")  # fmt: skip
@@ -288,12 +318,20 @@ def _own_user() -> str:
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
               help="What goes to stderr.")  # fmt: skip
-def scheduler(log_level: str, executor_command: str | None, monitor_command: str | None, **rest: Any) -> None:
+def scheduler(
+    log_level: str,
+    executor_command: str | None,
+    monitor_command: str | None,
+    allow_root: str | None,
+    control_access: Mapping[str, tuple[Control, ...]],
+    **rest: Any,
+) -> None:
     """Run the scheduler framework against a Mesos master."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     options = Options(
         executor_command=executor_command or "mesos-gpu-executor",
         monitor_command=monitor_command or "mesos-gpu-monitor",
+        permits=Permits(Root(allow_root or Root.NOWHERE), control_access, rest["default_user"]),
         **rest,
     )
     code = run(options)

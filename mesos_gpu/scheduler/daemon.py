@@ -363,7 +363,7 @@ class Daemon:
             case fx.Acknowledge(agent_id, task_id, status_uuid):
                 driver.acknowledge(agent_id, task_id, status_uuid)
             case fx.Launch(offer_ids, tasks):
-                infos = [to_task_info(task, self._settings) for task in tasks]
+                infos = [to_task_info(task, self._settings, master=self._state.master_url) for task in tasks]
                 driver.accept(offer_ids, infos, refuse_s=0.0)
             case fx.Decline(offer_ids, refuse_s):
                 driver.decline(offer_ids, refuse_s=refuse_s)

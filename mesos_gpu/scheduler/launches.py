@@ -2,17 +2,19 @@
 
 import json
 from typing import Any
+from urllib.parse import urlsplit
 
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.job import JobSpec
 from mesos_gpu.policy.healthcheck import of_executor
 from mesos_gpu.policy.ports import bindings_of
 from mesos_gpu.wire import assignment, checks
 from mesos_gpu.wire.mesos_v1 import discovery_to_json, task_info
 
 
-def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
-    """The TaskInfo of a job's launch, or of a node monitor."""
+def to_task_info(launch: LaunchTask, settings: Settings, *, master: str = "") -> dict[str, Any]:
+    """The TaskInfo of a job's launch, or of a node monitor; `master`: the URL of the one we are subscribed with."""
     task, spec = launch.task, launch.spec
     if spec is None:
         return task_info(
@@ -52,6 +54,9 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         pull=spec.pull,
         args=spec.args,
         fetch=tuple(artifact.as_uri() for artifact in spec.fetch),
+        control_access=_controls(spec, settings),
+        master=urlsplit(master).netloc or master,
+        api=settings.api,
     )
     return task_info(
         task_id=task.id,
@@ -69,3 +74,10 @@ def to_task_info(launch: LaunchTask, settings: Settings) -> dict[str, Any]:
         labels={**spec.labels, "mesos_gpu.job": str(task.job_id), "mesos_gpu.gpus": ",".join(task.gpus)},
         kill_grace_s=spec.kill_grace_s,
     )
+
+
+def _controls(spec: JobSpec, settings: Settings) -> tuple[str, ...]:
+    """What it asked for, as far as the operator still allows it: the job may be older than this scheduler's start."""
+    own = spec.app if spec.app and spec.app.startswith("/") else spec.name
+    allowed = settings.permits.controls_of(own, spec.user)
+    return tuple(control.value for control in spec.control_access if control in allowed)

@@ -27,6 +27,7 @@ from mesos_gpu.model.job import (
     Placement,
 )
 from mesos_gpu.model.mount import Mount, unfit
+from mesos_gpu.model.permits import Control, Permits
 from mesos_gpu.model.port import PortWish
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.constraints import constraint_of
@@ -65,7 +66,7 @@ KNOWN: Final = (
     "max_attempts", "timeout_s", "kill_grace_s", "image", "container_engine", "on_gpu_failure", "min_driver",
     "placement", "priority", "queue", "app", "constraints", "near", "away", "gpu_memory_mib", "compute_capability",
     "tasks", "on_member_failure", "preemptible", "health_checks", "ports", "fetch",
-    "volumes", "args", "pull",
+    "volumes", "args", "pull", "control_access",
 )  # fmt: skip
 
 CHECK_KNOWN: Final = (
@@ -107,19 +108,20 @@ def object_of(body: bytes) -> dict[str, Any]:
     return value
 
 
-def decode(body: bytes, *, allow_root: bool, engine: Engine = Engine.MESOS) -> JobSpec | list[Problem]:
-    """A request's body; `engine` runs the images of jobs that name none.
+def decode(body: bytes, *, permits: Permits, engine: Engine = Engine.MESOS) -> JobSpec | list[Problem]:
+    """A request's body; `engine` runs the images of jobs that name none, `permits` is what the operator allows.
 
     Raises:
         BadJson: It is no JSON object.
     """
-    return spec_from_mapping(object_of(body), allow_root=allow_root, engine=engine)
+    return spec_from_mapping(object_of(body), permits=permits, engine=engine)
 
 
 def spec_from_mapping(
-    value: Mapping[str, Any], *, allow_root: bool = True, engine: Engine = Engine.MESOS
+    value: Mapping[str, Any], *, permits: Permits | None = None, engine: Engine = Engine.MESOS
 ) -> JobSpec | list[Problem]:
-    """The same for a mapping, as from YAML. A field that is null is as if it were absent."""
+    """The same for a mapping, as from YAML. A field that is null is as if it were absent. Without `permits` what an
+    operator must allow is taken to be."""
     given = {key: item for key, item in value.items() if item is not None}
     check = _Check(value, KNOWN)
     if "container_engine" in given and "image" not in given:
@@ -127,11 +129,20 @@ def spec_from_mapping(
     spec = _spec_of(check, engine)
     if spec.pull and "image" not in given:
         check.problem("pull", "needs an image")
-    if spec.user == "root" and not allow_root:
-        check.problem("user", "root is not allowed here; an operator allows it with --allow-root")
+    if permits is not None:
+        _report_unpermitted(check, spec, permits)
     if spec.near is not None and spec.near == spec.away:
         check.problem("away", f"names {show(spec.away)}, as near does: no node could do; leave one out")
     return check.problems or spec
+
+
+def _report_unpermitted(check: "_Check", spec: JobSpec, permits: Permits) -> None:
+    for key, why in (
+        ("user", permits.problem_of_root(spec.user, has_image=spec.image is not None)),
+        ("control_access", permits.problem_of_controls(spec.control_access, spec.name, spec.user)),
+    ):
+        if why:
+            check.problem(key, why)
 
 
 def _spec_of(check: "_Check", engine: Engine) -> JobSpec:
@@ -189,6 +200,7 @@ def _spec_of(check: "_Check", engine: Engine) -> JobSpec:
         mounts=check.mounts(),
         args=check.args(),
         pull=check.flag("pull"),
+        control_access=check.control_access(),
     )
 
 
@@ -405,6 +417,14 @@ class _Check:
                 "args", "is for the entrypoint of an image; it needs image, and neither command nor argv"
             )
         return tuple(got)
+
+    def control_access(self) -> tuple[Control, ...]:
+        got = self._value.get("control_access", [])
+        known = {control.value: control for control in Control}
+        if not isinstance(got, list) or not all(isinstance(each, str) and each in known for each in got):
+            self.problem("control_access", f"must be a list of {', '.join(known)}, got {show(got)}")
+            return ()
+        return tuple(dict.fromkeys(known[each] for each in got))
 
     def mounts(self) -> tuple[Mount, ...]:
         got = self._value.get("volumes", [])

@@ -11,6 +11,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.model.permits import Permits
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire.jobs import KNOWN, BadJson, decode, spec_from_mapping
 
@@ -50,7 +51,7 @@ good = st.fixed_dictionaries(
 
 @given(requests)
 def test_any_object_gives_a_job_or_problems(value: dict[str, Any]) -> None:
-    found = decode(json.dumps(value).encode(), allow_root=False)
+    found = decode(json.dumps(value).encode(), permits=Permits())
     if not isinstance(found, JobSpec):
         assert found
         assert all(problem.path[0] == "/" for problem in found)
@@ -64,14 +65,14 @@ def test_any_mapping_gives_a_job_or_problems(value: dict[str, Any]) -> None:
 @given(st.binary(max_size=40))
 def test_any_bytes_give_the_same_or_are_no_json(body: bytes) -> None:
     try:
-        assert decode(body, allow_root=False) is not None
+        assert decode(body, permits=Permits()) is not None
     except BadJson:
         return  # the one error that a body may raise
 
 
 @given(good)
 def test_what_is_good_is_taken_as_it_is(value: dict[str, Any]) -> None:
-    spec = decode(json.dumps(value).encode(), allow_root=False)
+    spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
     assert list(spec.argv) == value["argv"]
     assert spec.env == value.get("env", {})
@@ -81,8 +82,8 @@ def test_what_is_good_is_taken_as_it_is(value: dict[str, Any]) -> None:
 
 @given(good)
 def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
-    spec = decode(json.dumps(value).encode(), allow_root=False)
+    spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
     view = StateView(State(started_at=0.0), Settings("e", "m"), 0.0)
     shown = views.job(view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1))
-    assert decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), allow_root=False) == spec
+    assert decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits()) == spec

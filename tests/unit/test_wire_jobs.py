@@ -1,5 +1,6 @@
 """A job request: accepted as it is meant, or refused with all that is wrong."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,11 +8,12 @@ import pytest
 from mesos_gpu.model.driver import CUDA_LABEL
 from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, OnMemberFailure, Placement
 from mesos_gpu.model.mount import Mount
+from mesos_gpu.model.permits import Control, Permits, Root
 from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
 
 
 def problems(**value: Any) -> dict[str, str]:
-    found = spec_from_mapping({"command": "true", **value}, allow_root=False)
+    found = spec_from_mapping({"command": "true", **value}, permits=Permits())
     return {} if isinstance(found, JobSpec) else {p.path: p.reason for p in found}
 
 
@@ -162,7 +164,7 @@ def test_all_problems_come_at_once() -> None:
 )
 def test_what_is_no_object_is_refused(body: bytes) -> None:
     with pytest.raises(BadJson):
-        decode(body, allow_root=False)
+        decode(body, permits=Permits())
 
 
 def test_an_image_needs_no_command_and_names_the_job() -> None:
@@ -177,7 +179,7 @@ def test_the_scheduler_s_engine_is_for_images_that_come_without_one() -> None:
         (b'{"image": "a", "container_engine": "mesos"}', Engine.MESOS),
         (b'{"command": "id"}', Engine.MESOS),
     ):
-        spec = decode(body, allow_root=False, engine=Engine.DOCKER)
+        spec = decode(body, permits=Permits(), engine=Engine.DOCKER)
         assert isinstance(spec, JobSpec)
         assert spec.container_engine is engine
 
@@ -202,8 +204,61 @@ def test_the_oldest_driver_is_the_one_given_or_that_of_the_label(
     assert spec.min_driver == least
 
 
-def test_root_is_for_those_who_allow_it() -> None:
-    assert isinstance(decode(b'{"command": "id", "user": "root"}', allow_root=True), JobSpec)
+@pytest.mark.parametrize(
+    ("where", "image", "remedy"),
+    [
+        (Root.NOWHERE, None, "--allow-root host"),
+        (Root.NOWHERE, "a", "--allow-root image"),
+        (Root.IMAGE, None, "set image"),
+        (Root.IMAGE, "a", ""),
+        (Root.HOST, None, ""),
+        (Root.HOST, "a", ""),
+    ],
+)
+def test_root_is_allowed_by_where_it_is_root(where: Root, image: str | None, remedy: str) -> None:
+    found = decode(
+        json.dumps({"command": "id", "user": "root", "image": image}).encode(), permits=Permits(where)
+    )
+    if not remedy:
+        assert isinstance(found, JobSpec)
+    else:
+        assert isinstance(found, list)
+        assert [problem.path for problem in found] == ["/user"]
+        assert remedy in found[0].reason
+
+
+LISTED = Permits(control_access={"lb": (Control.API,), "dns@bind": (Control.MASTER,)}, default_user="bind")
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "asked", "refused"),
+    [
+        ("lb", None, ["api"], ""),
+        ("lb", "alice", ["api"], ""),
+        ("lb", "alice", ["api", "master"], "master is not allowed to lb@alice"),
+        ("dns", "bind", ["master"], ""),
+        ("dns", None, ["master", "master"], ""),
+        ("dns", "alice", ["master"], "--control-access dns@alice=master"),
+        ("other", None, ["api", "master"], "--control-access other@bind=api,master"),
+    ],
+)
+def test_what_commands_the_cluster_is_for_the_names_on_the_list(
+    name: str, user: str | None, asked: list[str], refused: str
+) -> None:
+    body = {"name": name, "user": user, "command": "id", "control_access": asked}
+    found = decode(json.dumps(body).encode(), permits=LISTED)
+    if not refused:
+        assert isinstance(found, JobSpec)
+        assert [control.value for control in found.control_access] == list(dict.fromkeys(asked))
+    else:
+        assert isinstance(found, list)
+        assert [problem.path for problem in found] == ["/control_access"]
+        assert refused in found[0].reason
+
+
+@pytest.mark.parametrize("value", ["api", ["agent"], [1], {"api": 1}, [["api"]]])
+def test_control_access_is_a_list_of_known_services(value: object) -> None:
+    assert "must be a list of api, master" in problems(control_access=value)["/control_access"]
 
 
 def test_yaml_may_hold_what_json_cannot() -> None:

@@ -40,6 +40,7 @@ from mesos_gpu.model.driver import CUDA_LABEL
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.job import Engine, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.model.mount import Mount
+from mesos_gpu.model.permits import Control, Permits, Root
 from mesos_gpu.model.port import PortWish
 from mesos_gpu.policy.task_ids import MOST_OF_APP
 from mesos_gpu.policy.workload import job_of, unsupported
@@ -50,10 +51,11 @@ from mesos_gpu.wire.marathon.rules import Allowed
 VERSION = "2015-02-03T12:30:00.000Z"
 PLAIN = App("/shop/db", cmd="sleep 1000")
 NO_GPU = GpuOptions()
+NOTHING = Permits()
 
 
-def job(app: App, gpu: GpuOptions = NO_GPU, *, allow_root: bool = False) -> JobSpec:
-    made = job_of(app, gpu, version=VERSION, allow_root=allow_root)
+def job(app: App, gpu: GpuOptions = NO_GPU, *, permits: Permits = NOTHING) -> JobSpec:
+    made = job_of(app, gpu, version=VERSION, permits=permits)
     assert isinstance(made, JobSpec), made
     return made
 
@@ -232,22 +234,36 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize(("field", "asked"), REFUSED.values(), ids=REFUSED)
 def test_what_is_refused(field: str, asked: dict[str, Any]) -> None:
     app = replace(PLAIN, **asked)
-    assert [each.field for each in unsupported(app, NO_GPU)] == [field]
-    said = job_of(app, NO_GPU, version=VERSION)
+    assert [each.field for each in unsupported(app, NO_GPU, permits=NOTHING)] == [field]
+    said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
     assert isinstance(said, str)
     assert said.startswith(f"{field}: ")
 
 
+@pytest.mark.parametrize(
+    "how",
+    [{"gpu": GpuOptions(control_access=(Control.API,))}, {"labels": {"MESOS_GPU_CONTROL_ACCESS": "api"}}],
+)
+def test_what_commands_the_cluster_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
+    app = replace(PLAIN, user="alice", **how)
+    (found,) = unsupported(app, gpu_options(app), permits=NOTHING)
+    assert (found.field, "--control-access /shop/db@alice=api" in found.why) == ("gpu.control_access", True)
+    allowed = Permits(control_access={"/shop/db@alice": (Control.API,)})
+    made = job(app, gpu_options(app), permits=allowed)
+    assert made.control_access == (Control.API,)
+    assert unsupported(replace(app, user="bob"), gpu_options(app), permits=allowed)
+
+
 def test_all_reasons_are_given_at_once_and_an_operator_may_allow_root() -> None:
     app = replace(PLAIN, secrets={"s": "x"}, tty=True, user="root")
-    said = job_of(app, NO_GPU, version=VERSION)
+    said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
     assert isinstance(said, str)
     assert [part.partition(": ")[0] for part in said.split("; ") if ": " in part] == [
         "secrets",
         "tty",
         "user",
     ]
-    assert job(replace(PLAIN, user="root"), allow_root=True).user == "root"
+    assert job(replace(PLAIN, user="root"), permits=Permits(Root.HOST)).user == "root"
 
 
 # Fields that have no part in the job, and whose they are.
@@ -303,8 +319,8 @@ def test_documents_of_marathon_run_or_say_what_they_lack() -> None:
         app = app_of(each["document"], allowed=Allowed(secrets=True, default_network="n"))
         if not isinstance(app, App):
             continue
-        made = job_of(app, gpu_options(app), version=VERSION, allow_root=True)
-        missing = {reason.field for reason in unsupported(app, gpu_options(app), allow_root=True)}
+        made = job_of(app, gpu_options(app), version=VERSION, permits=Permits(Root.HOST))
+        missing = {reason.field for reason in unsupported(app, gpu_options(app), permits=Permits(Root.HOST))}
         assert isinstance(made, str) == bool(missing)
         seen.update(missing or {"it runs"})
     assert seen["it runs"] >= 38, seen

@@ -20,6 +20,7 @@ from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.happening import AppPosted, DeploymentMoved, Stage
+from mesos_gpu.model.permits import Permits
 from mesos_gpu.model.rollout import Plan
 from mesos_gpu.model.service import Deployment
 from mesos_gpu.policy.rollout.plan import plan
@@ -41,10 +42,10 @@ _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 class Core:
     """The scheduler, as the routes use it."""
 
-    def __init__(self, service: Service, events: Events, *, allow_root: bool, service_ports: range) -> None:
-        """`allow_root`: whether an app may run as root; `service_ports`: those that apps get."""
+    def __init__(self, service: Service, events: Events, *, permits: Permits, service_ports: range) -> None:
+        """`permits`: what apps may ask for; `service_ports`: those that they get."""
         self.service, self.events = service, events
-        self._allow_root, self._service_ports = allow_root, service_ports
+        self._permits, self._service_ports = permits, service_ports
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
@@ -130,7 +131,7 @@ class Core:
             raise not_valid(found)
 
     def _unfit(self, place: str, app: App) -> Iterable[Detail]:
-        for each in unsupported(app, gpu_options(app), allow_root=self._allow_root):
+        for each in unsupported(app, gpu_options(app), permits=self._permits):
             field, dot, label = each.field.partition("labels.")
             path = f"labels/{label}" if dot and not field else each.field.replace(".", "/")
             yield Detail(f"{place}/{path}", (each.why,))

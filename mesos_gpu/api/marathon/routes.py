@@ -18,6 +18,7 @@ from mesos_gpu.api.marathon.system import System
 from mesos_gpu.api.marathon.tasks import Tasks
 from mesos_gpu.api.service import Service
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.permits import Permits
 
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Handler]  # by method
@@ -26,10 +27,10 @@ _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one 
 
 
 def routes(
-    service: Service, events: Events, *, allow_root: bool, service_ports: range, webui_url: str, version: str
+    service: Service, events: Events, *, permits: Permits, service_ports: range, webui_url: str, version: str
 ) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
-    core = Core(service, events, allow_root=allow_root, service_ports=service_ports)
+    core = Core(service, events, permits=permits, service_ports=service_ports)
     system, tasks, deployments = (
         System(core, webui_url=webui_url, version=version),
         Tasks(core),

@@ -39,6 +39,7 @@ from mesos_gpu.model.driver import MINIMUM
 from mesos_gpu.model.gpu import CAPABILITY
 from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.model.job import HIGHEST_PRIORITY, OnGpuFailure, Placement
+from mesos_gpu.model.permits import Control
 from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.jobs import NAME
 from mesos_gpu.wire.marathon.kinds import (
@@ -357,6 +358,7 @@ GPU: Final = Record(
         Field("queue", "queue", Text(pattern=NAME)),
         Field("preemptible", "preemptible", Flag()),
         Field("in_place", "in_place", Flag()),
+        Field("control_access", "control_access", ListOf(Choice(Control), distinct=True), omit_empty=True),
     ),
     GpuOptions,
     strict=True,
