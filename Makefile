@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2 # processes of `make test`; 0: one, without xdist
+RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
 .PHONY: help setup demo up down test test-long test-kernel test-gpu check bench docs clean
 
@@ -22,16 +23,16 @@ down: setup ## Stop it
 	@$(BIN)/mesos-gpu down
 
 test: setup ## All tests but the long ones
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(RUN) -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## The long ones
-	@$(BIN)/python -m pytest -m long --timeout 900
+	@$(RUN) --limit 14400 --stuck 1800 -m long --timeout 900
 
 test-kernel: setup ## Tests that need root and cgroups
-	@$(BIN)/python -m pytest -m kernel
+	@$(RUN) -m kernel
 
 test-gpu: setup ## Tests that need a GPU and its driver
-	@$(BIN)/python -m pytest -m gpu
+	@$(RUN) -m gpu
 
 check: setup ## Format, lint, types, layers, spelling
 	@$(BIN)/ruff format --check --quiet . || { echo 'make check: run .venv/bin/ruff format .'; exit 1; }

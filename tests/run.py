@@ -1,0 +1,174 @@
+"""Run pytest so that the run ends: `python -m tests.run [pytest's arguments]`.
+
+pytest runs as a child. Each process that runs tests names its test in a file (tests/progress.py); this one looks at
+these files, so a process that died or is stuck is named by its test and ends the run, whatever xdist makes of it.
+At the end nothing that the run started is alive: what was left is named, killed, and makes the run red.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from isolator import processes
+from tests import progress
+
+POLL_S = 0.2
+TELL_S = 2.0  # for xdist to tell of a worker that died, before its run is interrupted
+SETTLE_S = 10.0  # for what a test ended without waiting for it
+FAILED, SIGNALLED = 1, 128
+
+
+class Run:
+    """One run of pytest, from its start until nothing of it is left.
+
+    Args:
+        arguments: Of pytest.
+        limit_s: The whole run is killed after that time.
+        stuck_s: The run is killed when no test began or ended for that time, or one test took it.
+        grace_s: For pytest to end by a signal, with its summary, before it is killed.
+    """
+
+    def __init__(self, arguments: Sequence[str], limit_s: float, stuck_s: float, grace_s: float) -> None:
+        """Nothing runs yet."""
+        self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
+        self._began_at = time.monotonic()
+        self._directory = Path(tempfile.mkdtemp(prefix="mesos-gpu-run-"))
+        self._asked: int | None = None  # the signal that ends this run
+        self._trouble: list[str] = []
+
+    def __call__(self) -> int:
+        """The exit status: pytest's, or FAILED where pytest's would be 0 and something went wrong."""
+        processes.become_subreaper()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._ask)
+        command = [sys.executable, "-m", "pytest", "-p", progress.__name__, *self._arguments]
+        # A session of its own: a test that signals its own group does not end this process.
+        child = subprocess.Popen(
+            command, env={**os.environ, progress.VARIABLE: str(self._directory)}, start_new_session=True
+        )
+        try:
+            status = self._watch(child.pid)
+        finally:
+            self._sweep()
+            shutil.rmtree(self._directory)
+        if self._trouble:
+            print("", *(f"FAILED {line}" for line in self._trouble), sep="\n", file=sys.stderr, flush=True)
+        return status or (FAILED if self._trouble else 0)
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        self._asked = number
+
+    def _watch(self, child: int) -> int:
+        """Until pytest ended, or was killed; its exit status as a shell gives it."""
+        due: list[tuple[float, int]] = []  # signals that end pytest, and when each is sent
+        while (status := self._collect(child)) is None:
+            now = time.monotonic()
+            if not due and self._asked is not None:
+                due = [(now, self._asked), (now + self._grace_s, signal.SIGKILL)]
+            if not due and (why := self._wrong()):
+                self._trouble += why
+                print("\n" + "\n".join(why), file=sys.stderr, flush=True)
+                due = [(now + TELL_S, signal.SIGINT), (now + self._grace_s, signal.SIGKILL)]
+            while due and now >= due[0][0]:
+                os.kill(child, due.pop(0)[1])
+                due = due or [(now + self._grace_s, signal.SIGKILL)]
+            time.sleep(POLL_S)
+        if not self._trouble and self._asked is None:
+            self._trouble += self._died()
+            if status > SIGNALLED and not self._trouble:
+                ran = [test.name for test in progress.read(self._directory) if test.busy]
+                self._trouble.append(
+                    f"pytest died by signal {status - SIGNALLED} during {', '.join(ran) or 'no test'}"
+                )
+        return status
+
+    def _collect(self, child: int) -> int | None:
+        """Collect all children that have ended: also orphans, which come to this process."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return FAILED  # cannot be: pytest is collected here
+            if pid == 0:
+                return None
+            if pid == child:
+                code = os.waitstatus_to_exitcode(status)
+                return code if code >= 0 else SIGNALLED - code
+
+    def _wrong(self) -> list[str]:
+        """Why this run cannot go on, each with the test; empty: it goes on."""
+        if died := self._died():
+            return died
+        running = progress.read(self._directory)
+        waited_s = time.monotonic() - self._began_at
+        if waited_s > self._limit_s:
+            return [
+                f"{test.name}: runs while the whole run took {self._limit_s:g} s" for test in running
+            ] or [f"the whole run took longer than {self._limit_s:g} s"]
+        stuck = [test for test in running if test.busy and test.age_s > self._stuck_s]
+        if stuck:
+            return [
+                f"{test.name}: not ended within {self._stuck_s:g} s (process {test.pid})" for test in stuck
+            ]
+        if (
+            waited_s > self._stuck_s
+            and min((test.age_s for test in running), default=waited_s) > self._stuck_s
+        ):
+            return [f"no test began within {self._stuck_s:g} s"]
+        return []
+
+    def _died(self) -> list[str]:
+        return [
+            f"{test.name}: the process that ran it died ({test.worker}, process {test.pid})"
+            for test in progress.read(self._directory)
+            if not test.alive
+        ]
+
+    def _sweep(self) -> None:
+        """End what is left, and say what it was."""
+        deadline = time.monotonic() + (0 if self._trouble or self._asked else SETTLE_S)
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if left and not self._trouble and self._asked is None:
+            self._trouble += [f"left running: {words}" for words in left]
+        if stuck := processes.kill_descendants():
+            self._trouble.append(f"could not be killed: {stuck}")
+
+    def _left(self) -> list[str]:
+        processes.reap()
+        found = []
+        for pid in processes.descendants(os.getpid()):
+            with contextlib.suppress(OSError):
+                words = (
+                    Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
+                if words:  # a zombie has none
+                    found.append(f"{pid} {words[:200]}")
+        return found
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--limit", type=float, default=3600.0, metavar="S", help="of the whole run, in seconds"
+    )
+    parser.add_argument("--stuck", type=float, default=400.0, metavar="S", help="of one test, in seconds")
+    parser.add_argument(
+        "--grace", type=float, default=20.0, metavar="S", help="to end by a signal, in seconds"
+    )
+    own, rest = parser.parse_known_args(argv)
+    return Run(rest, own.limit, own.stuck, own.grace)()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""The runner of the tests: whatever a test does to its process, the run ends, red, and names it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import wait_until
+
+ROOT = Path(__file__).parents[2]
+#: Beside a test that does harm: the run does not wait for all of these.
+SLOW = """
+import time, pytest
+@pytest.mark.parametrize("n", range(100))
+def test_slow(n):
+    time.sleep(3)
+"""
+ENDS_S = 60.0
+
+
+def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "subprocess.Popen[str]":
+    """A run, as `make test` runs it, of a file with one test of this body, and of another."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    (directory / "test_harm.py").write_text(
+        f"import os, signal, subprocess, time\ndef test_before():\n    pass\ndef test_harm():\n{lines}"
+    )
+    (directory / "test_slow.py").write_text(beside)
+    command = [sys.executable, "-m", "tests.run", *arguments, "-c", os.devnull, f"--rootdir={directory}"]
+    command += ["-p", "no:randomly", "-p", "no:schemathesis", "-p", "no:cacheprovider", "-ra"]
+    files = [str(path) for path in sorted(directory.glob("test_*.py"))]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.Popen(
+        [*command, *files], cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def run(directory: Path, body: str, *arguments: str, beside: str = "") -> tuple[int, str]:
+    """The exit status of a run, and what it says."""
+    with start(directory, body, *arguments, beside=beside) as process:
+        try:
+            text, _ = process.communicate(timeout=ENDS_S)
+        finally:
+            process.kill()
+    return process.returncode, text
+
+
+TWO = ("-n2", "--max-worker-restart", "0", "--dist", "loadfile", "--no-loadscope-reorder")
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments"),
+    [
+        ("os.kill(os.getpid(), signal.SIGKILL)", TWO),
+        ("os.killpg(0, signal.SIGKILL)", TWO),
+        ("os._exit(0)", ("-n0",)),
+    ],
+    ids=["killed", "group killed", "exits"],
+)
+def test_the_death_of_a_worker_ends_the_run_and_names_the_test(
+    tmp_path: Path, body: str, arguments: tuple[str, ...]
+) -> None:
+    began_at = time.monotonic()
+    status, text = run(tmp_path, body, *arguments, beside=SLOW)
+    assert status != 0, text
+    assert re.search(r"^FAILED test_harm.py::test_harm: the process that ran it died", text, re.M), text
+    assert time.monotonic() - began_at < ENDS_S
+
+
+@pytest.mark.parametrize(
+    ("body", "limit", "said"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSTOP)", "--stuck", "not ended within 6 s"),
+        ("time.sleep(600)", "--limit", "runs while the whole run took 6 s"),
+    ],
+    ids=["stopped", "too long"],
+)
+def test_a_test_that_hangs_ends_the_run_and_is_named(
+    tmp_path: Path, body: str, limit: str, said: str
+) -> None:
+    status, text = run(tmp_path, body, limit, "6", "--grace", "4", "-n0")
+    assert status != 0, text
+    assert re.search(rf"^FAILED test_harm.py::test_harm: {said}", text, re.M), text
+
+
+def test_what_a_test_leaves_running_is_ended_and_makes_the_run_red(tmp_path: Path) -> None:
+    mark = f"{os.getpid()}.{time.monotonic_ns() % 10**9}"
+    status, text = run(tmp_path, f"os.system('(setsid sleep {mark} &) ; setsid sleep {mark} &')", "-n0")
+    assert status == 1, text
+    assert len(re.findall(rf"^FAILED left running: \d+ sleep {re.escape(mark)}", text, re.M)) == 2, text
+    assert subprocess.run(["pgrep", "-f", f"sleep {mark}"], check=False, stdout=subprocess.PIPE).stdout == b""
+
+
+def test_a_failure_is_shown_once_and_when_it_happens(tmp_path: Path) -> None:
+    mark = tmp_path / "go on"
+    body = f"wait = {str(mark)!r}\nif not os.path.exists(wait):\n    raise ValueError('of ' + 'this')"
+    beside = (
+        f"import os, time\ndef test_waits():\n    while not os.path.exists({str(mark)!r}): time.sleep(0.1)\n"
+    )
+    with start(tmp_path, body, "-n0", beside=beside) as process:
+        assert process.stdout is not None
+        text = ""
+        while "ValueError: of this" not in text:
+            line = process.stdout.readline()
+            assert line, text
+            text += line
+        mark.touch()
+        text += process.stdout.read()
+    assert process.returncode == 1, text
+    assert text.count("ValueError('of ' + 'this')") == 1, text
+    assert re.search(r"^FAILED .*test_harm.py::test_harm", text, re.M), text
+
+
+def test_ctrl_c_ends_the_run_and_what_it_started(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    body = f"child = subprocess.Popen(['sleep', '600'])\nopen({str(pid)!r}, 'w').write(str(child.pid))\ntime.sleep(600)"
+    with start(tmp_path, body, "-n0") as process:
+        wait_until("the test runs", lambda: pid.exists() and pid.read_text())
+        process.send_signal(signal.SIGINT)
+        text, _ = process.communicate(timeout=ENDS_S)
+    assert process.returncode != 0, text
+    assert not Path("/proc", pid.read_text()).exists()
+
+
+def test_a_run_without_trouble_is_green(tmp_path: Path) -> None:
+    status, text = run(tmp_path, "pass", *TWO, beside="def test_other():\n    pass\n")
+    assert status == 0, text
+    assert "3 passed" in text
