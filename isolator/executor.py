@@ -23,6 +23,7 @@ from isolator.launcher import Launcher
 from isolator.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Trace
 from isolator.reaper import end
 from isolator.runs import Ended, Launch, NotStarted, Run, container_of, sandbox_of
+from isolator.sandbox import Sandbox
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
@@ -347,7 +348,8 @@ def main() -> int:
     """Run as an executor of Mesos: all settings are in the environment."""
     env = dict(os.environ)
     settings = Settings.from_environment(env)
-    sys.stderr = open(os.path.join(sandbox_of(env), LOG), "a")  # noqa: SIM115 - for as long as the process lives
+    with Sandbox(sandbox_of(env)) as place:
+        sys.stderr = os.fdopen(place.append(LOG), "a")  # for as long as the process lives
     processes.become_subreaper()
     launcher = Launcher.fork()
     ledger = Ledger()

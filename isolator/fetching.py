@@ -14,16 +14,12 @@ from typing import Any, Final
 
 from isolator.agent_api import Connection
 from isolator.runs import NotStarted, container_of, give, identity, sandbox_of
+from isolator.sandbox import CONTAINERS, STREAMS, Sandbox
 from mesos_gpu.model.assignment import Assignment, Outcome
 
 CONTAINER: Final = "fetch"
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
-#: Where its sandbox is, below the executor's (slave/containerizer/mesos/paths.hpp).
-_PARTS: Final = ("containers", CONTAINER)
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_STREAMS: Final = ("stdout", "stderr")
 _FAILED: Final = "Failed to fetch '"  # by the fetcher (launcher/fetcher.cpp), in its stderr
 _MOST: Final = 65536
 
@@ -48,7 +44,9 @@ class Fetch:
         sandbox, user = sandbox_of(self._own), identity(self._plan.user, self._own)
         if user is not None and user.pw_uid != os.geteuid():
             command["user"] = user.pw_name
-            give(sandbox, user)  # else the fetcher, which is that user, may not pass it
+            give(sandbox, user, writes=False)  # else the fetcher, which is that user, may not pass it
+        with Sandbox(sandbox) as place:
+            place.keep(CONTAINERS)
         ask = {"container_id": self._id, "command": command}
         if self._aborted.is_set():
             raise NotStarted("killed before it was started")
@@ -59,7 +57,7 @@ class Fetch:
         finally:
             self._done.set()
         if status != 200:
-            why = failure_in(os.path.join(sandbox, *_PARTS))
+            why = failure_in(sandbox, CONTAINER)
             text = answer.decode(errors="replace").strip()
             raise NotStarted(
                 why or f"the agent did not fetch {_named(self._plan)}: {text}",
@@ -82,11 +80,11 @@ def uris_of(plan: Assignment) -> Mapping[str, Sequence[object]]:
     return {"uris": list(plan.fetch)} if plan.fetch else {}
 
 
-def failure_in(sandbox: str) -> str:
-    """What the fetcher says that it could not fetch into a sandbox; "": nothing."""
+def failure_in(sandbox: str, container: str) -> str:
+    """What the fetcher says that it could not fetch for a nested container; "": nothing. `sandbox`: the task's."""
     try:
-        with os.fdopen(os.open(os.path.join(sandbox, "stderr"), _FILE), "rb") as file:
-            text = file.read(_MOST).decode(errors="replace")
+        with Sandbox(sandbox) as place, place.enter(CONTAINERS, container) as nested:
+            text = nested.read("stderr", _MOST).decode(errors="replace")
     except OSError:
         return ""
     found = text.rpartition(_FAILED)[2] if _FAILED in text else ""
@@ -99,18 +97,6 @@ def _named(plan: Assignment) -> str:
 
 
 def _move(sandbox: str) -> None:
-    """By name, below directories that are held open: other processes of the task's user could put links there."""
-    with contextlib.ExitStack() as opened:
-
-        def enter(path: str, above: int | None = None) -> int:
-            found = os.open(path, _DIRECTORY, dir_fd=above)
-            opened.callback(os.close, found)
-            return found
-
-        target = enter(sandbox)
-        source = enter(_PARTS[1], enter(_PARTS[0], target))
-        names = set(os.listdir(source)) - {*_STREAMS}
-        if taken := names & set(os.listdir(target)):
-            raise NotStarted(f"{min(taken)} was fetched, and the sandbox has a file of that name already")
-        for name in names:
-            os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
+    with Sandbox(sandbox) as place, place.enter(CONTAINERS, CONTAINER) as nested:
+        if taken := place.take(nested, but=STREAMS):
+            raise NotStarted(f"{taken} was fetched, and the sandbox has a file of that name already")

@@ -5,21 +5,24 @@ import os
 import threading
 from typing import Final
 
+from isolator.sandbox import Sandbox
 from mesos_gpu.model.assignment import Assignment
 
+HOSTFILE: Final = "hostfile"
 HOSTFILE_IN_IMAGE: Final = "/etc/mesos-gpu-hostfile"
 
 
 def hostfile_in(sandbox: str) -> str:
     """Where a member's list of hosts is on its own host."""
-    return os.path.join(sandbox, "hostfile")
+    return os.path.join(sandbox, HOSTFILE)
 
 
 def write_hostfile(plan: Assignment, sandbox: str) -> None:
     """One line a member, by rank, as mpirun reads it (Open MPI, orte_hosts(7)): host and slots."""
     slots = max(len(plan.gpus), 1)
-    with open(hostfile_in(sandbox), "w") as file:
-        file.writelines(f"{host} slots={slots}\n" for host in plan.hosts)
+    lines = "".join(f"{host} slots={slots}\n" for host in plan.hosts)
+    with Sandbox(sandbox) as place:  # what was fetched may have a link of that name
+        place.put(HOSTFILE, lines.encode())
 
 
 class Barrier:

@@ -51,7 +51,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         need = needed_driver(asked, inventory.driver_version, inventory.cuda_version)
         outcome = Outcome(min_driver=need.least, needs=need.what) if need else None
         raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
-    give(launch.sandbox, user)
+    give(launch.sandbox, user, writes=not by_agent)  # by the agent its sandbox is another, below
     binds = _mounts(launch, user, by_agent)
     paths: Mapping[str, str] = {}
     if wants_volume(config):

@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -21,10 +22,12 @@ from isolator.image_run import KILL, TERM, Prepared, command_of, ended_of, prepa
 from isolator.images import flags_of, read_config, registry_of
 from isolator.ledger import Trace
 from isolator.runs import Ended, Launch, NotStarted, container_of
+from isolator.sandbox import CONTAINERS, STREAMS, Sandbox
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
 
+CONTAINER: Final = "task"
 CALL_S: Final = 30.0
 RETRY_S: Final = 0.2
 #: What an image's root keeps, by the names of mesos.proto; others keep nothing.
@@ -40,7 +43,7 @@ class NestedRun:
     ) -> None:
         """Nothing runs yet. `own`: the executor's environment."""
         self._plan, self._connection, self._inventory, self._own = plan, connection, inventory, own
-        self._container = {"value": "task", "parent": {"value": container_of(own)}}
+        self._container = {"value": CONTAINER, "parent": {"value": container_of(own)}}
         self._enclosure: Enclosure | None = None
         self._task = ""  # Mesos' id of it
         self._has_entrypoint = False  # whether the image has one
@@ -77,10 +80,12 @@ class NestedRun:
         self._has_entrypoint = bool(config.entrypoint)
         prepared = prepare(launch, config, self._inventory, by_agent=True)
         _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)
+        with Sandbox(launch.sandbox) as place:
+            place.keep(CONTAINERS)
         self._asked = True
         status, answer = self._connection.call(self._order(prepared), None)
         if status != 200:
-            if why := failure_in(os.path.join(launch.sandbox, "containers", str(self._container["value"]))):
+            if why := failure_in(launch.sandbox, CONTAINER):
                 raise NotStarted(why)
             # The agent's own words: the image is not there, the command cannot be, the disk is full.
             text = answer.decode(errors="replace").strip()
@@ -138,11 +143,11 @@ class NestedRun:
 
     def _show_streams(self, sandbox: str) -> None:
         """Its streams are files of a sandbox of its own: give them the names where people look."""
-        for name in ("stdout", "stderr"):
-            nested = os.path.join(sandbox, "containers", str(self._container["value"]), name)
-            with contextlib.suppress(FileNotFoundError):
-                os.link(nested, f"{sandbox}/.{name}")
-                os.rename(f"{sandbox}/.{name}", f"{sandbox}/{name}")
+        with Sandbox(sandbox) as place, place.enter(CONTAINERS, CONTAINER) as nested:
+            for name in STREAMS:
+                if not place.show(nested, name):
+                    says = f"the task put something else in place of its {name}, which is not shown"
+                    print(f"[mesos-gpu] {says}", file=sys.stderr, flush=True)
 
     def pid(self) -> int | None:
         """As `Run.pid`; the agent does not say it."""

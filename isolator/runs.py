@@ -9,6 +9,7 @@ from typing import Protocol
 
 from isolator.enclosure import Enclosure
 from isolator.ledger import Trace
+from isolator.sandbox import STREAMS, Sandbox
 from mesos_gpu.model.assignment import Assignment, Outcome
 
 
@@ -131,10 +132,10 @@ def identity(user: str | None, own: Mapping[str, str]) -> pwd.struct_passwd | No
     return found
 
 
-def give(sandbox: str, user: pwd.struct_passwd) -> None:
-    """The sandbox and its streams to the job's user, so that it can write and reopen /dev/stdout."""
-    for path in (sandbox, f"{sandbox}/stdout", f"{sandbox}/stderr"):
-        try:
-            os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
-        except FileNotFoundError:
-            continue
+def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
+    """Let the job's user into the sandbox: to make files of its own there and to reopen /dev/stdout, or only to pass
+    to what is below it."""
+    with Sandbox(sandbox) as place:
+        place.admit(user.pw_uid, user.pw_gid, writes=writes)
+        for name in STREAMS if writes else ():
+            place.admit_to(name, user.pw_uid, user.pw_gid)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.rules import STANDARD
+from isolator.sandbox import Sandbox
 from mesos_gpu.policy.image import VOLUME_PATH
 
 CLONE_NEWNS: Final = 0x00020000
@@ -136,7 +137,8 @@ def _mount_path(source: str, target: str, sandbox: str, read_only: bool) -> None
         # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
         kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
         if target.startswith(sandbox + "/"):
-            _make_point(sandbox, target[len(sandbox) + 1 :].split("/"), is_file)
+            with Sandbox(sandbox) as place:
+                place.make_point(target[len(sandbox) + 1 :].split("/"), is_file=is_file)
         with _held(target) as inside:
             _mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
     flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | kept | (MS_RDONLY if read_only else 0)
@@ -154,25 +156,6 @@ def _held(path: str) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
-
-
-def _make_point(sandbox: str, names: Sequence[str], is_file: bool) -> None:
-    """A mount point in the sandbox, with its parents; what a fetched archive put there is never followed out of it."""
-    at = os.open(sandbox, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
-    owner = os.fstat(at)
-    for index, name in enumerate(names):
-        last = index == len(names) - 1
-        with contextlib.suppress(FileExistsError):
-            if last and is_file:
-                os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=at))
-            else:
-                os.mkdir(name, dir_fd=at)
-            os.chown(name, owner.st_uid, owner.st_gid, dir_fd=at, follow_symlinks=False)
-        if not last:
-            below = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-            os.close(at)
-            at = below
-    os.close(at)
 
 
 def _make_room(parent: str, name: str) -> None:

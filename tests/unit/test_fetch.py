@@ -136,8 +136,9 @@ def test_without_its_words_the_agent_is_to_blame(tmp_path: Path) -> None:
     ) as said:
         fetch(Agent(tmp_path, 500), tmp_path)
     assert said.value.outcome.infrastructure
-    os.mkfifo(tmp_path / "stderr")
-    assert failure_in(str(tmp_path)) == "", "nobody writes to it, and nobody waits"
+    (tmp_path / "containers" / "silent").mkdir()
+    os.mkfifo(tmp_path / "containers" / "silent" / "stderr")
+    assert failure_in(str(tmp_path), "silent") == "", "nobody writes to it, and nobody waits"
 
 
 # --- the embedded Mesos' fetcher

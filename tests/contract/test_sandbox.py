@@ -1,0 +1,100 @@
+"""What a task, or an archive it had unpacked, plants in its sandbox: the executor, which is root, is not led out."""
+
+import base64
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from tests.conftest import wait_until
+from tests.hosts import Host, host
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")
+
+
+@pytest.fixture
+def victim(open_directory: Path) -> Path:
+    """A file of the host that only root may write to."""
+    path = open_directory / "victim"
+    path.write_text("the host's\n")
+    path.chmod(0o600)
+    return path
+
+
+def untouched(victim: Path) -> bool:
+    found = victim.lstat()
+    return (victim.read_text(), found.st_uid, stat.S_IMODE(found.st_mode)) == ("the host's\n", 0, 0o600)
+
+
+def begin(one: Host) -> None:
+    """A gang's member may begin."""
+    one.update("TASK_STARTING")
+    one.agent.send({"type": "MESSAGE", "message": {"data": base64.b64encode(b'{"start": true}').decode()}})
+
+
+def test_the_list_of_hosts_goes_through_no_link(one: Host, victim: Path) -> None:
+    (one.sandbox / "hostfile").symlink_to(victim)
+    one.launch("cat $HOSTFILE", user="nobody", hosts=("n1", "n2"))
+    begin(one)
+    one.end("TASK_FINISHED")
+    assert one.stdout() == "n1 slots=1\nn2 slots=1\n"
+    assert untouched(victim)
+
+
+def test_nor_does_the_executors_log(open_directory: Path, agent: ScriptedAgent, victim: Path) -> None:
+    with host(open_directory, agent, prefix=f"ln -s {victim} executor.log; ") as one:
+        assert one.process.wait(30) != 0, "it says nothing where it cannot be read"
+        assert "executor.log in the sandbox is no file of its own" in one.stderr()
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_second_name_of_a_file_of_the_host_is_not_given_away(one: Host, victim: Path, name: str) -> None:
+    (one.sandbox / name).unlink()
+    (one.sandbox / name).hardlink_to(victim)
+    one.launch("true", user="nobody")
+    one.end("TASK_FINISHED")
+    victim_again = victim.lstat()
+    assert victim_again.st_uid == 0
+    assert untouched(victim)
+
+
+REPLACES = """
+for name in stdout stderr executor.log
+do
+    rm -f $name; mv $name old; mkfifo new; mv -f new $name; ln -sf /etc/passwd $name
+done
+mkfifo hostfile; echo own > file && rm file && echo done
+"""
+
+
+def test_a_task_cannot_put_a_fifo_in_place_of_its_output(one: Host) -> None:
+    one.launch(REPLACES, user="nobody")
+    assert one.end("TASK_FINISHED")[1] == Outcome(exit_status=0)
+    for name in ("stdout", "stderr", "executor.log"):
+        found = (one.sandbox / name).lstat()
+        assert stat.S_ISREG(found.st_mode), name
+        assert found.st_uid == 0, name
+    assert one.stdout() == "done\n"
+    assert "Operation not permitted" in one.stderr()
+
+
+def test_it_still_reopens_its_streams(one: Host) -> None:
+    one.launch("echo one; echo two > /dev/stdout; echo three >> /dev/stderr", user="nobody")
+    one.end("TASK_FINISHED")
+    # `>` on a file cuts it off, as of any that is reopened.
+    assert one.stdout().endswith("two\n")
+    assert one.stderr() == "three\n"
+
+
+def test_others_cannot_look_into_a_sandbox_that_was_closed_to_them(one: Host) -> None:
+    one.sandbox.chmod(0o750)
+    one.launch("touch made; sleep 600", user="nobody")
+    wait_until("it is at work", lambda: (one.sandbox / "made").exists())
+    assert not stat.S_IMODE(one.sandbox.stat().st_mode) & 0o007
+    assert (one.sandbox / "made").owner() == "nobody"
+    one.kill(grace_s=0)
+    one.end("TASK_KILLED")
