@@ -320,7 +320,10 @@ def _writes(call: ast.Call, owner: str) -> bool:
     if owner == "os":
         flags = {found.attr for found in ast.walk(call) if isinstance(found, ast.Attribute)}
         return bool(flags & {"O_WRONLY", "O_RDWR", "O_CREAT"})
-    modes = [*call.args[0 if owner not in ("", "tarfile") else 1 :][:1], *(k.value for k in call.keywords if k.arg == "mode")]
+    modes = [
+        *call.args[0 if owner not in ("", "tarfile") else 1 :][:1],
+        *(k.value for k in call.keywords if k.arg == "mode"),
+    ]
     return any(not (isinstance(mode, ast.Constant) and set(str(mode.value)) <= set("rbt:")) for mode in modes)
 
 
