@@ -83,7 +83,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/v1/health", GET=api.health),
             _route("/v1/openapi.json", GET=api.openapi),
             _route("/metrics", GET=operate.metrics),
-            _route("/metrics/prometheus", GET=operate.metrics),
+            _route("/metrics/prometheus", GET=operate.prometheus),
             _route("/", GET=api.page),
             _route("/static/{name}", GET=api.page),
             *routes(

@@ -199,7 +199,11 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         {200: shapes.Health, 503: (shapes.Health, shapes.Error)},
     ),
     ("GET", "/v1/openapi.json"): Operation("show_openapi", "This document", {200: dict[str, Any]}),
-    ("GET", "/metrics"): Operation("show_metrics", "Metrics for Prometheus", {200: prometheus.CONTENT_TYPE}),
+    ("GET", "/metrics"): Operation(
+        "show_metrics",
+        "Metrics: for Prometheus if Accept names text/plain, else as Marathon's JSON",
+        {200: (dict[str, Any], prometheus.CONTENT_TYPE)},
+    ),
 }
 _ID: Final = {
     "jobs": "a job's id, or the start of one",

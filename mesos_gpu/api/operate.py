@@ -15,7 +15,7 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.drain import Target
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.node import Standing
-from mesos_gpu.wire import operations, prometheus
+from mesos_gpu.wire import dropwizard, operations, prometheus
 from mesos_gpu.wire.jobs import BadJson
 
 
@@ -77,8 +77,15 @@ class Operate:
         await result_of(self._service.undrain(Target.NODE, hostname, by=_by(request)))
         return await self._node_shown(hostname)
 
-    async def metrics(self, _request: Request) -> Response:
-        """GET /metrics, for Prometheus."""
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
+        if prometheus.asks_for_text(request.headers.get("accept", "")):
+            return await self.prometheus(request)
+        found = await result_of(self._service.read(snapshot))
+        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(found))))
+
+    async def prometheus(self, _request: Request) -> Response:
+        """GET /metrics/prometheus."""
         found = await result_of(self._service.read(snapshot))
         text = await run_in_threadpool(lambda: prometheus.render(metrics(found)))
         return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})

@@ -6,7 +6,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.app import Group
 from mesos_gpu.model.rollout import VersionInfo
 from mesos_gpu.model.service import AppVersion, RootVersion, Services
-from mesos_gpu.policy.rollout.history import apps_of, shape_of
+from mesos_gpu.policy.rollout.history import apps_of, group_versions, shape_of
 
 MOST_VERSIONS: Final = 50  # of an app; Marathon's --zk_max_versions
 MOST_ROOTS: Final = 25  # of the tree of groups
@@ -24,8 +24,11 @@ def moment(turn: Turn) -> float:
 
 def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: float) -> None:
     """Take a changed tree in as what is wanted, and forget what is too old."""
-    state, old = turn.state, turn.state.services.versions
-    turn.put_services(Services(target, versions))
+    state, before = turn.state, turn.state.services
+    old = before.versions
+    changed = {id for id in old.keys() | versions.keys() if old.get(id) != versions.get(id)}
+    groups = group_versions(before.root, target, changed, before.group_versions, at)
+    turn.put_services(Services(target, versions, groups))
     turn.put_root_version(RootVersion(at, shape_of(target, versions)))
     for found in state.roots[:-MOST_ROOTS]:
         turn.drop_root_version(found.version)

@@ -13,6 +13,9 @@ class Services:
 
     root: Group = field(default_factory=lambda: Group("/"))
     versions: Mapping[str, VersionInfo] = field(default_factory=dict)  # by app id
+    group_versions: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by group id: when something in it changed
 
 
 @dataclass(frozen=True, slots=True)

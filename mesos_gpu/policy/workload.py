@@ -6,9 +6,9 @@ Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `
 `portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
 `env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
 
-Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. These
-are of no effect: `executor` and `executorResources`, as every task has mesos_gpu's executor; `check`, whose result
-decides nothing. Labels and protocols of ports are told to Mesos, for those who look services up there.
+Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Of no
+effect are `executor` and `executorResources`, as every task has mesos_gpu's executor. Labels and protocols of ports
+are told to Mesos, for those who look services up there.
 
 All else is refused by `unsupported`: what a user relies on is there, or is missed at once.
 """
@@ -265,6 +265,11 @@ _REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
         "acceptedResourceRoles",
         lambda p: p.leaves_out_a_role,
         "all that is offered is used, reserved or not; leave it out",
+    ),
+    (
+        "check",
+        lambda p: p.app.check is not None,
+        "nothing would be told of it; leave it out, and use healthChecks or readinessChecks",
     ),
     ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
     (

@@ -72,10 +72,13 @@ class Follower:
     ) -> list[hp.Happening]:
         """What came of one event; `state` is what it led to."""
         found = [*self._of_event(event, effects, state)]
-        for effect in effects:
-            if isinstance(effect, saves.Save):
-                found += self._of_save(effect, state, now)
-        return [hp.Happening(now, what) for what in found]
+        saved = [
+            what
+            for effect in effects
+            if isinstance(effect, saves.Save)
+            for what in self._of_save(effect, state, now)
+        ]
+        return [hp.Happening(now, what) for what in (*found, *sorted(saved, key=_place))]
 
     def refused(self, event: ev.Event, why: str, now: float) -> list[hp.Happening]:
         """What it means that the engine did not take an event."""
@@ -115,9 +118,9 @@ class Follower:
         for check, was, count in zip(checks, before, failures, strict=False):
             if count > was:
                 yield hp.CheckFailed(_subject(job), task.id, check)
-        yield from self._of_health(state, job, task)
         if event.kill and any(isinstance(each, fx.Kill) and each.task_id == task.id for each in effects):
             yield hp.UnhealthyKilled(_subject(job), task, event.kill)
+        yield from self._of_health(state, job, task)
 
     # --- saves
 
@@ -174,6 +177,28 @@ class Follower:
             yield hp.CheckFailed(_subject(job), task.id, job.spec.health_checks[0])
         if healthy is not known.healthy:
             yield hp.HealthChanged(_subject(job), task.id, healthy)
+
+
+def _place(what: hp.What) -> int:
+    """Of what came of one event, the order in which Marathon tells it.
+
+    A task's update comes before what became of its instance (InstanceChangedEventsGenerator); an ended deployment
+    before the one that took its place; a deployment's first step before its checks (DeploymentActor), and the change
+    of the group last (GroupManagerImpl).
+    """
+    if isinstance(what, hp.DeploymentMoved):
+        return 3 if what.stage in (hp.Stage.STEP_FAILED, hp.Stage.FAILED) else 4
+    return _PLACES.get(type(what), 2)
+
+
+_PLACES: Final[dict[type, int]] = {
+    hp.TaskChanged: 0,
+    hp.InstanceChanged: 1,
+    hp.AppTerminated: 4,
+    hp.ChecksRemoved: 5,
+    hp.ChecksAdded: 5,
+    hp.GroupChanged: 6,
+}
 
 
 # --- instances

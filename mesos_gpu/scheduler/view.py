@@ -101,6 +101,11 @@ class StateView:
         return self._state.services.versions
 
     @property
+    def group_versions(self) -> Mapping[str, float]:
+        """By group id: when something in it changed last; 0, or missing, while it never had anything."""
+        return self._state.services.group_versions
+
+    @property
     def deployments(self) -> Mapping[str, Deployment]:
         """Those under way."""
         return self._state.deployments

@@ -31,6 +31,8 @@ def problem(reference: str) -> str | None:
 def _name_problem(name: str) -> str | None:
     if len(name) > _MOST:
         return f"its name has {len(name)} characters, more than {_MOST}"
+    if name.startswith("/"):
+        return "it begins with '/': write the path without, or a registry before it, as registry.example/path"
     first, slash, rest = name.partition("/")
     if slash and (first == "localhost" or "." in first or ":" in first or first != first.lower()):
         if not _REGISTRY.fullmatch(first):

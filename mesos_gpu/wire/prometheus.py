@@ -7,6 +7,8 @@ from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+_TEXTS: Final = ("text/plain", "application/openmetrics-text")
+
 Sample = tuple[Mapping[str, str], float]  # labels and value
 
 
@@ -20,13 +22,23 @@ class Metric:
     samples: tuple[Sample, ...]
 
 
+def asks_for_text(accept: str) -> bool:
+    """Whether a request's Accept names the format, or the one that grew out of it; "*/*" names none."""
+    return any(kind.partition(";")[0].strip().lower() in _TEXTS for kind in accept.split(","))
+
+
 def render(metrics: Iterable[Metric]) -> str:
     """The page that Prometheus scrapes. Label values are escaped; names are ours and need none."""
     lines = []
     for metric in metrics:
         lines += [f"# HELP {metric.name} {_escaped_help(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
-        lines += [f"{metric.name}{_labels(labels)} {_number(value)}" for labels, value in metric.samples]
+        lines += [f"{sample_name(metric, labels)} {_number(value)}" for labels, value in metric.samples]
     return "\n".join(lines) + "\n"
+
+
+def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
+    """With its labels, if it has any."""
+    return metric.name + _labels(labels)
 
 
 def _labels(labels: Mapping[str, str]) -> str:

@@ -160,7 +160,7 @@ def test_metrics(rig: Rig) -> None:
     change = Transition(1.0, Health.OK, Health.SICK, "XID 79")
     rig.report(replace(hostile, history=(change,)), TWO)
     rig.submit(gpus=1)
-    response = rig.call("GET", "/metrics")
+    response = rig.call("GET", "/metrics/prometheus")
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     lines = response.text.splitlines()
     labels = r'uuid="GPU-1",gpu="1",model="A\"1\\00",agent="a1.example"'
@@ -175,3 +175,27 @@ def test_metrics(rig: Rig) -> None:
     sample = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z_]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.]+')
     assert all(sample.fullmatch(line) for line in lines if not line.startswith("#"))
     assert len(lines) == len(set(lines)), "no series twice"
+
+
+PROMETHEUS = (  # of 2.53
+    "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+def test_metrics_are_json_for_clients_of_marathon_and_text_for_prometheus(rig: Rig) -> None:
+    rig.node()
+    rig.submit(gpus=1)
+    for accept in ("application/json", "*/*"):
+        found = rig.call("GET", "/metrics", headers={"Accept": accept}).json()
+        assert found["gauges"]['mesos_gpu_jobs{state="starting"}'] == {"value": 1}
+        assert all(set(each) == {"count"} for each in found["counters"].values())
+        assert set(found) == {"version", "gauges", "counters", "histograms", "meters", "timers"}
+    for path, accept in (
+        ("/metrics", PROMETHEUS),
+        ("/metrics", "text/plain"),
+        ("/metrics/prometheus", "*/*"),
+    ):
+        text = rig.call("GET", path, headers={"Accept": accept})
+        assert text.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert 'mesos_gpu_jobs{state="starting"} 1' in text.text

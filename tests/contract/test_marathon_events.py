@@ -98,8 +98,7 @@ def test_an_apps_life(rig: Marathon, ears: Ears) -> None:
     (id,) = made["deployments"]
     done = ears.wait("deployment_success")
     assert (done["id"], done["plan"]["id"], len(done["plan"]["steps"])) == (id["id"], id["id"], 2)
-    assert done["plan"]["original"]["groups"] == []
-    assert done["plan"]["target"]["groups"][0]["apps"][0]["labels"] == {"a": "b"}
+    assert set(done["plan"]) == {"id", "version", "steps"}
     assert len(ears.all("deployment_step_success")) == 2
 
     instance = task["id"].removesuffix("._app.1")
@@ -131,11 +130,31 @@ def test_an_apps_life(rig: Marathon, ears: Ears) -> None:
     rig.ends(task["id"])
     rig.settled()
     assert ears.wait("app_terminated_event")["appId"] == "/shop/web"
-    assert ears.wait("deployment_success", 2)["plan"]["target"]["groups"] == []
+    ears.wait("deployment_success", 2)
     assert [each["condition"] for each in ears.all("instance_changed_event")][3:] == ["Killing", "Killed"]
     assert ears.all("status_update_event")[1]["taskStatus"] == "TASK_KILLED"
     told = kinds(ears.heard)
     assert told.index("app_terminated_event") < len(told) - told[::-1].index("deployment_success")
+
+
+def test_what_comes_at_once_is_told_in_marathons_order(rig: Marathon, ears: Ears) -> None:
+    rig.create("/checked", healthChecks=[{"protocol": "TCP"}], instances=0)
+    rig.settled()
+    rig.create("/web")
+    rig.tasks("/web", 1)
+    rig.settled()
+    ears.wait("deployment_success", 2)
+    told = kinds(ears.heard)
+    first = [told.index(kind) for kind in ("deployment_info", "add_health_check_event", "group_change_success",
+                                           "api_post_event")]  # fmt: skip
+    assert first == sorted(first), told
+    update = told.index("status_update_event")
+    assert told[update : update + 2] == ["status_update_event", "instance_changed_event"]
+    undone = rig.ask("PATCH", "/v2/apps/web", json={"cmd": "sleep 9"})["deploymentId"]
+    rig.ask("PATCH", "/v2/apps/web?force=true", json={"cmd": "sleep 8"})
+    assert ears.wait("deployment_failed")["id"] == undone
+    latest = [(event["eventType"], event["plan"]["id"]) for event in ears.heard if "plan" in event][-3:]
+    assert [kind for kind, _ in latest] == ["deployment_step_failure", "deployment_failed", "deployment_info"]
 
 
 def test_a_deployment_that_fails_and_one_that_is_refused(rig: Marathon, ears: Ears) -> None:
@@ -206,14 +225,15 @@ def test_the_scheduler_and_strangers(rig: Marathon, ears: Ears) -> None:
     )
 
 
-def test_filters_and_light_plans(rig: Marathon) -> None:
-    query = "?event_type=deployment_info&event_type=deployment_success&plan-format=light"
-    with closing(Ears(rig.url, query)) as some, closing(Ears(rig.url)) as all_of_it:
-        rig.create("/a", instances=0)
+def test_filters_and_plans_with_all_of_their_apps(rig: Marathon) -> None:
+    query = "?event_type=deployment_info&event_type=deployment_success&plan-format=full"
+    with closing(Ears(rig.url, query)) as some, closing(Ears(rig.url, "?plan-format=light")) as light:
+        rig.create("/a", instances=0, labels={"a": "b"})
         rig.settled()
-        assert set(some.wait("deployment_success")["plan"]) == {"id", "version", "steps"}
+        plan = some.wait("deployment_success")["plan"]
+        assert (plan["original"]["apps"], plan["target"]["apps"][0]["labels"]) == ([], {"a": "b"})
         assert set(kinds(some.heard)) == {"deployment_info", "deployment_success"}
-        assert "original" in all_of_it.wait("deployment_success")["plan"]
+        assert set(light.wait("deployment_success")["plan"]) == {"id", "version", "steps"}
     assert rig.call("GET", "/v2/events").status_code == 405
     assert rig.call("HEAD", "/v2/events", headers={"Accept": "text/event-stream"}).status_code == 200
 
@@ -246,7 +266,8 @@ def test_who_does_not_read_is_cut_off(rig: Marathon, monkeypatch: pytest.MonkeyP
         ears.wait("event_stream_attached")
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         deaf.connect(("127.0.0.1", rig.server.port))
-        deaf.sendall(b"GET /v2/events HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+        head = b"Host: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n"
+        deaf.sendall(b"GET /v2/events?plan-format=full HTTP/1.1\r\n" + head)
         ears.wait("event_stream_attached", 2)
         rig.create("/big", env={"A": "x" * 900_000}, instances=0)
 

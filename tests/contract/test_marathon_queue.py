@@ -74,5 +74,5 @@ def test_tasks_as_text(rig: Marathon) -> None:
 
 
 def test_there_is_nobody_to_lead_instead(rig: Marathon) -> None:
-    assert "restart its process" in rig.ask("DELETE", "/v2/leader", 501)["message"]
+    assert "restart its process" in rig.ask("DELETE", "/v2/leader", 409)["message"]
     assert rig.ask("GET", "/v2/leader") == {"leader": "w"}

@@ -166,7 +166,7 @@ def test_labels_are_followed_if_asked_for(rig: Rig) -> None:
 def test_metrics_show_the_weights_and_who_serves(web: Rig) -> None:
     web.create("/c", instances=1)
     web.put("web", apps={"/a": 3, "/c": 1})
-    lines = web.call("GET", "/metrics").text.splitlines()
+    lines = web.call("GET", "/metrics/prometheus").text.splitlines()
     assert 'mesos_gpu_service_weight{service="web",app="/a"} 3' in lines
     assert 'mesos_gpu_service_serving{service="web",app="/a"} 1' in lines
     assert 'mesos_gpu_service_serving{service="web",app="/c"} 0' in lines

@@ -112,7 +112,7 @@ def test_one_of_eight_turns_sick_its_job_moves_and_it_comes_back(
     assert told.returncode == 0, told.stderr
     for word in ("XID 48", "suspect", "sick", "ok"):
         assert word in told.stdout
-    metrics = client._session.get(f"{stack.url}/metrics", timeout=10).text
+    metrics = client._session.get(f"{stack.url}/metrics/prometheus", timeout=10).text
     assert f'mesos_gpu_gpu_health_transitions_total{{uuid="{card}",to="sick"}} 1' in metrics
 
 

@@ -33,6 +33,7 @@ def test_good(reference: str, short: str) -> None:
     ("reference", "why"),
     [
         ("", "'' is no part of a name"),
+        ("/x:latest", "it begins with '/'"),
         ("Ubuntu", "'Ubuntu' must be in lower case"),
         ("a/B:1", "'B' must be in lower case"),
         ("a//b", "'' is no part of a name"),

@@ -226,6 +226,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         {"role": "gpu", "accepted_resource_roles": ("gpu",)},
     ),
     "tty": ("tty", {"tty": True}),
+    "check": ("check", {"check": Check()}),
     "CUDA": (f"labels.{CUDA_LABEL}", {"gpus": 1, "labels": {CUDA_LABEL: "99.9"}}),
     "user": ("user", {"user": "root"}),
 }
@@ -281,7 +282,6 @@ ELSEWHERE = {
     "require_ports": "launch",
     "port_mappings": "launch",
     "gpu": "the argument",
-    "check": "nothing is decided by it",
     "executor": "mesos_gpu has one",
     "executor_resources": "mesos_gpu has one",
 }
@@ -303,7 +303,6 @@ def test_the_others_leave_the_job_as_it_is() -> None:
         readiness_checks=(ReadinessCheck(),),
         port_definitions=(PortDefinition(8080),),
         require_ports=True,
-        check=Check(),
         executor="//cmd",
         executor_resources=ExecutorResources(),
     )

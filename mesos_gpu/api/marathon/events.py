@@ -107,7 +107,7 @@ class Events:
         if request.method == "HEAD":
             return Response(media_type=_KIND)
         query = request.query_params
-        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") == "light")
+        wish = _Wish(frozenset(query.getlist("event_type")), query.get("plan-format") != "full")
         return _Stream(self, _Listener(wish, client_of(request)))
 
     @property

@@ -19,11 +19,11 @@ from mesos_gpu.api.service import View
 from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.service import GroupShape
 from mesos_gpu.policy.rollout.history import apps_of, restored, versions_of
-from mesos_gpu.wire.marathon.group import GroupRollback, Scale, group_of, group_to_json
+from mesos_gpu.wire.marathon.group import ENFORCED_ROLE, GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.paths import absolute, steps_of
-from mesos_gpu.wire.marathon.problems import Detail, Problems
+from mesos_gpu.wire.marathon.problems import Detail, Problems, Report
 
 _ALL: Final = frozenset({"apps", "groups"})  # embedded if nothing is asked for
 _DEEPEST: Final = 64  # groups within groups
@@ -39,13 +39,14 @@ class Groups:
         """GET /v2/groups/{id}."""
         embed = embeds(request, "group.") or _ALL
 
-        def read(view: View) -> tuple[Group, list[views.Facts]]:
+        def read(view: View) -> tuple[Group, list[views.Facts], Mapping[str, float]]:
             group = _there(view.root, place.id)
-            return group, views.facts_of(view, group.all_apps(), failures="apps.lastTaskFailure" in embed)
+            facts = views.facts_of(view, group.all_apps(), failures="apps.lastTaskFailure" in embed)
+            return group, facts, view.group_versions
 
-        group, found = await self._core.read(read)
+        group, found, versions = await self._core.read(read)
         facts = {each.app.id: each for each in found}
-        return await large_answer(views.group_json(group, facts, embed))
+        return await large_answer(views.group_json(group, facts, versions, embed))
 
     async def create(self, request: Request, place: Place) -> Response:
         """POST /v2/groups, or below a group."""
@@ -53,6 +54,7 @@ class Groups:
         id = _effective(value, place.id)
 
         def target(root: Group) -> Group:
+            _meant(value, id, None)  # what is wrong is said before what is there
             if tree.app_at(root, id) is not None:
                 raise Refused(409, f"An app with the path {id} already exists.")
             if tree.group_at(root, id) is not None:
@@ -77,6 +79,24 @@ class Groups:
         )
         return result(made)
 
+    async def patch(self, request: Request, place: Place) -> Response:
+        """PATCH /v2/groups/{id}: of a group below the root, whether its role is enforced. It makes no deployment."""
+        value = await json_body(request)
+        if len(steps_of(place.id)) != 1:
+            raise not_valid([Detail("/id", (f"{place.id} is not top-level",))])
+        report = Report()
+        role = ENFORCED_ROLE.read(value, report)
+        if (problems := report.problems()) is not None:
+            raise refused(problems)
+
+        def target(root: Group) -> Group:
+            group = replace(_there(root, place.id), enforce_role=role.get("enforce_role") or None)
+            _refuse_enforced(group, "")
+            return tree.with_group(root, group)
+
+        await self._core.change(target, force=True)  # it touches no app
+        return Response()
+
     async def delete(self, request: Request, place: Place) -> Response:
         """DELETE /v2/groups/{id}: with all that is below it."""
 
@@ -97,9 +117,7 @@ class Groups:
         return json_answer(group_to_json(past.at(place.item)) | {"version": place.item})
 
     def _changed(self, root: Group, id: str, value: Any, past: "_Past | None" = None) -> Group:
-        meant = group_of(value, id_from_path=id, current=tree.group_at(root, id))
-        if isinstance(meant, Problems):
-            raise refused(meant)
+        meant = _meant(value, id, tree.group_at(root, id))
         if isinstance(meant, GroupRollback):
             if past is None:
                 raise Refused(409, "a group that is to be created has no earlier version")
@@ -110,6 +128,23 @@ class Groups:
         root = tree.with_group(root, meant)
         refuse_clash(root, [id, *(app.id for app in meant.all_apps())])
         return root
+
+
+def _meant(value: Any, id: str, current: Group | None) -> Group | Scale | GroupRollback:
+    meant = group_of(value, id_from_path=id, current=current)
+    if isinstance(meant, Problems):
+        raise refused(meant)
+    if isinstance(meant, Group):
+        _refuse_enforced(meant, "")
+    return meant
+
+
+def _refuse_enforced(group: Group, place: str) -> None:
+    if group.enforce_role:
+        why = "all apps have the scheduler's role; leave it out, and start a scheduler for each role with --role"
+        raise not_valid([Detail(f"{place}/enforceRole", (why,))])
+    for i, each in enumerate(group.groups):
+        _refuse_enforced(each, f"{place}/groups({i})")
 
 
 def _there(root: Group, id: str) -> Group:

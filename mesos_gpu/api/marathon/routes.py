@@ -22,6 +22,8 @@ from mesos_gpu.model.permits import Permits
 
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Handler]  # by method
+Serve = Callable[[Request], Awaitable[Response]]
+Served = tuple[str, Serve]  # a path, and what answers there
 _METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
 
@@ -37,9 +39,11 @@ def routes(
         Deployments(core),
     )
     pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], system.pods)
-    return [
+    found = [
         _exact("/ping", {"GET": system.ping}),
         _exact("/v2/info", {"GET": system.info}),
+        *_below("/ui", {_ALL: {"GET": system.ui}, _ONE: {"GET": system.ui}}),
+        _exact("/v2/plugins", {"GET": system.plugins}),
         _exact("/v2/leader", {"GET": system.leader, "DELETE": system.abdicate}),
         _exact("/v2/events", {"GET": events.stream}),
         *_below("/v2/apps", _of_apps(Apps(core), tasks)),
@@ -53,6 +57,7 @@ def routes(
         *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
         *_below("/v2", {}),
     ]
+    return [Route(path, _led(serve, webui_url), methods=_METHODS) for path, serve in found]
 
 
 def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
@@ -69,16 +74,22 @@ def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
 
 
 def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
-    one = {"GET": groups.show, "POST": groups.create, "PUT": groups.put, "DELETE": groups.delete}
+    one = {
+        "GET": groups.show,
+        "POST": groups.create,
+        "PUT": groups.put,
+        "PATCH": groups.patch,
+        "DELETE": groups.delete,
+    }
     versions = {"GET": groups.versions}
     return {_ALL: one, _ONE: one, "versions": versions, "versions" + _ITEM: {"GET": groups.version}}
 
 
-def _exact(path: str, verbs: Verbs) -> Route:
+def _exact(path: str, verbs: Verbs) -> Served:
     return _route(path, lambda _: (Place("/"), verbs))
 
 
-def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Route]:
+def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Served]:
     """A collection and what is in it. Ids have slashes, so the router cannot tell the parts of a path."""
     words = {kind: kind + _ITEM in kinds for kind in kinds if kind not in (_ALL, _ONE) and "/" not in kind}
 
@@ -92,7 +103,7 @@ def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) ->
     return [_route(prefix, find), _route(prefix + "/{path:path}", find)]
 
 
-def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]]) -> Route:
+def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]]) -> Served:
     async def serve(request: Request) -> Response:
         try:
             place, verbs = find(request)
@@ -100,7 +111,18 @@ def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]]) -> Route:
         except MesosGpuError as error:
             return answer_of(error)
 
-    return Route(path, serve, methods=_METHODS)
+    return path, serve
+
+
+def _led(serve: Serve, leader_url: str) -> Serve:
+    """Every answer says who leads: clients of several schedulers go on there."""
+
+    async def marked(request: Request) -> Response:
+        response = await serve(request)
+        response.headers["X-Marathon-Leader"] = leader_url
+        return response
+
+    return marked
 
 
 def _handler(method: str, verbs: Verbs) -> Handler:

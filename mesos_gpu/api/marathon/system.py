@@ -1,9 +1,9 @@
-"""/ping, /v2/info, /v2/leader, /v2/pods."""
+"""/ping, /ui/, /v2/info, /v2/leader, /v2/plugins, /v2/pods."""
 
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from mesos_gpu.api.answers import json_answer
 from mesos_gpu.api.marathon.asked import Place
@@ -30,8 +30,19 @@ class System:
         return json_answer({"leader": self._leader})
 
     async def abdicate(self, _request: Request, _place: Place) -> Response:
-        """DELETE /v2/leader: nobody could take over, and without one no task would be replaced."""
-        raise Refused(501, "there is one scheduler, and it leads; restart its process instead: tasks run on")
+        """DELETE /v2/leader: nobody could take over, and without one no task would be replaced.
+
+        Nor is it 5xx, which clients take for a host that is down.
+        """
+        raise Refused(409, "there is one scheduler, and it leads; restart its process instead: tasks run on")
+
+    async def plugins(self, _request: Request, _place: Place) -> Response:
+        """GET /v2/plugins: there are none."""
+        return json_answer({"plugins": []})
+
+    async def ui(self, _request: Request, _place: Place) -> Response:
+        """GET /ui/: the dashboard."""
+        return RedirectResponse("/", 302)
 
     async def info(self, _request: Request, _place: Place) -> Response:
         """GET /v2/info."""
@@ -62,4 +73,4 @@ class System:
 
     async def pods(self, _request: Request, _place: Place) -> Response:
         """/v2/pods, to probe for them too."""
-        raise Refused(501, "pods are not offered here; define an app, or a job of several tasks at /v1/jobs")
+        raise Refused(404, "pods are not offered here; define an app, or a job of several tasks at /v1/jobs")

@@ -3,8 +3,9 @@
 `facts_of` gathers on the engine's thread, and is quick; all else may run elsewhere, on what it gathered.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,10 +17,11 @@ from mesos_gpu.model.rollout import Action, VersionInfo
 from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.wire.marathon.app import app_to_json
+from mesos_gpu.wire.marathon.group import enforced_to_json
 from mesos_gpu.wire.marathon.moments import stamp
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
-LAST_FAILURE, FAILURES, READINESS = "lastTaskFailure", "failures", "readiness"
+LAST_FAILURE, FAILURES, READINESS, STATS = "lastTaskFailure", "failures", "readiness", "taskStats"
 STATES: Final = {
     TaskState.ABSENT: "TASK_UNKNOWN",
     TaskState.LAUNCHED: "TASK_STAGING",
@@ -120,11 +122,47 @@ def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
         body["deployments"] = [{"id": id} for id in facts.deployments]
     if TASKS in embed or FAILURES in embed:
         body["tasks"] = [task_json(facts.app, each) for each in facts.launches]
+    if STATS in embed:
+        body["taskStats"] = _stats_by_version(facts)
     if READINESS in embed:
         body["readinessCheckResults"] = readiness_json(facts.launches)
     if {LAST_FAILURE, FAILURES} & embed and facts.failure is not None:
         body["lastTaskFailure"] = _failure_json(facts.app.id, *facts.failure)
     return body
+
+
+def _stats_by_version(facts: Facts) -> dict[str, Any]:
+    """Of all tasks, of those that came after the number was changed last, and of those of this and of earlier
+    configurations; a part without a task is left out."""
+    info, now = facts.info, time.time()
+    parts: dict[str, Callable[[float], bool]] = {
+        "startedAfterLastScaling": lambda version: version >= info.last_scaling_at,
+        "withLatestConfig": lambda version: version >= info.last_config_change_at,
+        "withOutdatedConfig": lambda version: version < info.last_config_change_at,
+        "totalSummary": lambda _: True,
+    }
+    chosen = {
+        name: tuple(each for each in facts.launches if fits(each.job.app_version or 0.0))
+        for name, fits in parts.items()
+    }
+    return {
+        name: {"stats": _stats(replace(facts, launches=launches), now)}
+        for name, launches in chosen.items()
+        if launches
+    }
+
+
+def _stats(facts: Facts, now: float) -> dict[str, Any]:
+    """Life times are those since a task ran, in seconds."""
+    names = {"tasksStaged": "staged", "tasksRunning": "running"}
+    names |= {"tasksHealthy": "healthy", "tasksUnhealthy": "unhealthy"}
+    found: dict[str, Any] = {"counts": {names[key]: count for key, count in _counts(facts).items()}}
+    began = [each.task.started_at for each in facts.launches if each.task.started_at is not None]
+    lives = sorted(max(0.0, now - at) for at in began)
+    if lives:
+        average_s, median_s = sum(lives) / len(lives), lives[len(lives) // 2]
+        found["lifeTime"] = {"averageSeconds": average_s, "medianSeconds": median_s}
+    return found
 
 
 def _counts(facts: Facts) -> dict[str, int]:
@@ -221,8 +259,11 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
     }
 
 
-def group_json(group: Group, facts: Mapping[str, Facts], embed: frozenset[str]) -> dict[str, Any]:
+def group_json(
+    group: Group, facts: Mapping[str, Facts], versions: Mapping[str, float], embed: frozenset[str]
+) -> dict[str, Any]:
     """A group and what is below it, as far as `embed` says: "apps", "groups", and "apps.tasks" as of an app.
+    `versions`: of groups, by id.
 
     Apps and groups are generators, for `large_answer`.
     """
@@ -230,21 +271,15 @@ def group_json(group: Group, facts: Mapping[str, Facts], embed: frozenset[str]) 
     body: dict[str, Any] = {
         "id": group.id,
         "dependencies": list(group.dependencies),
-        "version": stamp(_latest(group, facts)),
+        "version": stamp(versions.get(group.id, 0.0)),
     }
-    if group.enforce_role is not None:
-        body["enforceRole"] = group.enforce_role
+    body.update(enforced_to_json(group))
     if "apps" in embed or of_apps:
         body["apps"] = (app_info(facts[app.id], of_apps) for app in group.apps)
         body["pods"] = []
     if "groups" in embed:
-        body["groups"] = (group_json(each, facts, embed) for each in group.groups)
+        body["groups"] = (group_json(each, facts, versions, embed) for each in group.groups)
     return body
-
-
-def _latest(group: Group, facts: Mapping[str, Facts]) -> float:
-    """When something in it was changed last; 0, as in Marathon, while it never had an app."""
-    return max((facts[app.id].info.version for app in group.all_apps()), default=0.0)
 
 
 def steps_json(steps: Sequence[Sequence[Action]]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Groups as they were: which apps, in which versions. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.rollout import VersionInfo
@@ -37,6 +37,31 @@ def versions_of(roots: Sequence[RootVersion], id: str) -> Iterator[tuple[float, 
         if found is not None and found != before:
             yield each.version, found
         before = found
+
+
+def group_versions(
+    before: Group, after: Group, changed: Set[str], known: Mapping[str, float], at: float
+) -> dict[str, float]:
+    """By group of `after`: when something in it changed last.
+
+    Args:
+        before: The tree as it was.
+        after: As it is now.
+        changed: The apps that have another version now.
+        known: What held before.
+        at: Of this change.
+    """
+    found: dict[str, float] = {}
+
+    def look(was: Group | None, now: Group) -> bool:
+        inner = {group.id: group for group in was.groups} if was else {}
+        others = [look(inner.get(each.id), each) for each in now.groups]
+        differs = was != now or any(others) or any(app.id in changed for app in now.apps)
+        found[now.id] = at if differs else known.get(now.id, 0.0)
+        return differs
+
+    look(before, after)
+    return found
 
 
 def apps_of(shape: GroupShape) -> Iterator[tuple[str, float]]:

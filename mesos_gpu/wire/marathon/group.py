@@ -42,6 +42,8 @@ class _Any:
 
 
 _VERSION: Final = next(field for field in APP.fields if field.key == "version")
+_ENFORCED: Final = Field("enforceRole", "enforce_role", Flag())
+ENFORCED_ROLE: Final = Record((_ENFORCED,))  # all that a PATCH says
 _GROUP: Final = Record(
     (
         Field("id", "id", Text(least=1)),
@@ -49,7 +51,7 @@ _GROUP: Final = Record(
         Field("groups", "groups", ListOf(_Any())),
         Field("pods", "pods", ListOf(Refused("pods are not offered here"))),
         Field("dependencies", "dependencies", ListOf(Text(least=1), distinct=True)),
-        Field("enforceRole", "enforce_role", Flag()),
+        _ENFORCED,
         Field("scaleBy", "scale_by", Number(least=0)),
         _VERSION,
     )
@@ -131,7 +133,12 @@ class _Reader:
         for i, path in enumerate(needed):
             if why := problem_of(path):
                 self.report.wrong(why, "dependencies", i)
-        return Group(id, apps, groups, needed, sent.get("enforce_role", current.enforce_role))
+        return Group(id, apps, groups, needed, self.enforced(sent, current))
+
+    def enforced(self, sent: dict[str, Any], current: Group) -> bool | None:
+        """False is what holds anyway, and answers say: sent back it changes nothing."""
+        said = sent.get("enforce_role", current.enforce_role)
+        return said if said or current.enforce_role is not None else None
 
     def apps(self, values: tuple[object, ...], id: str) -> tuple[App, ...]:
         """Those of the group `id`; an app that was sent twice is a problem."""
@@ -183,6 +190,9 @@ def group_to_json(group: Group, app: Callable[[App], dict[str, Any]] = app_to_js
         "groups": [group_to_json(each, app) for each in group.groups],
         "dependencies": list(group.dependencies),
     }
-    if group.enforce_role is not None:
-        written["enforceRole"] = group.enforce_role
-    return written
+    return written | enforced_to_json(group)
+
+
+def enforced_to_json(group: Group) -> dict[str, bool]:
+    """Groups right below the root say it, others have none."""
+    return {"enforceRole": bool(group.enforce_role)} if len(steps_of(group.id)) == 1 else {}
