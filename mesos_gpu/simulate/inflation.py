@@ -23,7 +23,7 @@ _POLICIES: Final[Mapping[str, Callable[[Mix, int], Policy]]] = {
     "bundle": lambda mix, seed: Bundle(),
     "spread": lambda mix, seed: Spread(),
     "fragmentation": lambda mix, seed: Fragmentation(mix),
-    "fgd": lambda mix, seed: Fragmentation(mix, share_of_f=1.0, share_of_worth=0.0),
+    "fgd": lambda mix, seed: Fragmentation(mix, share_of_f=1.0, share_of_worth=0.0, share_of_scarcity=0.0),
     "bestfit": lambda mix, seed: BestFit(),
     "random": lambda mix, seed: Random(seed),
 }

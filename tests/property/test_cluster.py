@@ -33,7 +33,7 @@ policies: st.SearchStrategy[Callable[[list[Shape]], Policy]] = st.sampled_from(
         lambda _: Spread(),
         lambda _: BestFit(),
         lambda asked: Fragmentation(mix_of(asked)),
-        lambda asked: Fragmentation(mix_of(asked), share_of_f=1.0, share_of_worth=0.0),
+        lambda asked: Fragmentation(mix_of(asked), share_of_f=1.0, share_of_worth=0.0, share_of_scarcity=0.0),
     ]
 )
 

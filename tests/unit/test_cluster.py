@@ -5,7 +5,7 @@ import pytest
 
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Kind, Mix, mix_of
 from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Random, Spread
-from mesos_gpu.policy.cluster.prices import worth
+from mesos_gpu.policy.cluster.prices import scarcity, worth
 from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
@@ -100,6 +100,7 @@ MIX = Mix(
         Kind(1000, 0, 0, ()): 0.25,
     },
     {500: 1},
+    {(): 1},
 )
 
 
@@ -146,8 +147,16 @@ def test_a_rest_that_nothing_fits_is_not_made_if_it_can_be_helped() -> None:
 
 
 def test_fgd_alone_is_a_special_case() -> None:
-    pure = Fragmentation(MIX, share_of_f=1.0, share_of_worth=0.0)
+    pure = Fragmentation(MIX, share_of_f=1.0, share_of_worth=0.0, share_of_scarcity=0.0)
     assert chosen(pure, Shape(1000, 1, 1, 500), node(1000, 1000), node(1000, 500)) == 1
+
+
+def test_what_may_run_anywhere_leaves_scarce_models_to_those_who_name_them() -> None:
+    """Two models alike, but for what is asked for by name; the node that is nearly full would be the tighter fit."""
+    policy = Fragmentation(mix_of([ONE] * 5 + [Shape(1000, 1, 1, models=("T4",))] * 5))
+    full, empty = node(1000, 0, 0, 0, model="T4"), node(*FULL, model="A10")
+    assert chosen(policy, ONE, full, empty) == 1
+    assert chosen(policy, Shape(1000, 1, 1, models=("T4",)), full, empty) == 0
 
 
 # --- what free space is worth
@@ -176,3 +185,21 @@ def test_without_fractions_only_whole_gpus_are_worth_something() -> None:
     found = worth({})
     assert (found[999], found[1000]) == (0, 1)
     assert np.array_equal(found, worth({1000: 5, 0: 3}))
+
+
+# --- scarcity
+
+
+def test_scarcity_by_hand() -> None:
+    """Ten of the two models are free, and eight are asked for: each of them counts as 10 / 8."""
+    found = scarcity({(): 4, ("T4",): 2, ("T4", "A10"): 2}, {"T4": 4, "A10": 6, "gone": 0})
+    assert found == pytest.approx({"T4": (2 / 4 + 2 / 10) * 10 / 8, "A10": 2 / 10 * 10 / 8, "gone": 0})
+
+
+def test_nobody_names_a_model_and_none_is_scarce() -> None:
+    assert scarcity({(): 4}, {"T4": 4}) == {"T4": 0}
+    assert scarcity({}, {"T4": 4}) == scarcity({("A10",): 4}, {"T4": 4}) == {"T4": 0}
+
+
+def test_a_model_of_which_hardly_anything_is_free_is_not_infinitely_dear() -> None:
+    assert scarcity({("T4",): 1}, {"T4": 1e-6, "A10": 1000})["T4"] == 4

@@ -3,7 +3,10 @@
 import csv
 import gzip
 import json
+import random
 import statistics
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,51 @@ def test_fragmentation_is_better_than_the_published_fgd(seeds: tuple[int, ...]) 
 @pytest.mark.parametrize("workload", WORKLOADS[1:])
 def test_fragmentation_on_other_workloads(workload: str, seeds: tuple[int, ...]) -> None:
     assert allocated(workload, "fragmentation", seeds) > published(workload, "FGD") - 0.3
+
+
+def test_cards_that_some_requests_name_are_left_to_them(seeds: tuple[int, ...]) -> None:
+    """One GPU request in ten names models."""
+    assert allocated("gpuspec10", "fragmentation", seeds) > published("gpuspec10", "FGD") + 0.1
+
+
+def drawn(share: float) -> list[Shape]:
+    """gpuspec10, in which so many of the GPU requests are drawn from those that name models."""
+    chance, pods = random.Random(7), read_pods(DATA / "openb_pod_list_gpuspec10.csv.gz")
+    choosy = [pod for pod in pods if pod.models]
+    others = [pod for pod in pods if pod.gpus and not pod.models]
+    count = len(choosy) + len(others)
+    many = round(share * count)
+    return [
+        *(pod for pod in pods if not pod.gpus),
+        *(chance.choice(choosy) for _ in range(many)),
+        *chance.sample(others, count - many),
+    ]
+
+
+def given(share: float) -> list[Shape]:
+    """default, in which so many of the GPU requests get models of gpuspec10 by chance."""
+    chance = random.Random(7)
+    named = [pod.models for pod in read_pods(DATA / "openb_pod_list_gpuspec10.csv.gz") if pod.models]
+    return [
+        replace(pod, models=chance.choice(named)) if pod.gpus and chance.random() < share else pod
+        for pod in read_pods(DATA / "openb_pod_list_default.csv.gz")
+    ]
+
+
+MANY_NAME_MODELS = {"drawn 20": (drawn, 0.2, 4), "drawn 33": (drawn, 0.33, 4), "given 33": (given, 0.33, 5)}
+
+
+@pytest.mark.parametrize(("make", "share", "more"), MANY_NAME_MODELS.values(), ids=MANY_NAME_MODELS)
+def test_the_more_requests_name_models_the_more_it_is_above_fgd(
+    make: Callable[[float], list[Shape]], share: float, more: float, seeds: tuple[int, ...]
+) -> None:
+    nodes, pods = read_nodes(NODES), make(share)
+
+    def mean(policy: str) -> float:
+        found = [run(nodes, pods, policy, seed, marks=[100], target=100) for seed in seeds]
+        return statistics.mean(result.alloc_pct["100"] for result in found)
+
+    assert mean("fragmentation") > mean("fgd") + more
 
 
 @pytest.mark.parametrize(("policy", "name"), [("fgd", "FGD"), ("bestfit", "BestFit"), ("random", "Random")])

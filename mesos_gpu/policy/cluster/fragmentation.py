@@ -4,7 +4,8 @@ After FGD (Weng et al., "Beware of Fragmentation", USENIX ATC'23): the fragmenta
 a request drawn from the recent mix could not use there: all of it where the request cannot run at all (or needs no
 GPU), else what is idle on GPUs that are too small for it. A launch goes where F grows least. Beside F, what the launch
 takes of the worth of free space counts (`prices`): FGD alone puts a fraction next to another that it leaves a useless
-rest with.
+rest with. And a request that may run on several models pays for one that others must have: FGD alone fills such cards
+with what could run anywhere.
 
 What GPUs a node has free, of which model, is its *state*; few are met. For each state and each GPU request, what is
 lost in every state that could follow is tabled once, by how many of the mix the node's processors are enough for. A
@@ -19,13 +20,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mesos_gpu.policy.cluster.prices import worth
+from mesos_gpu.policy.cluster.prices import scarcity, worth
 from mesos_gpu.policy.cluster.shapes import WHOLE, Shape
 from mesos_gpu.policy.cluster.view import Index, Integers, View
 
 COVERED: Final = 0.95  # of the requests: rarer ones are left out of the mix
 STEPS: Final = 100  # of the score: what differs by less is a tie, which the best fit wins
 SHARE_OF_F: Final = 0.3  # of F in the score, where the worth of space counts wholly
+SHARE_OF_SCARCITY: Final = 0.5  # of a GPU, for one of a model whose free GPUs are all asked for by name
 _TIES: Final = 1 << 20
 Floats = npt.NDArray[np.float64]
 
@@ -41,10 +43,12 @@ class Kind:
 
 
 class Mix(NamedTuple):
-    """What is asked for: the most frequent kinds and their shares, which add up to 1, and every fraction's count."""
+    """What is asked for: the most frequent kinds and their shares, which add up to 1; every fraction's count; the GPUs,
+    in thousandths, by the models that will do."""
 
     kinds: Mapping[Kind, float]
     fractions: Mapping[int, float]
+    models: Mapping[tuple[str, ...], float]
 
 
 def mix_of(shapes: Iterable[Shape]) -> Mix:
@@ -58,26 +62,35 @@ def mix_of(shapes: Iterable[Shape]) -> Mix:
         if sum(found.values()) >= COVERED * counts.total():
             break
         found[kind] = count
-    fractions = Counter[int]()
+    fractions, models = Counter[int](), Counter[tuple[str, ...]]()
     for shape, count in every.items():
+        models[shape.models] += count * shape.milli
         if shape.gpus == 1 and shape.gpu_milli < WHOLE:
             fractions[shape.gpu_milli] += count
     total = sum(found.values())
-    return Mix({kind: count / total for kind, count in found.items()}, fractions)
+    return Mix({kind: count / total for kind, count in found.items()}, fractions, models)
 
 
 class Fragmentation:
     """`Policy`."""
 
-    def __init__(self, mix: Mix, *, share_of_f: float = SHARE_OF_F, share_of_worth: float = 1.0) -> None:
-        """`share_of_f` 1 and `share_of_worth` 0 is FGD itself."""
+    def __init__(
+        self,
+        mix: Mix,
+        *,
+        share_of_f: float = SHARE_OF_F,
+        share_of_worth: float = 1.0,
+        share_of_scarcity: float = SHARE_OF_SCARCITY,
+    ) -> None:
+        """`share_of_f` 1 and the others 0 is FGD itself."""
         kinds = sorted(mix.kinds, key=lambda kind: (kind.cpu_milli, repr(kind)))
         self._kinds = kinds
         self._share = np.array([mix.kinds[kind] for kind in kinds])
         self._cpu = np.array([kind.cpu_milli for kind in kinds], dtype=np.int64)
         self._gpus = np.array([kind.gpus for kind in kinds], dtype=np.int64)
         self._milli = np.array([kind.gpu_milli for kind in kinds], dtype=np.int64)
-        self._share_of_f = share_of_f
+        self._share_of_f, self._share_of_scarcity = share_of_f, share_of_scarcity
+        self._asked_by_models = mix.models
         self._worth = worth(mix.fractions) * WHOLE * share_of_worth
 
     def attach(self, view: View) -> None:
@@ -91,6 +104,7 @@ class Fragmentation:
         self._now = np.zeros((256, width))  # by state: what is lost as it is
         self._requests: dict[tuple[int, int], int] = {}
         self._request_of = np.empty(0, dtype=np.int64)  # by shape
+        self._milli_of = np.empty(0)  # by shape: of all its GPUs
         self._own = np.empty(0)  # by shape: what it takes itself, so that a perfect fit costs nothing
         self._first = np.zeros(
             (256, 0), dtype=np.int64
@@ -98,6 +112,11 @@ class Fragmentation:
         self._count = np.zeros((256, 0), dtype=np.int64)
         self._table, self._rows = np.zeros((1024, width)), 0
         self._suits: dict[int, Floats] = {}
+        names = view.model_names()
+        free = np.bincount(view.model, weights=view.total, minlength=len(names))
+        self._scarce = scarcity(self._asked_by_models, dict(zip(names, free.tolist(), strict=True)))
+        self._price = np.array([self._scarce[name] for name in names])[view.model] * self._share_of_scarcity
+        self._least_price = np.empty(0)  # by shape: of the models that will do, the least scarce one's
         self.state = np.array([self._state_of(row) for row in range(len(view.cpu))], dtype=np.int64)
 
     def learn(self, shape: int) -> None:
@@ -113,6 +132,9 @@ class Fragmentation:
                 self._follow(state, {key: index})
         self._request_of = np.append(self._request_of, index)
         self._own = np.append(self._own, want.milli if self._worth[WHOLE] else 0)
+        prices = [self._scarce[model] for model in want.models or self._scarce if model in self._scarce]
+        self._least_price = np.append(self._least_price, min(prices, default=0.0) * self._share_of_scarcity)
+        self._milli_of = np.append(self._milli_of, want.milli)
 
     def changed(self, row: int) -> None:
         """As `Policy.changed`."""
@@ -198,6 +220,7 @@ class Fragmentation:
             other = self._table[first + np.minimum(choice, np.maximum(count - 1, 0)), enough]
             least = np.minimum(least, other)
         growth = least - before - self._own[shapes]
+        growth += (self._price[rows] - self._least_price[shapes]) * self._milli_of[shapes]
         score = (STEPS / (1.0 + np.exp(growth / WHOLE))).astype(np.int64)
         left = (cpu - view.shape_cpu[shapes]) / self._most_cpu + view.total[rows] / self._most_gpu
         return np.asarray((STEPS - score) * _TIES + (left * (_TIES / 2 - 1)).astype(np.int64))

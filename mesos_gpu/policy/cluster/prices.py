@@ -1,4 +1,4 @@
-"""What free space of a GPU is worth, by which fractions are asked for. Pure.
+"""What free space of a GPU is worth, by which fractions are asked for, and how scarce each model is. Pure.
 
 To pack fractions into GPUs is a cutting-stock problem. Its linear program (Gilmore and Gomory, 1961) has a dual: a
 price for each fraction, such that no way to fill a GPU is worth more than one GPU. What is free of a GPU is then worth
@@ -15,6 +15,7 @@ from mesos_gpu.policy.cluster.shapes import WHOLE
 
 _ENOUGH: Final = 1e-7
 _ROUNDS: Final = 10_000  # columns; some dozens are needed
+_SCARCEST: Final = 4.0  # a model of which hardly anything is free is not infinitely dear
 Floats = npt.NDArray[np.float64]
 
 
@@ -63,3 +64,24 @@ def _filled(sizes: npt.NDArray[np.int64], prices: Floats) -> tuple[Floats, Float
             pattern[last[space]] += 1
             space -= int(sizes[last[space]])
     return value, pattern
+
+
+def scarcity(demand: Mapping[tuple[str, ...], float], free: Mapping[str, float]) -> dict[str, float]:
+    """Of each model: how much of it the requests that name models would take, as a share of what is free of it, if as
+    much were asked for as is free of all models together. 0: nobody names it; above 1 they ask for more than there is.
+
+    A request that may run on several models counts on each by how much is free of it. What may run anywhere counts
+    nowhere: that is what should stay off scarce models.
+
+    Args:
+        demand: How many GPUs are asked for, by the models that will do; (): any.
+        free: GPUs by model, in the unit of `demand` or another.
+    """
+    asked, there = sum(demand.values()), sum(free.values())
+    found = dict.fromkeys(free, 0.0)
+    for models, amount in demand.items():
+        fit = [model for model in models if free.get(model, 0) > 0]
+        total = sum(free[model] for model in fit)
+        for model in fit:
+            found[model] += amount / asked * there / total
+    return {model: min(share, _SCARCEST) for model, share in found.items()}
