@@ -1,14 +1,18 @@
-"""Device rules as an eBPF program (BPF_PROG_TYPE_CGROUP_DEVICE), assembled here. Pure.
+"""Rules as eBPF programs, assembled here: of devices (BPF_PROG_TYPE_CGROUP_DEVICE) and of ports that are denied
+(BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
 
 Layouts and numbers: the kernel's include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
-The program gets struct bpf_cgroup_dev_ctx {access_type, major, minor} in r1 and returns 1 to allow, 0 to deny.
+A program gets its context in r1 and returns 1 to allow, 0 to deny: struct bpf_cgroup_dev_ctx {access_type, major,
+minor}, or struct bpf_sock_addr {user_family, user_ip4, user_ip6[4], user_port…}, addresses and port in network order.
 """
 
+import socket
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from isolator.control_ports import Denial
 from isolator.rules import Rule
 
 DEV_BLOCK: Final = 1
@@ -21,9 +25,13 @@ LOAD_WORD: Final = 0x61  # BPF_LDX | BPF_MEM | BPF_W
 MOVE: Final = 0xBC  # BPF_ALU | BPF_MOV | BPF_X, 32 bits
 MOVE_VALUE: Final = 0xB4  # BPF_ALU | BPF_MOV | BPF_K
 AND_VALUE: Final = 0x54
+XOR_VALUE: Final = 0xA4  # a comparison of 32 bits that kernels before 5.1 have, too
 SHIFT_RIGHT: Final = 0x74
 JUMP_UNLESS: Final = 0x55  # BPF_JMP | BPF_JNE | BPF_K
 EXIT: Final = 0x95
+
+#: Offsets in struct bpf_sock_addr.
+_USER_IP4, _USER_IP6, _USER_PORT = 4, 8, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ class Instruction:
             MOVE: f"w{d} = w{s}",
             MOVE_VALUE: f"w{d} = {imm}",
             AND_VALUE: f"w{d} &= {imm:#x}",
+            XOR_VALUE: f"w{d} ^= {imm & 0xFFFFFFFF:#x}",
             SHIFT_RIGHT: f"w{d} >>= {imm}",
             JUMP_UNLESS: f"if r{d} != {imm} goto +{off}",
             EXIT: "exit",
@@ -79,12 +88,55 @@ def _rule(rule: Rule) -> list[Instruction]:
         fit.append(Instruction(JUMP_UNLESS, dst=4, imm=rule.major))
     if rule.minor is not None:
         fit.append(Instruction(JUMP_UNLESS, dst=5, imm=rule.minor))
+    return _returning(fit, 1)
+
+
+def _returning(fit: list[Instruction], verdict: int) -> list[Instruction]:
+    """That verdict if all of it fits; else on to what comes behind."""
     size = len(fit) + 2
     aimed = [
         Instruction(i.code, i.dst, i.src, size - place - 1, i.imm) if i.code == JUMP_UNLESS else i
         for place, i in enumerate(fit)
     ]
-    return [*aimed, Instruction(MOVE_VALUE, dst=0, imm=1), Instruction(EXIT)]
+    return [*aimed, Instruction(MOVE_VALUE, dst=0, imm=verdict), Instruction(EXIT)]
+
+
+def compile_denials(denials: Sequence[Denial], family: int) -> tuple[Instruction, ...]:
+    """The program that lets a socket speak to all but what is denied.
+
+    Args:
+        denials: What is denied.
+        family: AF_INET or AF_INET6, of the address that the socket is told. One of version 4 that is mapped into
+            version 6 (::ffff:10.0.0.1) counts as what it is.
+    """
+    body = tuple(instruction for denial in denials for instruction in _denial(denial, family))
+    head = Instruction(LOAD_WORD, dst=2, src=1, off=_USER_PORT)
+    return (head, *body, Instruction(MOVE_VALUE, dst=0, imm=1), Instruction(EXIT))
+
+
+def _denial(denial: Denial, family: int) -> list[Instruction]:
+    fit = [Instruction(JUMP_UNLESS, dst=2, imm=socket.htons(denial.port))]
+    if denial.address is not None:
+        words = _words(denial.address, family)
+        if not words:
+            return []
+        for off, word in words:
+            fit += [
+                Instruction(LOAD_WORD, dst=3, src=1, off=off),
+                Instruction(XOR_VALUE, dst=3, imm=word),
+                Instruction(JUMP_UNLESS, dst=3, imm=0),
+            ]
+    return _returning(fit, 0)
+
+
+def _words(text: str, family: int) -> list[tuple[int, int]]:
+    """Of an address as sockets of that family are told it: where each word is in the context, and what it must be."""
+    if ":" in text:
+        packed = b"" if family == socket.AF_INET else socket.inet_pton(socket.AF_INET6, text)
+    else:
+        packed = (b"" if family == socket.AF_INET else bytes(10) + b"\xff\xff") + socket.inet_aton(text)
+    start = _USER_IP4 if family == socket.AF_INET else _USER_IP6
+    return [(start + 4 * place, word) for place, (word,) in enumerate(struct.iter_unpack("=i", packed))]
 
 
 def encode(program: Sequence[Instruction]) -> bytes:

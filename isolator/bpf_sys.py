@@ -1,4 +1,4 @@
-"""bpf(2), as far as device programs of cgroups need it: load, attach, replace, detach, query.
+"""bpf(2), as far as programs of cgroups need it: load, attach, replace, detach, query.
 
 Numbers and layouts: include/uapi/linux/bpf.h. Every call passes a buffer of the size of a recent kernel's whole
 `union bpf_attr`: kernels 6.17 to 7.2 write results of BPF_PROG_QUERY beyond the size that they are told.
@@ -18,8 +18,6 @@ NAME: Final = b"mesos_gpu"  # of our programs: how they are known among others'
 ATTR_SIZE: Final = 256  # more than any kernel has; the rest must be zero, and is
 PROG_LOAD, PROG_ATTACH, PROG_DETACH = 5, 8, 9
 PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, PROG_QUERY = 13, 15, 16
-PROG_TYPE_CGROUP_DEVICE: Final = 15
-ATTACH_TYPE_CGROUP_DEVICE: Final = 6
 F_ALLOW_MULTI, F_REPLACE = 2, 4
 MOST_PROGRAMS: Final = 64  # BPF_CGROUP_MAX_PROGS
 _QUERY_SIZE: Final = 64
@@ -27,12 +25,31 @@ _SYSCALL: Final = {"x86_64": 321, "aarch64": 280, "ppc64le": 361, "ppc64": 361, 
 
 
 class BpfError(MesosGpuError):
-    """The kernel refused a device program: the task must not run."""
+    """The kernel refused a program: the task must not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a program decides on. `told`: whether the kernel must know `attach` already when it is loaded."""
+
+    what: str
+    program: int  # enum bpf_prog_type
+    attach: int  # enum bpf_attach_type
+    off: str  # the setting that does without
+    told: bool = True
+
+
+DEVICE: Final = Kind("device", 15, 6, "MESOS_GPU_ISOLATION=cgroup1", told=False)
+_SOCK_ADDR, _NO_PORTS = 18, "MESOS_GPU_CONTROL_PORTS=off"
+CONNECT4: Final = Kind("connect", _SOCK_ADDR, 10, _NO_PORTS)
+CONNECT6: Final = Kind("connect", _SOCK_ADDR, 11, _NO_PORTS)
+SENDMSG4: Final = Kind("sendmsg", _SOCK_ADDR, 14, _NO_PORTS)
+SENDMSG6: Final = Kind("sendmsg", _SOCK_ADDR, 15, _NO_PORTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A device program on a cgroup. `tag`: the kernel's digest of its instructions."""
+    """A program on a cgroup. `tag`: the kernel's digest of its instructions."""
 
     id: int
     name: str
@@ -54,7 +71,7 @@ def _attr(layout: str, *values: Any) -> "ctypes.Array[ctypes.c_char]":
     return ctypes.create_string_buffer(struct.pack(layout, *values).ljust(ATTR_SIZE, b"\0"), ATTR_SIZE)
 
 
-def load(program: bytes, *, name: bytes = NAME) -> int:
+def load(program: bytes, *, name: bytes = NAME, kind: Kind = DEVICE) -> int:
     """Have the kernel verify and keep a program; a file descriptor of it.
 
     Raises:
@@ -64,13 +81,14 @@ def load(program: bytes, *, name: bytes = NAME) -> int:
     licence = ctypes.create_string_buffer(b"Apache-2.0")
 
     def attempt(log: "ctypes.Array[ctypes.c_char] | None") -> int:
-        # prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags, prog_name
+        # prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags, prog_name,
+        # prog_ifindex, expected_attach_type
         attr = _attr(
-            "=IIQQIIQII16s", PROG_TYPE_CGROUP_DEVICE, len(program) // 8, ctypes.addressof(instructions),
+            "=IIQQIIQII16sII", kind.program, len(program) // 8, ctypes.addressof(instructions),
             ctypes.addressof(licence), 1 if log else 0, len(log) if log else 0,
-            ctypes.addressof(log) if log else 0, 0, 0, name,
+            ctypes.addressof(log) if log else 0, 0, 0, name, 0, kind.attach if kind.told else 0,
         )  # fmt: skip
-        return _bpf(PROG_LOAD, attr, 64)
+        return _bpf(PROG_LOAD, attr, 72 if kind.told else 64)
 
     try:
         return attempt(None)
@@ -80,10 +98,10 @@ def load(program: bytes, *, name: bytes = NAME) -> int:
             return attempt(log)
         except OSError:
             said = log.value.decode(errors="replace").strip()
-            raise _explained("load a device program", error, said) from error
+            raise _explained("load", kind, error, said) from error
 
 
-def attach(cgroup: int, program: int, *, replace: int | None = None) -> None:
+def attach(cgroup: int, program: int, *, replace: int | None = None, kind: Kind = DEVICE) -> None:
     """Attach beside others' programs, all of which must then allow; with `replace`, in that one's place, at once.
 
     Args:
@@ -95,20 +113,20 @@ def attach(cgroup: int, program: int, *, replace: int | None = None) -> None:
         OSError: As bpf(2): EPERM if another program was attached to stay alone, EINVAL for `replace` before 5.6.
     """
     flags = F_ALLOW_MULTI | (F_REPLACE if replace is not None else 0)
-    attr = _attr("=IIIII", cgroup, program, ATTACH_TYPE_CGROUP_DEVICE, flags, replace or 0)
+    attr = _attr("=IIIII", cgroup, program, kind.attach, flags, replace or 0)
     _bpf(PROG_ATTACH, attr, 20 if replace is not None else 16)
 
 
-def detach(cgroup: int, program: int) -> None:
+def detach(cgroup: int, program: int, kind: Kind = DEVICE) -> None:
     """Remove one program from a cgroup.
 
     Raises:
         OSError: As bpf(2): ENOENT if it is not there.
     """
-    _bpf(PROG_DETACH, _attr("=IIII", cgroup, program, ATTACH_TYPE_CGROUP_DEVICE, 0), 16)
+    _bpf(PROG_DETACH, _attr("=IIII", cgroup, program, kind.attach, 0), 16)
 
 
-def query(cgroup: int) -> tuple[Attached, ...]:
+def query(cgroup: int, kind: Kind = DEVICE) -> tuple[Attached, ...]:
     """The programs attached to this cgroup itself, oldest first.
 
     Raises:
@@ -116,7 +134,7 @@ def query(cgroup: int) -> tuple[Attached, ...]:
     """
     ids = (ctypes.c_uint32 * MOST_PROGRAMS)()
     # target_fd, attach_type, query_flags, attach_flags, prog_ids, prog_cnt
-    attr = _attr("=IIIIQI", cgroup, ATTACH_TYPE_CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), MOST_PROGRAMS)
+    attr = _attr("=IIIIQI", cgroup, kind.attach, 0, 0, ctypes.addressof(ids), MOST_PROGRAMS)
     _bpf(PROG_QUERY, attr, _QUERY_SIZE)
     count = struct.unpack_from("=I", attr.raw, 24)[0]
     found = []
@@ -145,46 +163,48 @@ def _about(ident: int, program: int) -> Attached:
     return Attached(ident, info.raw[64:80].split(b"\0")[0].decode(errors="replace"), info.raw[8:16])
 
 
-def installed(cgroup: int, program: bytes) -> bool:
+def installed(cgroup: int, program: bytes, kind: Kind = DEVICE) -> bool:
     """Whether exactly this program is our one program of the cgroup.
 
     Raises:
         BpfError, OSError: The kernel refuses.
     """
-    with closing(_Fd(load(program))) as wanted:
-        ours = [found for found in query(cgroup) if found.name == NAME.decode()]
+    with closing(_Fd(load(program, kind=kind))) as wanted:
+        ours = [found for found in query(cgroup, kind) if found.name == NAME.decode()]
         return [found.tag for found in ours] == [_about(0, wanted.number).tag]
 
 
-def install(cgroup: int, program: bytes) -> None:
+def install(cgroup: int, program: bytes, kind: Kind = DEVICE) -> None:
     """Make `program` our one program of the cgroup; others' stay. There is no moment without one of ours.
 
     Raises:
         BpfError: The kernel refuses; what was attached before is still there.
     """
-    with closing(_Fd(load(program))) as new:
+    with closing(_Fd(load(program, kind=kind))) as new:
         try:
-            old = [_Fd(open_program(found.id)) for found in query(cgroup) if found.name == NAME.decode()]
+            old = [
+                _Fd(open_program(found.id)) for found in query(cgroup, kind) if found.name == NAME.decode()
+            ]
             try:
-                _swap(cgroup, new.number, [fd.number for fd in old])
+                _swap(cgroup, new.number, [fd.number for fd in old], kind)
             finally:
                 for fd in old:
                     fd.close()
         except OSError as error:
-            raise _explained("attach a device program", error, "") from error
+            raise _explained("attach", kind, error, "") from error
 
 
-def _swap(cgroup: int, new: int, old: list[int]) -> None:
+def _swap(cgroup: int, new: int, old: list[int], kind: Kind) -> None:
     if len(old) == 1:
         try:
-            attach(cgroup, new, replace=old[0])
+            attach(cgroup, new, replace=old[0], kind=kind)
             return
         except OSError as error:
             if error.errno != errno.EINVAL:  # a kernel before 5.6 cannot replace
                 raise
-    attach(cgroup, new)  # all must allow: with both attached, only what both allow is allowed
+    attach(cgroup, new, kind=kind)  # all must allow: with both attached, only what both allow is allowed
     for program in old:
-        detach(cgroup, program)
+        detach(cgroup, program, kind)
 
 
 class _Fd:
@@ -195,11 +215,14 @@ class _Fd:
         os.close(self.number)
 
 
-def _explained(what: str, error: OSError, log: str) -> BpfError:
+def _explained(what: str, kind: Kind, error: OSError, log: str) -> BpfError:
+    since = "4.15" if kind is DEVICE else "4.18"
     remedy = {
         errno.EPERM: "run as root with CAP_BPF and CAP_NET_ADMIN (before 5.8: CAP_SYS_ADMIN); if another program was "
         "attached to this cgroup without BPF_F_ALLOW_MULTI, it must go",
-        errno.ENOSYS: "use a kernel with CONFIG_BPF_SYSCALL, or MESOS_GPU_ISOLATION=cgroup1",
-        errno.EINVAL: "use a kernel with CONFIG_CGROUP_BPF (4.15 or newer), or MESOS_GPU_ISOLATION=cgroup1",
+        errno.ENOSYS: f"use a kernel with CONFIG_BPF_SYSCALL, or {kind.off}",
+        errno.EINVAL: f"use a kernel with CONFIG_CGROUP_BPF ({since} or newer), or {kind.off}",
     }.get(error.errno or 0, "see dmesg")
-    return BpfError(f"cannot {what}: {error.strerror}" + (f": {log}" if log else ""), remedy=remedy)
+    return BpfError(
+        f"cannot {what} a {kind.what} program: {error.strerror}" + (f": {log}" if log else ""), remedy=remedy
+    )

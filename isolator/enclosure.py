@@ -1,4 +1,4 @@
-"""What keeps one task to its devices: nodes of its own, and a cgroup that denies all others. With undo.
+"""What keeps one task to its devices, and from the control ports: nodes of its own, and cgroups that deny. With undo.
 
 The traces of an enclosure go into the ledger before `set_up` makes the first of them.
 """
@@ -13,6 +13,8 @@ from typing import Final
 
 from isolator import facts
 from isolator.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
+from isolator.control_ports import Denial
+from isolator.fence import Fence, fence_for
 from isolator.ledger import Trace
 from isolator.rules import Device, nvidia_devices, rules_of
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
@@ -36,6 +38,7 @@ class Enclosure:
         cgroup: None: what runs the task denies devices by itself (the Docker Engine).
         devices: NVIDIA nodes that are granted.
         extra: Nodes of the host that every task gets.
+        fence: What denies it ports; None: nothing does.
     """
 
     container: str
@@ -45,6 +48,7 @@ class Enclosure:
     extra: tuple[Device, ...]
     gpu_major: int
     nodes_root: Path = NODES
+    fence: Fence | None = None
 
     @property
     def nodes(self) -> Path:
@@ -65,10 +69,16 @@ class Enclosure:
         found = [Trace("nodes", str(self.nodes))] if self.isolated else []
         if self.cgroup is not None and self.cgroup.own:
             found.append(Trace(self.cgroup.version, str(self.cgroup.path)))
-        return tuple(found)
+        fenced = self.fence.traces() if self.fence is not None else ()
+        return (*found, *(trace for trace in fenced if trace not in found))
+
+    def joins(self) -> tuple[str, ...]:
+        """Directories of the cgroups that the task's processes are to join."""
+        groups = (self.cgroup, self.fence.cgroup if self.fence is not None else None)
+        return tuple(dict.fromkeys(str(group.path) for group in groups if group is not None and group.own))
 
     def set_up(self) -> None:
-        """Make the nodes, then the cgroup with its rules. Nodes first: the rules let nobody make any.
+        """Make the nodes, then the cgroups with their rules. Nodes first: the rules let nobody make any.
 
         Raises:
             MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
@@ -83,6 +93,8 @@ class Enclosure:
         if self.cgroup is not None:
             self.cgroup.create()
             self.cgroup.allow(rules_of(self.devices, self.extra))
+        if self.fence is not None:
+            self.fence.set_up()
 
     def verify(self) -> None:
         """See with the kernel's eyes, from inside the cgroup, that it is so: access(2) asks the device rules, and
@@ -157,6 +169,8 @@ def plan(
     inventory: Inventory,
     env: Mapping[str, str],
     root: Path = Path("/"),
+    *,
+    denied: Sequence[Denial] = (),
 ) -> Enclosure:
     """What to make for a task of this container that is granted these GPUs.
 
@@ -166,6 +180,7 @@ def plan(
         inventory: What the node's monitor says.
         env: The executor's environment.
         root: Whose /proc and /dev are read.
+        denied: Ports that it must not reach.
 
     Raises:
         MesosGpuError: A GPU or the driver is not there, or no isolation can be had: the task must not start.
@@ -190,4 +205,5 @@ def plan(
         devices=nvidia_devices(driver, minors.values()),
         extra=facts.extra_devices(env, driver, root),
         gpu_major=driver.gpu_major,
+        fence=None if isolation == "off" else fence_for(container, denied, root),
     )

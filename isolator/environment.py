@@ -6,9 +6,18 @@ from isolator.gang import hostfile_in
 from isolator.runs import sandbox_of
 from mesos_gpu.model.assignment import Assignment
 
-#: Of the executor's own: a task must not speak for it, nor find the host's ledger.
-_SECRET = ("MESOS_EXECUTOR_AUTHENTICATION_TOKEN", "MESOS_GPU_NODE_DIR", "MESOS_GPU_ALLOW_ROOT")
-_OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_SLAVE_ID", "MESOS_ALLOCATION_ROLE")
+#: Of the executor's own: a task must not speak for it, find its agent, nor the host's ledger.
+_SECRET = (
+    "MESOS_EXECUTOR_AUTHENTICATION_TOKEN",
+    "MESOS_AGENT_ENDPOINT",
+    "MESOS_DOMAIN_SOCKET",
+    "MESOS_SLAVE_ID",
+    "MESOS_SLAVE_PID",
+    "MESOS_GPU_NODE_DIR",
+    "MESOS_GPU_ALLOW_ROOT",
+    "MESOS_GPU_CONTROL_PORTS",
+)
+_OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
 _SECRET_PREFIXES = ("LIBPROCESS_",)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from isolator import driver_volume, processes
 from isolator.agent_api import TERMINAL, Connection, Settings
+from isolator.control_ports import denials
 from isolator.enclosure import Enclosure, undo
 from isolator.enclosure import plan as enclosure_for
 from isolator.facts import read_inventory
@@ -155,7 +156,8 @@ class Executor:
         assert self._task_id is not None
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run = self._run_for(plan, inventory)
-        enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env))
+        denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
+        enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied))
         choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
         volume = choose(self._env, inventory)
         try:

@@ -105,12 +105,13 @@ def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, 
 
 
 def _confined(order: Order, enclosure: Enclosure) -> Order:
-    own = enclosure.cgroup
-    if not enclosure.isolated or own is None:
+    if not enclosure.isolated or enclosure.cgroup is None:
         return order
+    fence = enclosure.fence
     return replace(
         order,
-        cgroups=(str(own.path),) if own.own else (),
+        cgroups=enclosure.joins(),
+        denied=fence.probes() if fence is not None else (),
         nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),
         refused=str(enclosure.refused),
     )

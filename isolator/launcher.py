@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from isolator import view
+from isolator.fence import see_denied
 
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24  # linux/prctl.h
 LAST_CAP: Final = 63  # dropping one that the kernel does not have is EINVAL, and harmless
 #: What a task that runs as root keeps (linux/capability.h): enough to own files and change users; it can make no
 #: node, mount nothing, trace no other's process, load no program. CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
-#: SETUID, SETPCAP, NET_BIND_SERVICE, NET_RAW, SYS_CHROOT, SETFCAP.
-ROOT_KEEPS: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 31})
+#: SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP. Not NET_RAW: a raw socket goes round the denied ports.
+ROOT_KEEPS: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
 
 
 class LaunchFailed(OSError):
@@ -43,6 +44,7 @@ class Order:
         volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
         mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
             only read.
+        denied: Port, and address or None for any, that must be denied once the cgroups are joined.
     """
 
     argv: tuple[str, ...]
@@ -54,6 +56,7 @@ class Order:
     refused: str = ""
     volume: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
+    denied: tuple[tuple[int, str | None], ...] = ()
 
 
 @dataclass(slots=True)
@@ -137,6 +140,7 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
             steps += [("volume", lambda: view.mount_volume(order["volume"]))]
         steps += [("dev", lambda: view.make_dev(nodes))]
     steps += [("cgroup", lambda path=path: _join(path)) for path in order["cgroups"]]  # type: ignore[misc]
+    steps += [("ports", lambda probe=probe: see_denied(probe)) for probe in order["denied"]]  # type: ignore[misc]
     if order["nodes"] is not None:
         steps += [("cgroups", view.freeze_cgroups)]
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]

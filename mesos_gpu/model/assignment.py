@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.mount import Mount
@@ -37,9 +38,8 @@ class Assignment:
     pull: bool = False  # the image is fetched again, whether it is there or not
     args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
     fetch: tuple[Mapping[str, object], ...] = ()  # each a CommandInfo.URI of Mesos
-    control_access: tuple[
-        str, ...
-    ] = ()  # services that command the cluster and that it may reach: api, master
+    control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
+    control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
     master: str = ""  # HOST:PORT of the Mesos master at the launch; "": not known
     api: str = ""  # HOST:PORT that the scheduler's REST interface listens on; "": not known
 

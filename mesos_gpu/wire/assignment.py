@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mesos_gpu.model.assignment import Assignment, Outcome
+from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.driver import version_of
 from mesos_gpu.model.mount import Mount
@@ -40,7 +41,7 @@ def decode_assignment(data: bytes) -> Assignment:
     """
     try:
         fields: dict[str, Any] = _fields(data, "Assignment")
-        for name, noun in (("mounts", Mount), ("bindings", PortBinding)):
+        for name, noun in (("mounts", Mount), ("bindings", PortBinding), ("control_ports", ControlPort)):
             if (items := fields.get(name)) is not None:
                 fields[name] = tuple(noun(**item) for item in items)
         if (docker := fields.get("docker")) is not None:

@@ -183,7 +183,7 @@ def attach_other(path: Path, rules: tuple[Rule, ...], flags: int) -> None:
     """As systemd or a container runtime does it: another name, and flags of its own choice."""
     program = bpf_sys.load(bpf.encode(bpf.compile_rules(rules)), name=b"sd_devices")
     with directory_fd(path) as fd:
-        attr = bpf_sys._attr("=IIIII", fd, program, bpf_sys.ATTACH_TYPE_CGROUP_DEVICE, flags, 0)
+        attr = bpf_sys._attr("=IIIII", fd, program, bpf_sys.DEVICE.attach, flags, 0)
         bpf_sys._bpf(bpf_sys.PROG_ATTACH, attr, 16)
     os.close(program)
 
@@ -228,7 +228,9 @@ def test_a_kernel_that_cannot_replace_gets_the_new_before_the_old_goes(
 ) -> None:
     attach, seen = bpf_sys.attach, []
 
-    def old_kernel(cgroup: int, program: int, *, replace: int | None = None) -> None:
+    def old_kernel(
+        cgroup: int, program: int, *, replace: int | None = None, kind: bpf_sys.Kind = bpf_sys.DEVICE
+    ) -> None:
         if replace is not None:
             raise OSError(errno.EINVAL, "Invalid argument")
         seen.append(len(bpf_sys.query(cgroup)))
@@ -252,7 +254,7 @@ def test_a_query_writes_no_further_than_its_buffer(second: Cgroup) -> None:
     """Linux 6.17 to 7.2 write a revision behind the size that the caller names."""
     with directory_fd(second.path) as fd:
         ids = (ctypes.c_uint32 * 4)()
-        attr = bpf_sys._attr("=IIIIQI", fd, bpf_sys.ATTACH_TYPE_CGROUP_DEVICE, 0, 0, ctypes.addressof(ids), 4)
+        attr = bpf_sys._attr("=IIIIQI", fd, bpf_sys.DEVICE.attach, 0, 0, ctypes.addressof(ids), 4)
         bpf_sys._bpf(bpf_sys.PROG_QUERY, attr, 40)
     assert attr.raw[64:] == bytes(bpf_sys.ATTR_SIZE - 64)
 

@@ -128,7 +128,7 @@ def test_the_undo_itself_may_be_killed(open_directory: Path) -> None:
         one.update("TASK_RUNNING")
         one.process.kill()
         one.process.wait(10)
-        assert len(traces_of(container)) == 2
+        assert len(traces_of(container)) == 3
         reaper = (
             "import os, signal, sys; from pathlib import Path; from isolator import enclosure, reaper, ledger\n"
             "undo = enclosure.undo\n"
@@ -140,7 +140,7 @@ def test_the_undo_itself_may_be_killed(open_directory: Path) -> None:
         path = node / "node" / "ledger.sqlite"
         done = subprocess.run([sys.executable, "-c", reaper, str(path)], check=False)
         assert done.returncode == -9
-        assert len(traces_of(container)) == 1, "half is undone"
+        assert len(traces_of(container)) == 2, "one is undone"
         assert len(Ledger(path).holdings()) == 1, "and the rest is on record"
         reap(Ledger(path))
         assert traces_of(container) == []

@@ -1,0 +1,155 @@
+"""What keeps a task from the control ports: a cgroup v2 of its own, with programs that the kernel asks whenever a
+socket that was made in it connects, or sends to an address.
+
+It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Where nobody has mounted v2, this does.
+Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
+"""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator import bpf, bpf_sys, cgroups
+from isolator.cgroups import Cgroup
+from isolator.control_ports import Denial
+from isolator.ledger import Trace
+
+#: Each with the address family that it decides on.
+_PROGRAMS: Final = (
+    (bpf_sys.CONNECT4, socket.AF_INET),
+    (bpf_sys.CONNECT6, socket.AF_INET6),
+    (bpf_sys.SENDMSG4, socket.AF_INET),
+    (bpf_sys.SENDMSG6, socket.AF_INET6),
+)
+_BELOW: Final = (
+    "task"  # in a cgroup that Mesos gave to the container: the executor, which is in that, has no fence
+)
+_LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One task's: what is denied, and the cgroup whose processes it is denied to."""
+
+    denied: tuple[Denial, ...]
+    cgroup: Cgroup
+
+    def probes(self) -> tuple[tuple[int, str | None], ...]:
+        """Each that is denied, for `see_denied`."""
+        return tuple((denial.port, denial.address) for denial in self.denied)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What `set_up` leaves behind."""
+        return (Trace(self.cgroup.version, str(self.cgroup.path)),)
+
+    def set_up(self) -> None:
+        """Make the cgroup with its programs; the processes are to join it.
+
+        Raises:
+            MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
+        """
+        self.cgroup.create()
+        self.put_on(self.cgroup.path)
+
+    def put_on(self, directory: Path) -> None:
+        """Attach the programs to that cgroup, beside others'.
+
+        Raises:
+            MesosGpuError, OSError: The kernel refuses.
+        """
+        with _opened(directory) as fd:
+            for kind, family in _PROGRAMS:
+                bpf_sys.install(fd, bpf.encode(bpf.compile_denials(self.denied, family)), kind)
+
+    def stands(self) -> bool:
+        """Whether exactly its programs are on its cgroup.
+
+        Raises:
+            MesosGpuError, OSError: It cannot be seen.
+        """
+        with _opened(self.cgroup.path) as fd:
+            return all(
+                bpf_sys.installed(fd, bpf.encode(bpf.compile_denials(self.denied, family)), kind)
+                for kind, family in _PROGRAMS
+            )
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def fence_for(container: str, denied: Sequence[Denial], root: Path = Path("/")) -> Fence | None:
+    """The fence of a container's task; None: nothing is denied to it.
+
+    Args:
+        container: Mesos' id of the executor's container.
+        denied: From `control_ports.denials`.
+        root: Whose /proc is read.
+
+    Raises:
+        Unavailable: There is no cgroup v2, and none can be mounted.
+    """
+    if not denied:
+        return None
+    found = cgroups.cgroup_of(container, "cgroup2", root)
+    if not found.own:
+        found = Cgroup("cgroup2", found.path / _BELOW, own=True)
+    return Fence(tuple(denied), found)
+
+
+def see_denied(probe: tuple[int, str | None]) -> None:
+    """See from inside that a denied port is: by TCP and UDP, IPv4 and IPv6. Where the kernel would let it through,
+    an empty datagram goes out, or a connection is begun and given up.
+
+    Args:
+        probe: Port and address of something that is denied.
+
+    Raises:
+        PermissionError: It is not; why that may be.
+    """
+    port, address = probe
+    for family, loopback in _LOOPBACK.items():
+        target = loopback if address is None else _as_told(address, family)
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) if target else ():
+            if (said := _tried(family, kind, (target, port))) != errno.EPERM:
+                how = "nothing" if not said else os.strerror(said)
+                raise PermissionError(
+                    errno.EPERM,
+                    f"port {port} is not denied by the rules of its cgroup ({family.name}, {kind.name}: {how}); before "
+                    "Linux 5.15 the use of cgroup v1's net_cls or net_prio turns such rules off until the next boot",
+                )
+
+
+def _as_told(address: str, family: socket.AddressFamily) -> str:
+    """As a socket of that family is told an address; "": it cannot be."""
+    if family is socket.AF_INET6:
+        return address if ":" in address else f"::ffff:{address}"
+    return "" if ":" in address else address
+
+
+def _tried(family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[str, int]) -> int:
+    """The error number of reaching for it; 0: none; EPERM where this host does not speak that family at all."""
+    try:
+        made = socket.socket(family, kind)
+    except OSError:
+        return errno.EPERM
+    with made:
+        made.setblocking(False)
+        try:
+            if kind is socket.SOCK_STREAM:
+                made.connect(target)
+            else:
+                made.sendto(b"", target)
+        except OSError as error:
+            return error.errno or errno.EIO
+    return 0
