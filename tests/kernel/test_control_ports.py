@@ -167,7 +167,7 @@ def test_a_command_check_of_the_task_reaches_no_more_than_the_task(one: Host) ->
     check = HealthCheck(
         protocol=Protocol.COMMAND,
         command=f'{PYTHON} -c "{code}"',
-        interval_s=0.2,
+        interval_s=1,
         grace_period_s=0,
         delay_s=0,
     )
