@@ -3,18 +3,23 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import APP, VERSION
 
 if TYPE_CHECKING:
     from mesos_gpu.api.shapes import Why
     from mesos_gpu.cli.marathon import Json, Marathon
 
+_APPS: Final = Fit(leave=("MEM_MIB", "CPUS", "CHANGED", "RUNS", "GPUS", "DEPLOYING", "HEALTHY"))
+_TASKS: Final = Fit(
+    leave=("GPUS", "CURRENT", "AGE", "HEALTHY", "PORTS"), ids=("TASK", "GPUS"), hosts=("HOST",)
+)
 _YES = {True: "yes", False: "no", None: None}
 
 
@@ -51,6 +56,7 @@ def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> 
             for each in found
         ],
         empty="No such app." if group or label else "No app; `mesos-gpu app create FILE` makes one.",
+        fit=_APPS,
     )
 
 
@@ -243,6 +249,7 @@ def _show_tasks(marathon: "Marathon", app: "Json") -> None:
             for each in sorted(app["tasks"], key=lambda task: task["stagedAt"])
         ],
         empty="It has no task.",
+        fit=_TASKS,
     )
 
 

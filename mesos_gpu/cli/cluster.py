@@ -1,14 +1,39 @@
 """`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 
 if TYPE_CHECKING:
     from mesos_gpu.api.shapes import Node
+
+
+_GPUS: Final = Fit(
+    cut=("REASON", "MODEL"),
+    leave=("MEM_MIB", "MODEL", "REASON", "UUID"),
+    ids=("UUID", "JOB"),
+    hosts=("HOST",),
+)
+_NODES: Final = Fit(
+    cut=("ATTRIBUTES", "DRAINED"),
+    leave=(
+        "ATTRIBUTES",
+        "AGENT",
+        "SOURCE",
+        "REPORTED",
+        "CUDA",
+        "VOLUME",
+        "DRIVER",
+        "ISOLATION",
+        "TASKS",
+        "DRAINED",
+    ),
+    hosts=("HOST",),
+)
 
 
 @click.command()
@@ -36,6 +61,7 @@ def gpus(app: App, as_json: bool) -> None:
             for g in found
         ],
         empty="No node has reported a GPU.",
+        fit=_GPUS,
     )
 
 
@@ -112,6 +138,7 @@ def _show_nodes(app: App, as_json: bool) -> None:
             for n in found
         ],
         empty="No agent has offered anything yet.",
+        fit=_NODES,
     )
     for problem in sorted({n["volume_problem"] for n in found if n["volume_problem"]}):
         where = ", ".join(n["hostname"] for n in found if n["volume_problem"] == problem)

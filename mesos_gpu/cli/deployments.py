@@ -7,6 +7,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.changing import Manner, change_command
+from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import DEPLOYMENT
 from mesos_gpu.errors import Conflict, NotFound
@@ -56,6 +57,7 @@ def list_deployments(app: App, as_json: bool) -> None:
             for each in found
         ],
         empty="No deployment is under way.",
+        fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
     )
 
 
@@ -92,7 +94,7 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
         (i, "done" if i < current else "now" if i == current else None, what(step["actions"]))
         for i, step in enumerate(found["steps"], 1)
     ]
-    output.table(("STEP", "STATE", "DOES"), rows, empty="")
+    output.table(("STEP", "STATE", "DOES"), rows, empty="", fit=Fit(wrap=True))
 
 
 @click.command()

@@ -1,11 +1,12 @@
 """`mesos-gpu gpu`: cards as operators see and treat them."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.operator import deadline_option, reason_option, sentence, told, user
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
@@ -30,6 +31,15 @@ def gpu() -> None:
 
     GPU is a UUID, the start of one, or HOST:MINOR. A drain holds over restarts of the scheduler and of nodes.
     """
+
+
+_LIST: Final = Fit(
+    cut=("REASON", "MODEL"),
+    leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID"),
+    ids=("UUID", "JOB"),
+    hosts=("HOST",),
+)
+_HEALTH: Final = Fit(leave=("SINCE",), ids=("UUID",), hosts=("HOST",), wrap=True)
 
 
 @click.command("list")
@@ -58,6 +68,7 @@ def list_gpus(app: App, as_json: bool) -> None:
             for g in found
         ],
         empty="No node has reported a GPU.",
+        fit=_LIST,
     )
 
 
@@ -86,6 +97,7 @@ def health(app: App, gpu: str | None, as_json: bool) -> None:
             for g in found
         ],
         empty="No node has reported a GPU.",
+        fit=_HEALTH,
     )
 
 
@@ -128,6 +140,7 @@ def _tell(gpu: "GpuWithHistory") -> None:
             for change in gpu["history"]
         ],
         empty="Nothing has happened to it yet.",
+        fit=Fit(leave=(), wrap=True),
     )
 
 

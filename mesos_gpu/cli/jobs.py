@@ -3,12 +3,13 @@
 import shlex
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.job import JobState
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from mesos_gpu.api.shapes import HealthCheck, Job, Task, Why
 
 _TIMED_OUT = 124
+_PS: Final = Fit(
+    leave=("MEM_MIB", "CPUS", "PRIO", "QUEUE", "AGE", "COMMAND", "RAN", "EXIT", "NODE"),
+    ids=("ID",),
+    hosts=("NODE",),
+)
+_LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "ATTEMPT", "RAN", "NODE"), hosts=("NODE",))
 _HEALTHY = {True: "yes", False: "no", None: None}
 
 
@@ -60,6 +67,7 @@ def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
         else "No job."
         if every
         else "No active job; --all shows the ended ones.",
+        fit=_PS,
     )
 
 
@@ -180,6 +188,7 @@ def _show_launches(tasks: Sequence["Task"]) -> None:
             for task in tasks
         ],
         empty="",
+        fit=_LAUNCHES,
     )
 
 
@@ -228,7 +237,7 @@ def _explain(found: "Why") -> None:
     if found["nodes"]:
         click.echo()
         rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in found["nodes"]]
-        output.table(("NODE", "WHY NOT"), rows, empty="")
+        output.table(("NODE", "WHY NOT"), rows, empty="", fit=Fit(wrap=True))
 
 
 def _funnel(found: "Why") -> None:
@@ -237,7 +246,12 @@ def _funnel(found: "Why") -> None:
     click.echo()
     first = ("-", None, found["agents"], None)
     rows = [(r["reason"], r["removed"], r["left"], r["example"]) for r in found["funnel"]]
-    output.table(("REASON", "REMOVED", "AGENTS LEFT", "FOR EXAMPLE"), [first, *rows], empty="")
+    output.table(
+        ("REASON", "REMOVED", "AGENTS LEFT", "FOR EXAMPLE"),
+        [first, *rows],
+        empty="",
+        fit=Fit(leave=(), wrap=True),
+    )
 
 
 @click.command()

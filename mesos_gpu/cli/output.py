@@ -6,9 +6,12 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.fit import Fit
 
 # What a word means, as a colour on a terminal.
 _STYLES: Final = {
@@ -64,13 +67,16 @@ def raw(data: str, *, to_stderr: bool) -> None:
         click.echo(data.encode(), nl=False, err=to_stderr)
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str) -> None:
+def table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str, fit: "Fit | None" = None
+) -> None:
     """Rows under headers; for people on a terminal, else plain columns without colours or truncation.
 
     Args:
-        headers: One a column. Numbers are set right, None is `-`; the last column may be cut on a terminal.
+        headers: One a column. Numbers are set right, None is `-`.
         rows: str, int, float or None a cell.
         empty: What a person reads instead of a table without rows.
+        fit: What gives way on a terminal that is too narrow; None: as `Fit()`.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
@@ -81,7 +87,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, empty: st
     if not _is_terminal(sys.stdout):
         _plain(headers, cells, right)
     elif cells:
-        _rich(headers, cells, right)
+        _rich(headers, cells, right, fit)
     else:
         click.echo(empty)
 
@@ -100,24 +106,32 @@ def _plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequen
         click.echo("  ".join(parts).rstrip())
 
 
-def _rich(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+def _rich(
+    headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], fit: "Fit | None"
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for i, header in enumerate(headers):
-        last = i == len(headers) - 1
+    from mesos_gpu.cli.fit import GAP, Column, Fit, fitted
+
+    fit, width = fit or Fit(), shutil.get_terminal_size().columns
+    every = zip(headers, zip(*cells, strict=True), right, strict=True)
+    columns = fitted([Column(*each) for each in every], width, fit)
+    shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column in columns:
+        folded = fit.wrap and column is columns[-1]
         shown.add_column(
-            header,
-            justify="right" if right[i] else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=None if last else max(len(row[i]) for row in cells),  # an ID is of no use when cut
+            column.header,
+            justify="right" if column.right else "left",
+            no_wrap=not folded,
+            overflow="fold" if folded else "ellipsis",
+            width=column.width,
         )
-    for row in cells:
+    for row in zip(*(column.cells for column in columns), strict=True):
         shown.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(shown)
+    whole = sum(column.width + GAP for column in columns)
+    Console(highlight=False, width=max(width, whole)).print(shown)
 
 
 def pairs(rows: Sequence[tuple[str, object]]) -> None:

@@ -1,14 +1,22 @@
 """`mesos-gpu queue`: what waits, for whom something is kept, and when it may start."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
 
 if TYPE_CHECKING:
     from mesos_gpu.api.shapes import QueueUse, Reservation
+
+
+_QUEUE: Final = Fit(
+    cut=("BASIS", "KEPT"),
+    leave=("MEM_MIB", "CPUS", "PRIO", "KEPT", "NOW", "BASIS", "QUEUE", "AGE"),
+    ids=("ID",),
+)
 
 
 @click.command()
@@ -43,6 +51,7 @@ def queue(app: App, limit: int, as_json: bool) -> None:
             for job in found["jobs"]
         ],
         empty="No job waits.",
+        fit=_QUEUE,
     )
     limited = [use for use in found["queues"] if use["limit_gpus"] is not None]
     if limited:

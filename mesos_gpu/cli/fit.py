@@ -1,0 +1,117 @@
+"""A table on a terminal of a certain width: what is cut, shortened and left out, in the order of importance. Pure."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rich.cells import cell_len
+
+GAP: Final = 2  # blanks between columns
+LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
+_UUID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\S*")
+_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What gives way where a table is too wide for its terminal; columns by their headers.
+
+    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then `leave` are left out one by one,
+    those without any value before the others. The UUIDs in `ids` are always shortened: the start of an ID is enough
+    for every command.
+    """
+
+    cut: Sequence[str] = ()  # empty: the last column
+    leave: Sequence[str] | None = None  # None: all but the first two and the last, from right to left
+    ids: Sequence[str] = ()
+    hosts: Sequence[str] = ()
+    wrap: bool = False  # the last column is folded and not cut
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column as it is shown. `width` counts cells of the terminal: a wide character has two."""
+
+    header: str
+    cells: Sequence[str]
+    right: bool = False
+    width: int = field(default=0)
+
+    @property
+    def natural(self) -> int:
+        """The width that nothing of it is cut in."""
+        return max(map(cell_len, (self.header, *self.cells)))
+
+    @property
+    def blank(self) -> bool:
+        """Whether no row has a value in it."""
+        return all(cell == "-" for cell in self.cells)
+
+
+def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
+    """The columns that are shown on a terminal of `width` cells, each with its width.
+
+    What cannot give way is never cut: then the rows are wider than the terminal.
+    """
+    cut = set(how.cut or (columns[-1].header,))
+    kept = [_with(column, short_ids) if column.header in how.ids else column for column in columns]
+    if _needed(kept, cut) > width:
+        kept = [_with(column, short_hosts) if column.header in how.hosts else column for column in kept]
+    for header in _leaving(kept, how):
+        if _needed(kept, cut) <= width:
+            break
+        kept = [column for column in kept if column.header != header]
+    return _spread(kept, cut, width)
+
+
+def _with(column: Column, change: Callable[[Sequence[str]], list[str]]) -> Column:
+    return replace(column, cells=change(column.cells))
+
+
+def _least(column: Column, cut: set[str]) -> int:
+    return min(column.natural, max(len(column.header), LEAST)) if column.header in cut else column.natural
+
+
+def _needed(columns: Sequence[Column], cut: set[str]) -> int:
+    return sum(_least(column, cut) for column in columns) + GAP * (len(columns) - 1)
+
+
+def _leaving(columns: Sequence[Column], how: Fit) -> list[str]:
+    by_name = {column.header: column for column in columns}
+    names = [column.header for column in columns][-2:1:-1] if how.leave is None else how.leave
+    return sorted(names, key=lambda name: not by_name[name].blank)  # stable: their order is kept
+
+
+def _spread(columns: Sequence[Column], cut: set[str], width: int) -> list[Column]:
+    """Each column with its width: what is to spare goes to those that are cut, the most telling (shortest) first."""
+    widths = {column.header: _least(column, cut) for column in columns}
+    spare = width - _needed(columns, cut)
+    for column in sorted(columns, key=lambda column: column.natural):
+        more = max(min(column.natural - widths[column.header], spare), 0)
+        widths[column.header] += more
+        spare -= more
+    return [replace(column, width=widths[column.header]) for column in columns]
+
+
+def short_ids(cells: Sequence[str]) -> list[str]:
+    """Words with a UUID end after its first eight digits, if that names no other word of the column."""
+    return _shortened(cells, lambda word: _UUID.sub(r"\1", word, count=1))
+
+
+def short_hosts(cells: Sequence[str]) -> list[str]:
+    """Host names without their domain, if that names no other host of the column; of more than two the first."""
+    short = _shortened(cells, lambda name: name if _ADDRESS.fullmatch(name) else name.split(".")[0])
+    return [_first_of(cell.split()) for cell in short]
+
+
+def _first_of(words: Sequence[str]) -> str:
+    return f"{words[0]} +{len(words) - 1}" if len(words) > 2 else " ".join(words)
+
+
+def _shortened(cells: Sequence[str], shorten: Callable[[str], str]) -> list[str]:
+    words = {word for cell in cells for word in cell.split()}
+    times = Counter(map(shorten, words))
+    new = {word: shorten(word) if times[shorten(word)] == 1 else word for word in words}
+    return [" ".join(new[word] for word in cell.split()) for cell in cells]
