@@ -19,6 +19,7 @@ from mesos_gpu.api import requests as asked
 from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard
+from mesos_gpu.api.listing import Listing
 from mesos_gpu.api.logs import LogReader
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
@@ -29,7 +30,7 @@ from mesos_gpu.api.service import Service, View
 from mesos_gpu.api.services import Services
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.job import Engine, Job, JobState
+from mesos_gpu.model.job import Engine, Job
 from mesos_gpu.model.permits import Permits
 from mesos_gpu.model.task import Task
 from mesos_gpu.wire.jobs import BadJson, Problem, decode
@@ -155,25 +156,7 @@ class _Api:
 
     async def list_jobs(self, request: Request) -> Response:
         """GET /v1/jobs."""
-        query = request.query_params
-        states, labels = set(query.getlist("state")), query.getlist("label")
-        unknown = states - {state.value for state in JobState} - {"active"}
-        if unknown:
-            known = ", ".join(["active", *(state.value for state in JobState)])
-            raise invalid(Problem("/state", f"{sorted(unknown)[0]!r} is no state; there are {known}"))
-        limit = asked.MOST_LISTED.of(request)
-        name = query.get("name", "")
-
-        def select(view: View) -> list[shapes.Job]:
-            found = []
-            for job in reversed(view.jobs.values()):  # type: ignore[call-overload]
-                if _matches(job, states, labels, name):
-                    found.append(views.job(view, job))
-                    if len(found) >= limit:
-                        break
-            return found
-
-        return json_answer({"jobs": await self._read(select)})
+        return json_answer(await self._read(Listing.of(request).select))
 
     async def show_job(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
@@ -283,15 +266,3 @@ def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:
         raise Refusal(409, "not-started", what, remedy=f"see: mesos-gpu why {job_id}")
     latest = view.jobs[job_id].task_id
     return next((task for task in launches if task.id == latest), launches[-1])
-
-
-def _matches(job: Job, states: set[str], labels: list[str], name: str) -> bool:
-    if states and job.state.value not in states and not ("active" in states and not job.state.ended):
-        return False
-    if name not in job.spec.name:
-        return False
-    for label in labels:
-        key, equals, value = label.partition("=")
-        if key not in job.spec.labels or (equals and job.spec.labels[key] != value):
-            return False
-    return True

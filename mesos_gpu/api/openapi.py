@@ -14,6 +14,7 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api import bodies, services, shapes
 from mesos_gpu.api import requests as asked
+from mesos_gpu.api.listing import ACTIVE, Order
 from mesos_gpu.api.schema import Schema, Schemas
 from mesos_gpu.model.job import JobState
 from mesos_gpu.wire import prometheus
@@ -56,7 +57,7 @@ def _number(found: asked.Number, about: str) -> Schema:
     return _query(found.name, schema, about)
 
 
-_STATES: Final = {"enum": ["active", *(state.value for state in JobState)]}
+_STATES: Final = {"enum": [ACTIVE, *(state.value for state in JobState)]}
 _BY: Final = _query(
     "by", {"type": "string", "maxLength": LONGEST_BY, "pattern": "^[^\\x00\\n]*$"}, "who asks"
 )
@@ -75,6 +76,11 @@ _FILTERS: Final = (
     ),
     _query("name", {"type": "string"}, "a part of the name"),
     _query("label", {"type": "array", "items": {"type": "string"}}, "a key, or key=value; all of these"),
+    _query(
+        "order",
+        {"type": "string", "enum": [*Order], "default": Order.NEWEST},
+        "activity: what runs before what waits before what has ended, of each the newest first",
+    ),
     _number(asked.MOST_LISTED, "so many at most"),
 )
 _WAIT: Final = (
@@ -106,7 +112,9 @@ _WHAT_RUNS: Final = [
 ]
 
 OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", "/v1/jobs"): Operation("list_jobs", "Jobs, newest first", {200: shapes.Jobs}, query=_FILTERS),
+    ("GET", "/v1/jobs"): Operation(
+        "list_jobs", "Jobs, and how many match", {200: shapes.Jobs}, query=_FILTERS
+    ),
     ("POST", "/v1/jobs"): Operation(
         "submit_job", "Queue a job", {201: shapes.Job}, body=bodies.JobRequest, example=_JOB
     ),

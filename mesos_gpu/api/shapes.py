@@ -106,9 +106,10 @@ class Job(TypedDict):
 
 
 class Jobs(TypedDict):
-    """Jobs, newest first."""
+    """The first jobs of those that match, newest first if no other order is asked for; total: so many match."""
 
     jobs: list[Job]
+    total: Count
 
 
 class Task(TypedDict):

@@ -16,7 +16,7 @@ from mesos_gpu.errors import MesosGpuError
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("mesos_gpu.cli.run", "Run a command as a job and stay with it."),
     "submit": ("mesos_gpu.cli.submit", "Submit the jobs of a file."),
-    "ps": ("mesos_gpu.cli.jobs", "List jobs, newest first."),
+    "ps": ("mesos_gpu.cli.jobs", "List jobs: what runs before what waits."),
     "show": ("mesos_gpu.cli.jobs", "Show all there is to know about one job."),
     "why": ("mesos_gpu.cli.jobs", "Say why a job waits, and what comes nearest."),
     "queue": ("mesos_gpu.cli.queue", "List the jobs that wait, in the order in which they are tried."),

@@ -107,7 +107,11 @@ class Client:
 
     def jobs(self, *, states: Sequence[str] = (), limit: int | None = None) -> list[Job]:
         """Jobs, newest first; `active` as a state means: not ended."""
-        return self._get("/v1/jobs", Jobs, {"state": list(states), "limit": limit})["jobs"]
+        return self.listed(states=states, limit=limit, order=None)["jobs"]
+
+    def listed(self, *, states: Sequence[str], limit: int | None, order: str | None) -> Jobs:
+        """The first jobs in an order (None: newest first), and how many there are."""
+        return self._get("/v1/jobs", Jobs, {"state": list(states), "limit": limit, "order": order})
 
     def job(self, job_id: str, *, after_version: int | None = None, timeout_s: float = 0.0) -> Job:
         """One job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""

@@ -24,6 +24,7 @@ _PS: Final = Fit(
     hosts=("NODE",),
 )
 _LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "ATTEMPT", "RAN", "NODE"), hosts=("NODE",))
+_NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
 _HEALTHY = {True: "yes", False: "no", None: None}
 
 
@@ -31,18 +32,32 @@ _HEALTHY = {True: "yes", False: "no", None: None}
 @click.option("-a", "--all", "every", is_flag=True, help="Those that have ended too.")
 @click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in JobState]),
               help="Only jobs in that state; may be repeated.")  # fmt: skip
+@click.option(
+    "--limit", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="Show so many."
+)
 @json_option
 @api_command
-def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
-    """List jobs, newest first.
+def ps(app: App, every: bool, states: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """List jobs: what runs before what waits.
 
-    Without --all and --state only those that have not ended.
+    Of each the newest first. Without --all and --state only those that have not ended. On a terminal that is too
+    narrow for all columns the IDs of apps' instances are shortened, which every command takes, and the less
+    important columns are left out: `mesos-gpu ps | cat` has them all.
     """
     chosen = states or (() if every else ("active",))
-    found = app.client().jobs(states=chosen)
+    listed = app.client().listed(states=chosen, limit=limit, order="activity")
+    found, hidden = listed["jobs"], listed["total"] - len(listed["jobs"])
     if as_json:
         output.document(found)
-        return
+    else:
+        _show_jobs(found, empty="No such job." if states else "No job." if every else _NONE_ACTIVE)
+    if hidden > 0:
+        output.note(
+            f"{hidden} of {listed['total']} jobs are not shown; see them with --limit {listed['total']}"
+        )
+
+
+def _show_jobs(found: "Sequence[Job]", *, empty: str) -> None:
     output.table(
         ("ID", "STATE", "EXIT", "QUEUE", "PRIO", "GPUS", "CPUS", "MEM_MIB", "NODE", "AGE", "RAN", "COMMAND"),
         [
@@ -62,11 +77,7 @@ def ps(app: App, every: bool, states: tuple[str, ...], as_json: bool) -> None:
             )
             for job in found
         ],
-        empty="No such job."
-        if states
-        else "No job."
-        if every
-        else "No active job; --all shows the ended ones.",
+        empty=empty,
         fit=_PS,
     )
 

@@ -188,7 +188,9 @@ class FakeRest:
             for job in reversed(self.jobs.values())
             if not states or job["state"] in states or ("active" in states and job["state"] not in _ENDED)
         ]
-        return 200, {"jobs": found}
+        if query.get("order") == ["activity"]:
+            found.sort(key=lambda job: (job["state"] in _ENDED, job["state"] == "pending"))
+        return 200, {"jobs": found[: int(query.get("limit", ["1000"])[0])], "total": len(found)}
 
     def _job(self, job_id: str, query: dict[str, list[str]]) -> Answer:
         job = self.jobs[job_id]

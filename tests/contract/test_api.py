@@ -102,6 +102,24 @@ def test_the_life_of_a_job(rig: Rig) -> None:
     assert rig.call("GET", f"/v1/jobs/{job['id']}/tasks").json()["tasks"][0]["state"] == "killed"
 
 
+def test_what_runs_is_listed_before_what_waits_and_what_is_hidden_is_counted(rig: Rig) -> None:
+    rig.node()
+    holder, ended = rig.submit(name="holder", gpus=1), rig.submit(name="ended", gpus=2)
+    assert rig.call("DELETE", f"/v1/jobs/{ended['id']}").status_code == 202
+    waiting = [rig.submit(name=f"w{i}", gpus=1)["id"] for i in range(3)]
+
+    def ids(query: str) -> tuple[list[str], int]:
+        found = rig.call("GET", f"/v1/jobs?{query}").json()
+        return [job["id"] for job in found["jobs"]], found["total"]
+
+    assert ids("") == ([*reversed(waiting), ended["id"], holder["id"]], 5)
+    assert ids("order=activity") == ([holder["id"], *reversed(waiting), ended["id"]], 5)
+    assert ids("order=activity&limit=2&state=active") == ([holder["id"], waiting[2]], 4)
+    refused = rig.call("GET", "/v1/jobs?order=size")
+    assert code_of(refused) == (422, "invalid")
+    assert "'size' is no order; there are newest, activity" in refused.text
+
+
 def test_a_node_says_its_driver_and_its_volume(rig: Rig) -> None:
     rig.node()
     (node,) = rig.call("GET", "/v1/nodes").json()["nodes"]
@@ -189,7 +207,7 @@ def test_all_problems_at_once(rig: Rig) -> None:
     response = rig.call("POST", "/v1/jobs", json={"cpus": -1, "colour": 1, "shade": None})
     assert code_of(response) == (422, "invalid")
     assert {p["path"] for p in response.json()["error"]["problems"]} == {"/cpus", "/colour", "/shade", "/"}
-    assert rig.call("GET", "/v1/jobs").json() == {"jobs": []}, "nothing is half-applied"
+    assert rig.call("GET", "/v1/jobs").json() == {"jobs": [], "total": 0}, "nothing is half-applied"
 
 
 @pytest.mark.parametrize(

@@ -269,12 +269,24 @@ def test_ps_is_plain_and_stable_when_piped(rest: FakeRest) -> None:
     assert lines[1].split()[:8] == ["a-00000000", "pending", "-", "default", "0", "2", "1", "128"]
     assert r"echo '\"'\"'x'\"'\"'\n\x1b[2J" in lines[1].replace("'\"'\"'", r"'\"'\"'")
     every = call("ps", "--all").stdout.splitlines()
-    assert [row.split()[0] for row in every[1:]] == ["b-00000001", "a-00000000"]
-    assert every[1].endswith("long " * 59 + "long")  # nothing is cut
+    assert [row.split()[0] for row in every[1:]] == ["a-00000000", "b-00000001"]
+    assert every[2].endswith("long " * 59 + "long")  # nothing is cut
     assert [row.split()[2] for row in call("ps", "--state", "failed").stdout.splitlines()[1:]] == ["7"]
     assert call("ps", "--state", "killed").stdout.splitlines() == [
         call("ps", "--state", "killed").stdout.rstrip()
     ]
+
+
+def test_ps_shows_what_runs_first_and_counts_what_it_hides(rest: FakeRest) -> None:
+    first = rest.add("runs")
+    rest.launch(first)
+    for _ in range(1100):
+        rest.add("waits")
+    got = call("ps")
+    assert got.stdout.splitlines()[1].split()[:2] == [first, "running"]
+    assert len(got.stdout.splitlines()) == 1001
+    assert got.stderr == "mesos-gpu: 101 of 1101 jobs are not shown; see them with --limit 1101\n"
+    assert len(call("ps", "--limit", "1101").stdout.splitlines()) == 1102
 
 
 def test_tables_on_a_terminal(rest: FakeRest) -> None:
