@@ -215,8 +215,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
 }
 _ID: Final = {
     "jobs": "a job's id, or the start of one",
-    "gpus": "a GPU's UUID, the start of one, or HOST:MINOR",
-    "nodes": "a host name, or an agent's id",
+    "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
+    "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
 }
 _REFUSALS: Final = {

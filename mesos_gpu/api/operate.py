@@ -7,8 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.api import shapes, views
-from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.metrics import metrics, snapshot
+from mesos_gpu.api.names import gpu_of, host_of
 from mesos_gpu.api.requests import body_of, result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import NotFound
@@ -91,20 +92,16 @@ class Operate:
         return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _gpu_id(self, wanted: str) -> GpuId:
-        return await result_of(self._service.read(lambda view: _gpu_id(view, wanted)))
+        return await result_of(self._service.read(lambda view: gpu_of(view, wanted)))
 
     async def _hostname(self, wanted: str) -> str:
-        def find(view: View) -> str:
-            node = view.nodes.get(AgentId(wanted))
-            return node.hostname if node else wanted
-
-        return await result_of(self._service.read(find))
+        return await result_of(self._service.read(lambda view: host_of(view, wanted)))
 
     async def _shown(self, wanted: str, status: int = 200) -> Response:
         """One GPU with its history."""
 
         def show(view: View) -> shapes.GpuWithHistory:
-            gpu_id = _gpu_id(view, wanted)
+            gpu_id = gpu_of(view, wanted)
             found = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
             if found is None:  # it is away, and all that is left of it is its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
@@ -146,29 +143,8 @@ async def _asked(request: Request, *, deadline: bool) -> operations.Request:
 
 
 def _nodes(view: View) -> list[shapes.Node]:
-    live = Counter(task.agent_id for task in view.tasks.values() if not task.ended)
+    live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
     gpus: dict[AgentId, list[Standing]] = defaultdict(list)
     for standing in view.gpus():
         gpus[standing.node.id].append(standing)
     return [views.node(view, node, gpus[node.id], live[node.id]) for node in view.nodes.values()]
-
-
-def _gpu_id(view: View, wanted: str) -> GpuId:
-    """A GPU by its UUID, the start of one, or HOST:MINOR.
-
-    Raises:
-        NotFound: There is none.
-        Refusal: It is the start of several.
-    """
-    known = {s.gpu.id: f"{s.node.hostname}:{s.gpu.minor}" for s in view.gpus()}
-    known.update({GpuId(d.name): "" for d in view.drains if d.target is Target.GPU and d.name not in known})
-    if wanted in known:
-        return GpuId(wanted)
-    found = [gpu_id for gpu_id, place in known.items() if place == wanted or gpu_id.startswith(wanted)]
-    if not found:
-        raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
-    if len(found) > 1:
-        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-        what = f"{wanted} names {len(found)} GPUs: {shown}"
-        raise Refusal(409, "ambiguous", what, remedy="write more of the UUID")
-    return found[0]

@@ -16,6 +16,7 @@ from mesos_gpu.cli.watcher import Watcher
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.model.words import counted
 
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-80GB"
 WAIT_S = 45.0
@@ -192,7 +193,8 @@ class _Demo:
             output.line(f"    {line}")
         finished = len(self._client.jobs(states=["finished"]))
         output.line("")
-        output.line(f"demo: {finished} tasks finished, {len(found.shared)} GPUs shared, {len(leaked)} leaked")
+        shared = counted(len(found.shared), "GPU")
+        output.line(f"demo: {counted(finished, 'task')} finished, {shared} shared, {len(leaked)} leaked")
         return 1 if self._failures or found.shared or leaked else 0
 
 

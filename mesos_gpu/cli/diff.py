@@ -9,6 +9,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.marathon import Difference, Preview
@@ -69,7 +70,7 @@ def _effect(each: "Difference", action: str) -> str:
 
 def _instances(app: Any) -> str:
     count = app["instances"]
-    return f"{count} instance{'' if count == 1 else 's'}"
+    return counted(count, "instance")
 
 
 class Change(NamedTuple):

@@ -7,7 +7,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
-from mesos_gpu.cli.operator import deadline_option, reason_option, sentence, told, user
+from mesos_gpu.cli.operator import deadline_option, given_back, reason_option, sentence, told, user
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
 
@@ -29,7 +29,8 @@ class _Gpu(Table):
 def gpu() -> None:
     """GPUs: their health and its history, drains, resets.
 
-    GPU is a UUID, the start of one, or HOST:MINOR. A drain holds over restarts of the scheduler and of nodes.
+    GPU is a UUID, the start of one, or HOST:MINOR, with the first part of a host's name where that is unique. A
+    drain holds over restarts of the scheduler and of nodes.
     """
 
 
@@ -178,7 +179,7 @@ def undrain(app: App, gpus: tuple[str, ...], as_json: bool) -> None:
         for each in told(name, client.undrain_gpu(name, by=user())):
             found.append(each)
             if not as_json:
-                output.line(f"{each['uuid']} {sentence(each['drain'])}; its health is {each['health']}")
+                output.line(f"{each['uuid']} {given_back(each['drain'])}; its health is {each['health']}")
     if as_json:
         output.document(found)
 

@@ -13,6 +13,7 @@ from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.job import JobState
+from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.api.shapes import HealthCheck, Job, Task, Why
@@ -52,9 +53,9 @@ def ps(app: App, every: bool, states: tuple[str, ...], limit: int, as_json: bool
     else:
         _show_jobs(found, empty="No such job." if states else "No job." if every else _NONE_ACTIVE)
     if hidden > 0:
-        output.note(
-            f"{hidden} of {listed['total']} jobs are not shown; see them with --limit {listed['total']}"
-        )
+        total = listed["total"]
+        verb = "is" if hidden == 1 else "are"
+        output.note(f"{hidden} of {counted(total, 'job')} {verb} not shown; see them with --limit {total}")
 
 
 def _show_jobs(found: "Sequence[Job]", *, empty: str) -> None:
@@ -172,7 +173,7 @@ def _tasks(job: "Job") -> str:
     if job["tasks"] == 1:
         return "1"
     ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
-    return f"{job['tasks']}, {job['tasks'] * job['gpus']} GPUs in all; if one fails, {ends}"
+    return f"{job['tasks']}, {counted(job['tasks'] * job['gpus'], 'GPU')} in all; if one fails, {ends}"
 
 
 def _min_driver(job: "Job") -> str | None:
@@ -233,7 +234,7 @@ def _explain(found: "Why") -> None:
     if found["queue_position"] is not None:
         ahead = found["queue_position"]
         output.line(
-            f"Place in the queue: {ahead + 1}, {ahead or 'no'} job{'' if ahead == 1 else 's'} before it."
+            f"Place in the queue: {ahead + 1}, {counted(ahead, 'job') if ahead else 'no job'} before it."
         )
     if found["estimate"]:
         output.line(

@@ -6,9 +6,10 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.operator import deadline_option, reason_option, sentence, told, user
+from mesos_gpu.cli.operator import deadline_option, given_back, reason_option, sentence, told, user
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import NODE
+from mesos_gpu.model.words import counted
 
 
 class _Node(Table):
@@ -27,8 +28,8 @@ class _Node(Table):
 def node() -> None:
     """Nodes: drains, and their devices for container engines.
 
-    NODE is a host name, or the ID of an agent there. A drain is the host's: it holds when its agent
-    registers anew, and over restarts of the scheduler.
+    NODE is a host name, its first part where that is unique, or the ID of an agent there. A drain is the host's: it
+    holds when its agent registers anew, and over restarts of the scheduler.
     """
 
 
@@ -51,7 +52,7 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
             found.append(each)
             if not as_json:
                 words = sentence(each["drain"], of_gpu=False)
-                output.line(f"{each['hostname']} {words}, {each['tasks']} tasks on it")
+                output.line(f"{each['hostname']} {words}, {counted(each['tasks'], 'task')} on it")
     if as_json:
         output.document(found)
 
@@ -67,6 +68,6 @@ def undrain(app: App, nodes: tuple[str, ...], as_json: bool) -> None:
         for each in told(name, client.undrain_node(name, by=user())):
             found.append(each)
             if not as_json:
-                output.line(f"{each['hostname']} {sentence(each['drain'], of_gpu=False)}")
+                output.line(f"{each['hostname']} {given_back(each['drain'], of_gpu=False)}")
     if as_json:
         output.document(found)

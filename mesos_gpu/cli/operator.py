@@ -41,6 +41,11 @@ def sentence(drain: "Drain | None", *, of_gpu: bool = True) -> str:
     return f"is drained {whole}since {output.stamp(drain['since'])}{by}: {drain['reason']}{limit}"
 
 
+def given_back(left: "Drain | None", *, of_gpu: bool = True) -> str:
+    """What an end of a drain came to, in words that follow a name; `left` is a drain that still holds."""
+    return "is given back: new work may start there" if left is None else sentence(left, of_gpu=of_gpu)
+
+
 def told(name: str, found: Sequence[T]) -> Sequence[T]:
     """What came back for a name; if nothing, it is done all the same, and a note says so."""
     if not found:

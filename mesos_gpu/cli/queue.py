@@ -7,6 +7,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
     from mesos_gpu.api.shapes import QueueUse, Reservation
@@ -68,7 +69,7 @@ def _kept(found: "Reservation | None") -> str | None:
     if found["hostname"] is None:
         return "a share of its queue"
     gpus = len(found["gpu_ids"])
-    return f"{found['hostname']}, {gpus} GPU{'' if gpus == 1 else 's'}" if gpus else found["hostname"]
+    return f"{found['hostname']}, {counted(gpus, 'GPU')}" if gpus else found["hostname"]
 
 
 def _use(use: "QueueUse") -> tuple[object, ...]:

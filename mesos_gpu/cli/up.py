@@ -18,6 +18,7 @@ from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.processes import Process
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
+from mesos_gpu.model.words import counted
 
 LOOK_S: Final = 0.5
 REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a pause
@@ -100,7 +101,7 @@ def up(
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
-    output.note(f"starting Mesos with {agents} agents")
+    output.note(f"starting Mesos with {counted(agents, 'agent')}")
     stack.start()
     try:
         _write_up_file(stack.url)

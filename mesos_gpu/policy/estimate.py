@@ -6,6 +6,7 @@ from statistics import median
 
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.queue import Estimate
+from mesos_gpu.model.words import counted
 from mesos_gpu.policy.reservation import ENDLESS, Holding, Reservation
 
 
@@ -49,7 +50,7 @@ def estimate_of(job: Job, found: Reservation | None, *, limit_gpus: int | None, 
         now: Seconds since the epoch.
     """
     if job.not_before > now:
-        return Estimate(job.not_before, f"it is tried again {span(job.not_before - now)} from now")
+        return Estimate(job.not_before, "that is when it is tried again")
     if found is None:
         return Estimate(None, _never(job, limit_gpus))
     if not found.awaited:
@@ -123,7 +124,7 @@ def _then(job: Job, found: Reservation) -> str:
 
 def gpus_of(count: int) -> str:
     """A number of GPUs in words: 1 GPU, 2 GPUs."""
-    return f"{count} GPU{'' if count == 1 else 's'}"
+    return counted(count, "GPU")
 
 
 def span(seconds: float) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.port import PortWish
 from mesos_gpu.model.why import Removed, Stage
+from mesos_gpu.model.words import counted
 from mesos_gpu.policy.hurdles import Hurdle, NodeView, free_here, hurdles, one_model, rooms
 from mesos_gpu.policy.placement import Ask
 
@@ -45,6 +47,7 @@ def funnel(
     tasks: int = 1,
     limit: str = "",
     apart: Apart | None = None,
+    ports: Sequence[PortWish] = (),
 ) -> Funnel:
     """Send every node through.
 
@@ -55,8 +58,9 @@ def funnel(
         tasks: How many the job has; it starts with all of them.
         limit: Why its queue's limit keeps it waiting; "": it does not.
         apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
+        ports: Of the host, that it asks for.
     """
-    passages = _passages(ask, sorted(nodes, key=lambda node: node.hostname), now, tasks)
+    passages = _passages(ask, sorted(nodes, key=lambda node: node.hostname), now, tasks, ports)
     if apart is not None:
         room = apart({passage.node.agent_id: passage.room for passage in passages if passage.room})
         passages = [replace(passage, room=room.get(passage.node.agent_id, 0)) for passage in passages]
@@ -75,9 +79,11 @@ def funnel(
     return Funnel(tuple(passages), tuple(stages), fit, left, scattered)
 
 
-def _passages(ask: Ask, nodes: Sequence[NodeView], now: float, tasks: int) -> list[Passage]:
+def _passages(
+    ask: Ask, nodes: Sequence[NodeView], now: float, tasks: int, ports: Sequence[PortWish]
+) -> list[Passage]:
     gang = tasks > 1
-    passages = [Passage(node, tuple(hurdles(ask, node, now=now, gang=gang))) for node in nodes]
+    passages = [Passage(node, tuple(hurdles(ask, node, now=now, gang=gang, ports=ports))) for node in nodes]
     best: list[Passage] = passages
     # The tasks of a gang get GPUs of one model, if any is asked for.
     for one in one_model(ask) if gang else [ask]:
@@ -121,7 +127,9 @@ def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
 
 
 def _free_words(free: Sequence[int]) -> str:
-    return f"{sum(free)} are free, on {len(free)} nodes with at most {max(free)} each" if free else ""
+    return (
+        f"{sum(free)} are free, on {counted(len(free), 'node')} with at most {max(free)} each" if free else ""
+    )
 
 
 def _stages(passages: Sequence[Passage], scattered: str) -> list[Removed]:

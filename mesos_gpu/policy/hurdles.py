@@ -9,12 +9,17 @@ from typing import Final
 from mesos_gpu.model.driver import as_new_as
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.offer import PortRange, count_ports
+from mesos_gpu.model.port import PortWish
 from mesos_gpu.model.why import Stage
+from mesos_gpu.model.words import counted
 from mesos_gpu.policy.estimate import gpus_of
 from mesos_gpu.policy.placement import Ask
+from mesos_gpu.policy.ports import enough, offers
 from mesos_gpu.policy.reservation import Reservation
 
 _DAY_S: Final = 86400.0
+_MOST_RANGES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class NodeView:
     cpus: float | None = None  # what its held offers leave; None: no offer of it is held
     mem_mib: float | None = None
     gpus_offered: int | None = None
-    ports: int | None = None
+    ports: tuple[PortRange, ...] | None = None
     driver: str | None = None  # as its monitor reported it
     kept: tuple[Reservation, ...] = ()  # of others, that the job must leave alone
     barred: str = ""  # which constraint keeps the job off it now
@@ -47,7 +52,9 @@ class Hurdle:
     words: str  # said of the node: "has …", "lacks …"
 
 
-def hurdles(ask: Ask, node: NodeView, *, now: float, gang: bool = False) -> list[Hurdle]:
+def hurdles(
+    ask: Ask, node: NodeView, *, now: float, gang: bool = False, ports: Sequence[PortWish] = ()
+) -> list[Hurdle]:
     """All that keeps one task of a job off a node, in the order of stages; what is kept only if nothing else does.
 
     Args:
@@ -55,6 +62,7 @@ def hurdles(ask: Ask, node: NodeView, *, now: float, gang: bool = False) -> list
         node: Where it would go.
         now: Seconds since the epoch.
         gang: The job has several tasks: each takes a port.
+        ports: What it asks for by itself.
     """
     if node.drained:
         return [Hurdle(Stage.DRAINED, node.drained)]
@@ -68,7 +76,7 @@ def hurdles(ask: Ask, node: NodeView, *, now: float, gang: bool = False) -> list
     if not as_new_as(node.driver, ask.min_driver):
         has = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"
         found.append(Hurdle(Stage.DRIVER, f"{has}, and {ask.min_driver} is the oldest that will do"))
-    scalars = _scalars(ask, node, gang=gang)
+    scalars = [*_scalars(ask, node), *_of_ports(node, ports, gang=gang)]
     if ask.gpus and not node.silent:
         gpus = _of_gpus(ask, node, now)
         after = [hurdle for hurdle in gpus if hurdle.stage is Stage.GPUS]
@@ -82,7 +90,7 @@ def hurdles(ask: Ask, node: NodeView, *, now: float, gang: bool = False) -> list
     return _kept(ask, node)
 
 
-def _scalars(ask: Ask, node: NodeView, *, gang: bool) -> list[Hurdle]:
+def _scalars(ask: Ask, node: NodeView) -> list[Hurdle]:
     found = []
     if node.cpus is not None and _milli(node.cpus) < _milli(ask.cpus):
         found.append(Hurdle(Stage.CPUS, f"lacks {round(ask.cpus - node.cpus, 3):g} cpus"))
@@ -90,9 +98,29 @@ def _scalars(ask: Ask, node: NodeView, *, gang: bool) -> list[Hurdle]:
         found.append(Hurdle(Stage.MEM, f"lacks {ask.mem_mib - node.mem_mib:g} MiB of memory"))
     if node.disk_mib is not None and node.disk_mib < ask.disk_mib:
         found.append(Hurdle(Stage.DISK, f"lacks {ask.disk_mib - node.disk_mib:g} MiB of disk"))
-    if gang and node.ports == 0:
-        found.append(Hurdle(Stage.PORTS, "has no free port, and each task takes one"))
     return found
+
+
+def _of_ports(node: NodeView, wishes: Sequence[PortWish], *, gang: bool) -> list[Hurdle]:
+    if node.ports is None:
+        return []
+    if gang and not node.ports:
+        return [Hurdle(Stage.PORTS, "has no free port, and each task takes one")]
+    if enough(wishes, node.ports):
+        return []
+    absent = sorted({port for wish in wishes if (port := wish.host_port) and not offers(node.ports, port)})
+    if absent:
+        numbers = f"port{'' if len(absent) == 1 else 's'} {', '.join(map(str, absent))}"
+        return [Hurdle(Stage.PORTS, f"does not offer {numbers}; it offers {_ranges(node.ports)}")]
+    free, wanted = count_ports(node.ports), sum(wish.host_port is not None for wish in wishes)
+    return [Hurdle(Stage.PORTS, f"offers {counted(free, 'port')}, and it asks for {wanted}")]
+
+
+def _ranges(ports: Sequence[PortRange]) -> str:
+    """In words; of many the first."""
+    shown = [f"{found.begin}-{found.end}" for found in sorted(ports, key=lambda found: found.begin)]
+    more = f" and {len(shown) - _MOST_RANGES} more" if len(shown) > _MOST_RANGES else ""
+    return ", ".join(shown[:_MOST_RANGES]) + more if shown else "none"
 
 
 def _kept(ask: Ask, node: NodeView) -> list[Hurdle]:
@@ -255,7 +283,7 @@ def rooms(ask: Ask, node: NodeView, *, gang: bool = False) -> int | None:
         if node.gpus_offered is not None:
             fits.append(node.gpus_offered // ask.gpus)
     if gang and node.ports is not None:
-        fits.append(node.ports)
+        fits.append(count_ports(node.ports))
     return max(min(fits), 0) if fits else None
 
 

@@ -58,7 +58,7 @@ def never(job: Job, ask: Ask, nodes: Sequence[NodeView]) -> str:
 def _by_gpus(ask: Ask, nodes: Sequence[NodeView]) -> str:
     models = sorted({gpu.model for node in nodes for gpu in node.gpus})
     if not models:
-        return f"asks for {ask.gpus} GPUs, and no node reports any"
+        return f"asks for {gpus_of(ask.gpus)}, and no node reports any"
     fit = [gpu for node in nodes for group in groups(ask, node.gpus) for gpu in group]
     if not fit:
         return f"no node has a GPU of model {' or '.join(ask.models)}; there are {', '.join(models)}"
@@ -69,7 +69,7 @@ def _by_gpus(ask: Ask, nodes: Sequence[NodeView]) -> str:
         return _by_capability(ask, roomy)
     best = min(nodes, key=lambda node: (-len(most(suited(ask, node.gpus))), node.hostname))
     return (
-        f"asks for {ask.gpus} GPUs{of_model(ask)}{_wanted(ask)} on one node, more than any node has; "
+        f"asks for {gpus_of(ask.gpus)}{of_model(ask)}{_wanted(ask)} on one node, more than any node has; "
         f"the largest is {best.hostname} with {len(most(suited(ask, best.gpus)))}"
     )
 

@@ -107,6 +107,11 @@ def enough(wishes: Sequence[PortWish], offered: Sequence[PortRange]) -> bool:
     return count_ports(offered) - len(fixed) >= sum(wish.host_port == 0 for wish in wishes)
 
 
+def offers(offered: Iterable[PortRange], port: int) -> bool:
+    """Whether a port is among them."""
+    return _range_of(port, offered) is not None
+
+
 def _range_of(port: int, offered: Iterable[PortRange]) -> PortRange | None:
     return next((each for each in offered if each.begin <= port <= each.end), None)
 

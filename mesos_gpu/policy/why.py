@@ -46,7 +46,8 @@ def explain(
     if job.state is not JobState.PENDING:
         return Why(job.id, job.state, _not_pending(job), None, can_ever_run=True)
     tasks = job.spec.tasks
-    found = funnel(ask, nodes, now=now, tasks=tasks, limit=queue.never or queue.limit, apart=apart)
+    limit = queue.never or queue.limit
+    found = funnel(ask, nodes, now=now, tasks=tasks, limit=limit, apart=apart, ports=job.spec.ports)
     open_nodes = [node for node in nodes if not node.ruled_out]
     able = not queue.never and is_able(ask, open_nodes, tasks) and (bool(open_nodes) or not nodes)
     nearest = _nearest(ask, found, open_nodes or nodes)
@@ -115,6 +116,9 @@ def _need(job: Job, ask: Ask) -> str:
         parts.append(f"{gpus_of(ask.gpus)}{of_model(ask)}{memory}")
     if ask.compute_capability:
         parts.append(f"compute capability {ask.compute_capability} or newer")
+    fixed = sorted({wish.host_port for wish in job.spec.ports if wish.host_port})
+    if fixed:
+        parts.append(f"port{'' if len(fixed) == 1 else 's'} {', '.join(map(str, fixed))}")
     if ask.min_driver:
         image = f" (the image needs {job.image_needs})" if is_of_image(job, ask) else ""
         parts.append(f"driver {ask.min_driver} or newer{image}")
@@ -135,7 +139,7 @@ def _nearest(ask: Ask, found: Funnel, nodes: Sequence[NodeView]) -> Nearest | No
         return passage.stage is Stage.TASKS, bool(passage.hurdles), *_distance(ask, passage.node)
 
     first = min(near, key=order)
-    return Nearest(first.node.hostname, "; ".join(_words(first)) or "nothing")
+    return Nearest(first.node.hostname, "; ".join(_words(first)) or "has room for it")
 
 
 def _distance(ask: Ask, node: NodeView) -> tuple[bool, bool, int, float, float, str]:

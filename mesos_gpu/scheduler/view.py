@@ -23,7 +23,7 @@ from mesos_gpu.model.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
 from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.model.offer import Offer, count_ports, total
+from mesos_gpu.model.offer import Offer, total
 from mesos_gpu.model.queue import LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.rollout import VersionInfo
 from mesos_gpu.model.service import Deployment, RootVersion
@@ -303,7 +303,7 @@ class StateView:
             mem_mib=total(resources, "mem") if offers else None,
             disk_mib=total(resources, "disk") if offers else None,
             gpus_offered=int(total(resources, "gpus")) if offers else None,
-            ports=sum(count_ports(offer.ports) for offer in offers) if offers else None,
+            ports=tuple(found for offer in offers for found in offer.ports) if offers else None,
         )
 
     def _drained(self, node: Node) -> str:

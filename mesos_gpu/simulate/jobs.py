@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.words import counted
 from mesos_gpu.simulate.orders import Known, Order, Rank
 from mesos_gpu.simulate.trace import TraceJob
 
@@ -103,7 +104,7 @@ def simulate(
     for job in jobs:
         if job.gpus > cluster.gpus:
             raise BadConfiguration(
-                f"job {job.job_id} asks for {job.gpus} GPUs, and the cluster has {cluster.gpus}",
+                f"job {job.job_id} asks for {counted(job.gpus, 'GPU')}, and the cluster has {cluster.gpus}",
                 remedy="give --nodes or --gpus-per-node that hold it, or take it out of the trace",
             )
     run = _Run(jobs, cluster, order, prices)

@@ -15,7 +15,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.gpu import Health, Transition
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.testing.builders import gpu, offer
 from tests.conftest import wait_until
 from tests.contract.test_api import Rig
 
@@ -62,7 +62,9 @@ def test_the_story_of_a_card(rig: Rig) -> None:
     assert rows[3] == f"{stamp(1011.0)}  sick  ok       rechecked"
     shown = json.loads(good("gpu", "health", "GPU-1", "--json"))
     assert [change["new"] for change in shown["history"]] == ["drained", "sick", "ok"]
-    assert good("gpu", "undrain", "GPU-1") == "GPU-1 is not drained; its health is ok\n"
+    assert (
+        good("gpu", "undrain", "GPU-1") == "GPU-1 is given back: new work may start there; its health is ok\n"
+    )
 
 
 def test_all_cards_at_a_glance(rig: Rig) -> None:
@@ -98,14 +100,31 @@ def test_several_cards_and_a_deadline_that_is_now(rig: Rig) -> None:
 def test_nodes(rig: Rig) -> None:
     line = good("node", "drain", "a1.example", "--reason", "move")
     assert line.startswith("a1.example is drained since ")
-    assert line.endswith(": move, 1 tasks on it\n")
+    assert line.endswith(": move, 0 tasks on it\n")
     listed = good("node", "list").splitlines()
     assert listed[1].split()[-2:] == ["move", "-"]
     assert good("nodes") == good("node", "list")
     assert "drained with its node" in good("gpu", "health", "GPU-1")
     assert call("gpu", "undrain", "GPU-1").exit_code == 73
-    assert good("node", "undrain", "a1") == "a1.example is not drained\n"
+    assert good("node", "undrain", "a1") == "a1.example is given back: new work may start there\n"
     assert json.loads(good("node", "list", "--json"))[0]["isolation"] == "cgroup2"
+
+
+def test_the_first_part_of_a_host_is_enough_where_it_is_unique(rig: Rig) -> None:
+    for agent, host in (("s1", "c.example"), ("s2", "c.other"), ("s3", "d.example")):
+        rig.daemon.put(ev.OffersArrived((replace(offer(f"o-{agent}", agent), hostname=host),)))
+    assert good("node", "drain", "d", "--reason", "x").startswith("d.example is drained")
+    assert json.loads(good("gpu", "health", "a1:1", "--json"))["uuid"] == "GPU-1"
+    several = call("node", "drain", "c", "--reason", "x")
+    assert several.exit_code == 73
+    assert "c names 2 nodes: c.example, c.other" in several.stderr
+    assert good("node", "drain", "c.example", "--reason", "x").startswith("c.example is drained")
+
+
+def test_a_drain_counts_the_jobs_and_not_the_monitor(rig: Rig) -> None:
+    rig.submit(gpus=1)
+    wait_until("it is launched", lambda: len(rig.call("GET", "/v1/tasks").json()["tasks"]) == 2)
+    assert good("node", "drain", "a1", "--reason", "x").endswith(": x, 1 task on it\n")
 
 
 def test_the_first_of_several_is_told_before_the_second_fails(rig: Rig) -> None:
@@ -151,6 +170,12 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["gpu", "health", "GPU"], 73, "GPU names 2 GPUs: GPU-1, GPU-2"),
     (["gpu", "undrain", "GPU-1"], 66, "GPU-1 is not drained"),
     (["node", "drain", "nowhere", "--reason", "x"], 66, "there is no node nowhere"),
+    (
+        ["node", "drain", "a1.exmple", "--reason", "x"],
+        66,
+        "did you mean a1.example? list the nodes with",
+    ),
+    (["gpu", "drain", "a1:7", "--reason", "x"], 66, "did you mean a1:"),
     (["node", "undrain", "a1/x"], 2, "is not a node"),
     (["run"], 2, "Missing argument 'CMD...'"),
     (["run", "--shell", "--image", "a"], 2, "Missing argument 'CMD...'"),

@@ -96,7 +96,9 @@ def node_views(draw: st.DrawFn, name: str) -> NodeView:
         cpus=draw(st.sampled_from((1.0, 4.0, 16.0))) if offered else None,
         mem_mib=draw(st.sampled_from((64.0, 4096.0))) if offered else None,
         gpus_offered=draw(st.integers(0, 4)) if offered else None,
-        ports=draw(st.integers(0, 3)) if offered else None,
+        ports=draw(st.sampled_from(((), *((PortRange(31000, 31000 + n),) for n in range(3)))))
+        if offered
+        else None,
         disk_mib=draw(st.sampled_from((0.0, 100.0))) if offered else None,
         driver=draw(st.sampled_from((None, "470.82", "550.54"))),
         barred=draw(st.sampled_from(("", "", "violates"))),
@@ -128,7 +130,7 @@ def test_the_funnel_adds_up(
     assert (why.tasks_fit is None) == (tasks == 1)
     if why.tasks_fit is not None:
         assert (why.tasks_fit == tasks) == (left > 0 or [r.reason for r in why.funnel][-1:] == [Stage.LIMIT])
-    assert why.nearest is None or why.nearest.missing == "nothing" or left == 0 or limit or tasks > 1
+    assert why.nearest is None or why.nearest.missing == "has room for it" or left == 0 or limit or tasks > 1
 
 
 # --- beside the matcher

@@ -260,7 +260,7 @@ def test_an_estimate_of_what_exceeds_its_limit_or_backs_off() -> None:
     never = estimate_of(job("j", gpus=4), None, limit_gpus=2, now=NOW)
     assert (never.at, never.basis) == (None, "queue default may hold 2 GPUs, and it asks for 4")
     later = estimate_of(replace(job("j"), not_before=NOW + 30), None, limit_gpus=None, now=NOW)
-    assert (later.at, later.basis) == (NOW + 30, "it is tried again 30s from now")
+    assert (later.at, later.basis) == (NOW + 30, "that is when it is tried again")
 
 
 def test_history_is_the_median_of_finished_jobs_of_that_name() -> None:

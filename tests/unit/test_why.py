@@ -10,13 +10,15 @@ from mesos_gpu.model.constraint import Constraint, Operator
 from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
+from mesos_gpu.model.offer import PortRange
+from mesos_gpu.model.port import PortWish
 from mesos_gpu.model.why import Stage, Why
 from mesos_gpu.policy.hurdles import NodeView
 from mesos_gpu.policy.placement import Ask
 from mesos_gpu.policy.reservation import Reservation
 from mesos_gpu.policy.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import World, gpu
+from mesos_gpu.testing.builders import World, gpu, spec
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 NOW = NOON
@@ -250,7 +252,8 @@ def funnel_of(why: Why) -> list[tuple[str, int, int, str]]:
 
 
 def node(name: str, *gpus: Gpu, **fields: object) -> NodeView:
-    offered: dict[str, object] = {"cpus": 8.0, "mem_mib": 8000.0, "gpus_offered": len(gpus), "ports": 9}
+    offered: dict[str, object] = {"cpus": 8.0, "mem_mib": 8000.0, "gpus_offered": len(gpus)}
+    offered["ports"] = (PortRange(31000, 31008),)
     offered["disk_mib"] = 1000.0
     return NodeView(AgentId(name), name, gpus, **{**offered, **fields})  # type: ignore[arg-type]
 
@@ -298,7 +301,7 @@ EVERY = (
     ("cpus", node("n11", *cards("k"), cpus=0.5), "lacks 0.5 cpus"),
     ("mem", node("n12", *cards("l"), mem_mib=100.0), "lacks 28 MiB of memory"),
     ("disk", node("n125", *cards("s"), disk_mib=60.0), "lacks 40 MiB of disk"),
-    ("ports", node("n13", *cards("m"), ports=0), "has no free port, and each task takes one"),
+    ("ports", node("n13", *cards("m"), ports=()), "has no free port, and each task takes one"),
     (
         "gpus",
         node("n14", *cards("n"), holders={GpuId("n0"): "a", GpuId("n1"): "b"}),
@@ -433,7 +436,13 @@ def test_how_many_tasks_fit() -> None:
     assert (why.summary, why.tasks_fit, why.funnel) == ("it fits now, and is about to be launched", 3, ())
 
 
-@pytest.mark.parametrize(("fields", "room"), [({"ports": 1}, 1), ({"cpus": 1.5}, 1), ({"mem_mib": 300.0}, 2)])
+ONE_PORT = (PortRange(31000, 31000),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "room"),
+    [({"ports": ONE_PORT}, 1), ({"cpus": 1.5}, 1), ({"mem_mib": 300.0}, 2)],
+)
 def test_tasks_take_ports_cpus_and_memory(fields: dict[str, object], room: int) -> None:
     view = node("n1", *cards("a", 6), **fields)
     assert explain(gang(3), ask(2), [view], queue=QueueView(0), now=NOW).tasks_fit == room
@@ -456,3 +465,26 @@ def test_a_gang_that_an_empty_cluster_could_not_hold() -> None:
     )
     cpus = explain(gang(99), ask(0), nodes, queue=QueueView(0), now=NOW)
     assert cpus.can_ever_run, "only offers say what an agent has"
+
+
+@pytest.mark.parametrize(
+    ("wished", "needs", "lacks"),
+    [
+        ((80, 31001), ", ports 80, 31001", "does not offer port 80; it offers 31000-31008"),
+        ((31000, 31100), ", ports 31000, 31100", "does not offer port 31100; it offers 31000-31008"),
+        ((0,) * 10, "", "offers 9 ports, and it asks for 10"),
+    ],
+)
+def test_ports_that_no_agent_offers_are_what_it_waits_for(
+    wished: tuple[int, ...], needs: str, lacks: str
+) -> None:
+    asks = ask(0)
+    wishes = tuple(PortWish(None, 0, port) for port in wished)
+    found = explain(
+        Job(JobId("j"), spec(ports=wishes), 0.0, 1), asks, [node("n1")], queue=QueueView(), now=0.0
+    )
+    assert (
+        found.summary
+        == f"waits for {asks.cpus:g} cpus, {asks.mem_mib:g} MiB{needs}; nearest is n1, which {lacks}"
+    )
+    assert [(stage.reason, stage.left) for stage in found.funnel] == [(Stage.PORTS, 0)]
