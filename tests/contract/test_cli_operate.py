@@ -171,7 +171,7 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["gpu", "undrain", "GPU-1"], 66, "GPU-1 is not drained"),
     (["node", "drain", "nowhere", "--reason", "x"], 66, "there is no node nowhere"),
     (
-        ["node", "drain", "a1.exmple", "--reason", "x"],
+        ["node", "drain", "a1.examp1e", "--reason", "x"],
         66,
         "did you mean a1.example? list the nodes with",
     ),
