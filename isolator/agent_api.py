@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from isolator.http import HttpConnection, ProtocolError, Response
+from mesos_gpu.wire.seal import Said, seal, secret_in
 
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
 REGISTRATION_S: Final = 60.0  # the agent's --executor_registration_timeout, by default
@@ -111,6 +112,8 @@ class Connection:
         self._updates: dict[str, dict[str, Any]] = {}  # by uuid, not yet acknowledged
         self._tasks: dict[str, Any] = {}  # launched, no update of theirs acknowledged yet
         self._known: set[str] = set()
+        self._secrets: dict[str, str] = {}  # by task; of those that the scheduler gave one
+        self._sealed = 0  # updates so far
         self._lock = threading.Lock()
         self._outbox: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._done = threading.Event()
@@ -132,6 +135,7 @@ class Connection:
     ) -> None:
         """Report a state; it is sent until the agent acknowledges it."""
         ident = _uuid4()
+        message = message.encode(errors="replace").decode()  # what is sealed must arrive as it was
         status: dict[str, Any] = {
             "task_id": {"value": task_id},
             "executor_id": self._ids["executor_id"],
@@ -142,15 +146,19 @@ class Connection:
         }
         if message:
             status["message"] = message
-        if data:
-            status["data"] = base64.b64encode(data).decode()
         if healthy is not None:
             status["healthy"] = healthy
         if reason:
             status["reason"] = reason
         with self._lock:
+            self._sealed += 1
+            said = Said(task_id, state, self._sealed, message, reason, healthy, data.decode())
+            if secret := self._secrets.get(task_id):
+                data = seal(secret, said)
+            if data:
+                status["data"] = base64.b64encode(data).decode()
             self._updates[ident] = {"status": status}
-        self._outbox.put(ident)
+            self._outbox.put(ident)  # in the order of the numbers
 
     def waiting(self) -> int:
         """How many updates are not acknowledged."""
@@ -274,6 +282,7 @@ class Connection:
                 self._known.add(task_id)
                 with self._lock:
                     self._tasks[task_id] = task
+                    self._secrets[task_id] = secret_in(base64.b64decode(task.get("data", "")))
                 self._handler.launch(task)
         elif kind == "KILL":
             grace = event["kill"].get("kill_policy", {}).get("grace_period")

@@ -77,6 +77,9 @@ class Driver(Protocol):
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""
 
+    def shutdown(self, agent_id: str, executor_id: str) -> None:
+        """SHUTDOWN an executor, with all its tasks."""
+
     def suppress(self) -> None:
         """SUPPRESS offers."""
 

@@ -289,6 +289,11 @@ class PymesosDriver:
         }
         self._driver.call("MESSAGE", message=message)
 
+    def shutdown(self, agent_id: str, executor_id: str) -> None:
+        """SHUTDOWN an executor; the agent kills it after its own grace period."""
+        ids = {"agent_id": {"value": agent_id}, "executor_id": {"value": executor_id}}
+        self._driver.call("SHUTDOWN", shutdown=ids)
+
     def suppress(self) -> None:
         """SUPPRESS offers for all roles, until `revive` or the next registration."""
         self._driver.call("SUPPRESS")

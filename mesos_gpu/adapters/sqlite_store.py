@@ -6,6 +6,7 @@ Nouns are kept as JSON bodies, beside the columns that are searched by. The sche
 
 import fcntl
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -119,6 +120,13 @@ class SqliteStore:
                 splits=tuple(self._bodies("SELECT body FROM splits ORDER BY name", Split)),
                 roots=tuple(self._bodies("SELECT body FROM root_versions ORDER BY version", RootVersion)),
             )
+
+    def key(self) -> bytes:
+        """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
+        with self._refusing_damage():
+            new = (secrets.token_bytes(32),)
+            self._db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", new)
+            return bytes(self._db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0])
 
     def _bodies(self, query: str, kind: type[T]) -> Iterator[T]:
         decoder = msgspec.json.Decoder(kind)

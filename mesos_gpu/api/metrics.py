@@ -19,6 +19,7 @@ class Snapshot:
     gpus_used: int
     jobs: Mapping[JobState, int]
     nodes: tuple[Node, ...] = ()  # those that are there and have reported
+    disbelieved: int = 0  # status updates
     services: tuple[tuple[Mapping[str, str], int, int], ...] = ()  # labels, weight, tasks that serve
 
 
@@ -32,7 +33,9 @@ def snapshot(view: View) -> Snapshot:
         for split in view.splits.values()
         for app, weight in split.weights.items()
     )
-    return Snapshot(gpus, used, Counter(job.state for job in view.jobs.values()), nodes, services)
+    return Snapshot(
+        gpus, used, Counter(job.state for job in view.jobs.values()), nodes, view.disbelieved, services
+    )
 
 
 def metrics(found: Snapshot) -> list[Metric]:
@@ -51,6 +54,8 @@ def metrics(found: Snapshot) -> list[Metric]:
                tuple((labels, weight) for labels, weight, _ in found.services)),
         Metric("mesos_gpu_service_serving", "gauge", "Tasks of an app in a named service that serve.",
                tuple((labels, serving) for labels, _, serving in found.services)),
+        Metric("mesos_gpu_disbelieved_updates_total", "counter", "Status updates that were not of who they said.",
+               (({}, found.disbelieved),)),
         Metric("mesos_gpu_gpus_total", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
         Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, found.gpus_used),)),
     ]  # fmt: skip

@@ -80,6 +80,23 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Shutdown:
+    """SHUTDOWN an executor: Mesos knows its task no longer, so it cannot be killed."""
+
+    agent_id: AgentId
+    executor_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disbelieve:
+    """Say that an update was not believed. It is no call, and nothing follows from it."""
+
+    task_id: TaskId
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reconcile:
     """RECONCILE these tasks; none: all (implicit)."""
 
@@ -123,8 +140,8 @@ class Publish:
     version: int
 
 
-Call = Acknowledge | Launch | Decline | Kill | Reconcile | AskReset | Start | Suppress | Revive
-Effect = Save | Call | Publish
+Call = Acknowledge | Launch | Decline | Kill | Shutdown | Reconcile | AskReset | Start | Suppress | Revive
+Effect = Save | Call | Publish | Disbelieve
 
 #: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
 ORDER: Final[tuple[type[Effect], ...]] = (
@@ -151,11 +168,13 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Launch,
     Decline,
     Kill,
+    Shutdown,
     Reconcile,
     AskReset,
     Start,
     Suppress,
     Revive,
     Publish,
+    Disbelieve,
 )
 RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

@@ -192,6 +192,7 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
         launched_at=turn.now,
         hostname=node.hostname,
         agent_url=node.agent_url,
+        sealed=settings.sealed,
     )
     turn.put_task(task)
     turn.put_node(replace(node, monitor=task_id, monitor_launches=number))
@@ -354,6 +355,7 @@ def _task(
         launch=job.launches + 1 if job.spec.tasks > 1 else 0,
         rank=rank,
         ports=place.numbers,
+        sealed=turn.settings.sealed,
     )
 
 

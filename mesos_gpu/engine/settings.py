@@ -16,6 +16,7 @@ class Settings:
     default_user: str | None = None  # for jobs that name none; None: the executor's own
     permits: Permits = field(default_factory=Permits)
     api: str = ""  # HOST:PORT that the REST interface listens on; "": there is none
+    sealed: bool = False  # whether executors are told a secret that their updates are sealed with
     executor_env: Mapping[str, str] = field(default_factory=dict)
     executor_cpus: float = 0.01  # Mesos' minimum (master/constants.hpp, MIN_CPUS)
     executor_mem_mib: float = 48.0  # it stays under 35; the rest is room for its children's start

@@ -98,6 +98,10 @@ class State:
     reconciliation: Reconciliation | None = None
     reconciled_at: float = 0.0
 
+    disbelieved: int = field(
+        default=0, compare=False, metadata=DERIVED
+    )  # updates since the start that were not believed
+
     # What follows from the rest, and is made again when it is missing: a `table.Table`, or None.
     table: Any = field(default=None, compare=False, metadata=DERIVED)
     touched: set[AgentId] = field(

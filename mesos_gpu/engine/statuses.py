@@ -4,20 +4,21 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.cards import on_reported
-from mesos_gpu.engine.effects import Acknowledge, Kill
+from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.evictions import on_broken
 from mesos_gpu.engine.gangs import on_member
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.driver import as_new_as, newer_of
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
-from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.node import Node
 from mesos_gpu.model.saves import ForgetTask
 from mesos_gpu.model.status import Status
 from mesos_gpu.model.task import ENDED, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.backoff import delay_s
 from mesos_gpu.policy.blame import exit_code, is_final_error, next_state
+from mesos_gpu.policy.trust import doubt, is_echo, is_left_over
 from mesos_gpu.wire import assignment, report
 
 _SHOWN: Final = {
@@ -40,12 +41,6 @@ def on_status(turn: Turn, status: Status) -> None:
         turn.effects.append(Acknowledge(status.agent_id, status.task_id, status.uuid))
 
 
-def _lacks_blame(status: Status) -> bool:
-    """Whether it is only reconciliation's echo of a failure, without its reason and the executor's data: the agent
-    repeats the update itself until it is acknowledged."""
-    return status.reason == "REASON_RECONCILIATION" and status.state in ("TASK_FAILED", "TASK_ERROR")
-
-
 def _on_unknown(turn: Turn, status: Status) -> None:
     new = next_state(status, None, kill_requested=True, sick_gpu=False)
     if new is not None and Action.KILL in (actions_of(TaskState.ABSENT, new) or ()):
@@ -53,6 +48,9 @@ def _on_unknown(turn: Turn, status: Status) -> None:
 
 
 def _on_known(turn: Turn, task: Task, status: Status) -> None:
+    if why := doubt(task, status):
+        disbelieve(turn, status, why)
+        return
     outcome = _outcome(status)
     job = turn.state.current(task)
     new = next_state(
@@ -63,17 +61,24 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     )
     task = _heard(turn, task, new, status)
     # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
-    if new is None or _lacks_blame(status):
+    if new is None or is_echo(task, status):
         return
+    if new is TaskState.LOST and not task.ended and is_left_over(task, status):
+        turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     move(turn, task, new, status, outcome)
-    if task.job_id is None and new is TaskState.RUNNING and status.data and status.agent_id:
-        _on_report(turn, status.agent_id, status.data)
+    if task.job_id is None and new is TaskState.RUNNING and status.data:
+        _on_report(turn, task, status)
 
 
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
     """Health needs no new match, and ends nothing: an executor that wants its task to end ends it."""
     told = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
-    task = replace(task, heard_at=turn.now, healthy=status.healthy if told else task.healthy)
+    task = replace(
+        task,
+        heard_at=turn.now,
+        healthy=status.healthy if told else task.healthy,
+        proof=max(task.proof, status.proof or 0),
+    )
     if told:
         turn.show_task(task)
     else:
@@ -173,21 +178,45 @@ def _on_monitor(turn: Turn, task: Task) -> None:
         turn.put_node(replace(node, monitor=None, monitor_not_before=turn.now + wait_s))
 
 
-def _on_report(turn: Turn, agent_id: AgentId, data: bytes) -> None:
-    node = turn.state.nodes.get(agent_id)
+def disbelieve(turn: Turn, status: Status, why: str) -> None:
+    """Change nothing, count it and say it."""
+    turn.state.disbelieved += 1
+    turn.effects.append(Disbelieve(status.task_id, status.state, why))
+
+
+def _on_report(turn: Turn, task: Task, status: Status) -> None:
+    """What a monitor says of its own agent's cards, and of no others."""
+    node = turn.state.nodes.get(task.agent_id)
     if node is None:
         return
+    if node.monitor != task.id:
+        disbelieve(turn, status, f"the monitor of {node.hostname} is {node.monitor or 'none'}")
+        return
     try:
-        inventory = report.decode(data)
+        inventory = report.decode(status.data)
     except (ValueError, KeyError, TypeError) as error:
         known = tuple(_unknown(gpu, f"unreadable report: {error}", turn.now) for gpu in node.gpus)
         inventory = Inventory(known, source=node.inventory.source if node.inventory else "none")
+    if why := _claims_of_others(turn, node, inventory):
+        disbelieve(turn, status, why)
+        return
     node = replace(node, inventory=inventory, reported_at=turn.now, lost_at=None)
     turn.put_node(node)
     for gpu in node.gpus:
         on_reported(turn, gpu)
         if gpu.health.broken:
             on_broken(turn, node, gpu)
+
+
+def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
+    """Which of the cards another agent has, by a report that still counts; "": none."""
+    named = {gpu.id for gpu in inventory.gpus}
+    oldest = turn.now - turn.settings.report_stale_s
+    for other in turn.state.nodes.values():
+        counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
+        if other.id != node.id and counts and (theirs := sorted(named & {gpu.id for gpu in other.gpus})):
+            return f"it names {theirs[0]}, which is a card of {other.hostname} (agent {other.id})"
+    return ""
 
 
 def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:

@@ -41,6 +41,7 @@ class Assignment:
     control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
     master: str = ""  # HOST:PORT of the Mesos master at the launch; "": not known
+    secret: str = ""  # what its executor seals updates with; the task never gets it
     api: str = ""  # HOST:PORT that the scheduler's REST interface listens on; "": not known
 
 

@@ -120,6 +120,8 @@ class Task:
     preempted_for: JobId | None = None  # the job that it makes room for
     told: tuple[GpuId, ...] = ()  # broken cards that its job's message has named
     healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
+    sealed: bool = False  # whether its executor was told a secret, and is believed by it only
+    proof: int = 0  # the number of the latest update that was believed
     ready: bool = False  # its readiness check has passed
 
     @property

@@ -84,11 +84,13 @@ def engine_settings(options: Options) -> Settings:
         aging_step_s=options.aging_step_s or inf,
         preemption=options.preemption,
         permits=options.permits,
+        sealed=True,
     )
 
 
-def translate(event: pd.DriverEvent, now: float) -> ev.Event | None:
-    """A driver's event as the engine has it; None: it says nothing that a status update will not say."""
+def translate(event: pd.DriverEvent, now: float, key: bytes = b"") -> ev.Event | None:
+    """A driver's event as the engine has it; None: it says nothing that a status update will not say. `key`: that the
+    secrets of launches are made of."""
     match event:
         case pd.Registered():
             return ev.Registered(event.framework_id, event.master_url)
@@ -99,7 +101,7 @@ def translate(event: pd.DriverEvent, now: float) -> ev.Event | None:
         case pd.Rescinded():
             return ev.OfferRescinded(OfferId(event.offer_id))
         case pd.Update():
-            return ev.StatusArrived(status_from_json(event.status))
+            return ev.StatusArrived(status_from_json(event.status, key))
         case pd.AgentFailed():
             return ev.AgentLost(AgentId(event.agent_id))
         case _:
@@ -109,9 +111,9 @@ def translate(event: pd.DriverEvent, now: float) -> ev.Event | None:
 class Sink:
     """Where the driver's thread puts its events. It only translates and enqueues."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        """The daemon is set later: it needs the driver first."""
-        self._now = now
+    def __init__(self, now: Callable[[], float], key: bytes = b"") -> None:
+        """The daemon is set later: it needs the driver first. `key`: as of `translate`."""
+        self._now, self._key = now, key
         self.daemon: Daemon | None = None
 
     def __call__(self, event: pd.DriverEvent) -> None:
@@ -125,7 +127,7 @@ class Sink:
                 )
             )
             return
-        translated = translate(event, self._now())
+        translated = translate(event, self._now(), self._key)
         if translated is not None:
             self.daemon.put(translated)
 
@@ -140,7 +142,7 @@ def run(options: Options) -> int:
     host, port = options.host, listener.getsockname()[1]
     clock = SystemClock()
     store = SqliteStore(options.state)
-    saved = store.load()
+    saved, key = store.load(), store.key()
     webui_url = options.webui_url or f"http://{_reachable(host)}:{port}"
     framework = pd.FrameworkSettings(
         user=options.user,
@@ -153,11 +155,11 @@ def run(options: Options) -> int:
         framework_id=saved.framework_id,
         principal=options.principal,
     )
-    sink = Sink(clock.now)
+    sink = Sink(clock.now, key)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options))
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
     settings = replace(engine_settings(options), api=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-    daemon = Daemon(store, saved, driver, clock, settings, journal)
+    daemon = Daemon(store, saved, driver, clock, settings, journal, key)
     sink.daemon = daemon
     app = create_app(
         daemon,

@@ -64,8 +64,11 @@ class Daemon:
         clock: Clock,
         settings: Settings,
         journal: Journal | None = None,
+        key: bytes = b"",
     ) -> None:
-        """Take up what `store` had `saved`. Nothing runs yet."""
+        """Take up what `store` had `saved`. Nothing runs yet. `key`: that secrets of launches are made of, if the
+        settings want updates sealed."""
+        self._key = key
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
         self._journal = journal
         self._state = State.restored(clock.now(), saved)
@@ -333,10 +336,15 @@ class Daemon:
         if latest:
             self._store.save(latest.values())
 
-    def _do(self, effect: fx.Call | fx.Publish) -> None:
+    def _do(self, effect: fx.Call | fx.Publish | fx.Disbelieve) -> None:
         if isinstance(effect, fx.Publish):
             for listener in self._listeners:
                 listener(effect.job_id, effect.version)
+            return
+        if isinstance(effect, fx.Disbelieve):
+            logger.warning(
+                "%s of %s was not believed, and changes nothing: %s", effect.state, effect.task_id, effect.why
+            )
             return
         try:
             self._call(effect)
@@ -363,12 +371,17 @@ class Daemon:
             case fx.Acknowledge(agent_id, task_id, status_uuid):
                 driver.acknowledge(agent_id, task_id, status_uuid)
             case fx.Launch(offer_ids, tasks):
-                infos = [to_task_info(task, self._settings, master=self._state.master_url) for task in tasks]
+                infos = [
+                    to_task_info(task, self._settings, master=self._state.master_url, key=self._key)
+                    for task in tasks
+                ]
                 driver.accept(offer_ids, infos, refuse_s=0.0)
             case fx.Decline(offer_ids, refuse_s):
                 driver.decline(offer_ids, refuse_s=refuse_s)
             case fx.Kill(task_id, agent_id, grace_s):
                 driver.kill(task_id, agent_id, grace_s=grace_s)
+            case fx.Shutdown(shut_agent, executor_id):
+                driver.shutdown(shut_agent, executor_id)
             case fx.Reconcile(tasks):
                 driver.reconcile(tasks)
             case fx.AskReset(reset_agent, executor_id, gpu_id, request):

@@ -11,17 +11,28 @@ from mesos_gpu.policy.healthcheck import of_executor
 from mesos_gpu.policy.ports import bindings_of
 from mesos_gpu.wire import assignment, checks
 from mesos_gpu.wire.mesos_v1 import discovery_to_json, task_info
+from mesos_gpu.wire.seal import secret_for
 
 
-def to_task_info(launch: LaunchTask, settings: Settings, *, master: str = "") -> dict[str, Any]:
-    """The TaskInfo of a job's launch, or of a node monitor; `master`: the URL of the one we are subscribed with."""
+def to_task_info(
+    launch: LaunchTask, settings: Settings, *, master: str = "", key: bytes = b""
+) -> dict[str, Any]:
+    """The TaskInfo of a job's launch, or of a node monitor.
+
+    Args:
+        launch: Its task, and its job's request.
+        settings: The operator's.
+        master: The URL of the one that we are subscribed with.
+        key: What the secrets of sealed launches are made of.
+    """
     task, spec = launch.task, launch.spec
+    secret = secret_for(key, task.id) if task.sealed else ""
     if spec is None:
         return task_info(
             task_id=task.id,
             agent_id=task.agent_id,
             name="gpu-monitor",
-            data=json.dumps({"report_interval_s": settings.report_interval_s}).encode(),
+            data=json.dumps({"report_interval_s": settings.report_interval_s, "secret": secret}).encode(),
             resources=launch.resources,
             executor_id=task.executor_id,
             executor_name="mesos-gpu node monitor",
@@ -57,6 +68,7 @@ def to_task_info(launch: LaunchTask, settings: Settings, *, master: str = "") ->
         control_access=_controls(spec, settings),
         master=urlsplit(master).netloc or master,
         api=settings.api,
+        secret=secret,
     )
     return task_info(
         task_id=task.id,

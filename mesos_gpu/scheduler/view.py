@@ -91,6 +91,11 @@ class StateView:
         return self._state.started_at
 
     @property
+    def disbelieved(self) -> int:
+        """Status updates since the start that were not believed."""
+        return self._state.disbelieved
+
+    @property
     def root(self) -> Group:
         """All apps, as they are wanted."""
         return self._state.services.root

@@ -70,6 +70,10 @@ class FakeDriver:
         """Note it."""
         self._note("message", (agent_id, executor_id, data))
 
+    def shutdown(self, agent_id: str, executor_id: str) -> None:
+        """Note it."""
+        self._note("shutdown", (agent_id, executor_id))
+
     def suppress(self) -> None:
         """Note it."""
         self._note("suppress")

@@ -101,6 +101,9 @@ class ReadyCluster:
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """Nobody listens."""
 
+    def shutdown(self, agent_id: str, executor_id: str) -> None:
+        """Nothing is left over."""
+
     def suppress(self) -> None:
         """Offers come only when they are asked for anyway."""
 

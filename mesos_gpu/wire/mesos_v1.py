@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mesos_gpu.model.constraint import scalar_text
@@ -10,6 +11,7 @@ from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.port import PortWish
 from mesos_gpu.model.status import Status
+from mesos_gpu.wire import seal
 
 _PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
 
@@ -79,10 +81,10 @@ def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
     )
 
 
-def status_from_json(status: Mapping[str, Any]) -> Status:
-    """A TaskStatus message."""
+def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
+    """A TaskStatus message. With the `key` that secrets are made of, `proof` says whether its seal holds."""
     agent = status.get("agent_id")
-    return Status(
+    found = Status(
         task_id=TaskId(status["task_id"]["value"]),
         state=status["state"],
         agent_id=AgentId(agent["value"]) if agent else None,
@@ -93,6 +95,19 @@ def status_from_json(status: Mapping[str, Any]) -> Status:
         data=base64.b64decode(status.get("data", "")),
         healthy=status.get("healthy"),
     )
+    return _unsealed(found, key)
+
+
+def _unsealed(found: Status, key: bytes) -> Status:
+    sealed = seal.opened(found.data)
+    if sealed is None:
+        return found
+    mark, number, body = sealed
+    said = seal.Said(
+        found.task_id, found.state, number, found.message, found.reason, found.healthy, body.decode()
+    )
+    true = bool(key) and seal.holds(mark, seal.secret_for(key, found.task_id), said)
+    return replace(found, data=body, proof=number if true else None)
 
 
 def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = ()) -> list[dict[str, Any]]:
