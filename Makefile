@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2 # processes of `make test`; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo up down test test-long test-kernel test-gpu check bench docs clean
+.PHONY: help setup demo up down test test-long test-kernel test-gpu check bench docs lock clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -40,7 +40,7 @@ check: setup ## Format, lint, types, layers, spelling
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
-	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
+	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin --skip tests/data,mesos_gpu/_vendor/pymesos README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
 
 bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch
@@ -52,6 +52,9 @@ bench: setup ## Measure, on the embedded cluster
 docs: setup ## Write the references of the command line and of /v1 from what they describe
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
+
+lock: ## Take the newest releases that setup.cfg allows into requirements.lock
+	@PYTHON=$(PYTHON) scripts/lock.sh
 
 clean: ## Remove what setup and tests made
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,8 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stamp=.venv/.ready
-want=$(cat setup.cfg pyproject.toml scripts/setup.sh mesos_gpu/__init__.py third_party/http-parser/pyproject.toml \
-    third_party/http-parser/http_parser/*.py | sha256sum | cut -d' ' -f1)
+want=$(cat setup.cfg pyproject.toml requirements.lock scripts/setup.sh mesos_gpu/__init__.py | sha256sum | cut -d' ' -f1)
 
 python=${PYTHON:-python3}
 "$python" - <<'PY' || exit 1
@@ -34,6 +33,7 @@ fi
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 echo "setup: installing mesos_gpu and its tools into .venv"
-.venv/bin/python -m pip install --quiet --disable-pip-version-check wheel
-.venv/bin/python -m pip install --quiet --disable-pip-version-check ./third_party/http-parser -e '.[dev]'
+pip=(.venv/bin/python -m pip install --quiet --disable-pip-version-check)
+"${pip[@]}" --require-hashes -r requirements.lock
+"${pip[@]}" --no-deps --no-build-isolation -e . # built by what the lock names
 echo "$want" >"$stamp"

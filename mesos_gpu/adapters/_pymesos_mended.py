@@ -24,8 +24,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from http_parser.http import HTTP_RESPONSE, HttpParser
-
+from mesos_gpu._vendor.http_parser import HTTP_RESPONSE, HttpParser
 from mesos_gpu.errors import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ def _signals_kept() -> Iterator[None]:
 
 
 with _signals_kept():
-    import pymesos
+    from mesos_gpu._vendor import pymesos
 
 pymesos.logger.removeHandler(pymesos.handler)  # to stderr: where logs go is for the application to say
 pymesos.logger.setLevel(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""`HttpParser` with the interface of http-parser 0.9, on top of httptools.
+"""`HttpParser` with the part of http-parser 0.9's interface that pymesos uses, on top of httptools.
 
 There is no name `errno` on the parser, on purpose: pymesos takes one for the sign of the original's
 pure-Python parser, and then imports that. This one is asked by `get_errno()`, as the original's C parser is.
