@@ -6,7 +6,7 @@ from itertools import count
 from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.delays import launch_delay_s
+from mesos_gpu.engine.delays import forget_delays, launch_delay_s
 from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.history import forget_gone, moment, remember
 from mesos_gpu.engine.state import State
@@ -82,6 +82,8 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     at = moment(turn)
     versions = versions_after(made, old.versions, at=at, known=undone.before if undone else None)
     remember(turn, made.target, dict(versions), at)
+    for action in (action for step in made.steps for action in step if action.kind is ActionKind.RESTART):
+        forget_delays(state, action.app.id)
     if made.steps:
         state.stirred.update(made.affected)
         turn.put_deployment(Deployment(id, at, made, dict(old.versions)))
@@ -206,7 +208,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
         end_for_good(turn, turn.state.jobs[JobId(id)], _UNWANTED, unlaunched=_UNWANTED)
     if not found.launch:
         return found.waiting
-    wait_s = turn.state.backoffs.get(app.id, (0, 0.0))[1] - turn.now
+    wait_s = turn.state.backoffs.get((app.id, aim.version), (0, 0.0))[1] - turn.now
     if wait_s > 0:
         turn.state.stirred.add(app.id)
         return f"waits {wait_s:.0f} s before its next launch: instances failed"
@@ -318,7 +320,7 @@ def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
 
 
 def _count_failures(turn: Turn) -> None:
-    """An instance that ended by itself makes the next launch wait, longer with each in a row."""
+    """An instance that ended by itself makes the next launch wait, longer with each in a row of its configuration."""
     state = turn.state
     fallen, state.fallen = state.fallen, []
     apps = {app.id: app for app in state.services.root.all_apps()} if fallen else {}
@@ -331,5 +333,6 @@ def _count_failures(turn: Turn) -> None:
         if job.kill_requested:
             continue
         steady = job.started_at is not None and turn.now - job.started_at >= _STEADY_S
-        failures = 1 if steady else state.backoffs.get(app.id, (0, 0.0))[0] + 1
-        state.backoffs[app.id] = failures, turn.now + launch_delay_s(app, failures)
+        key = app.id, job.app_version or 0.0
+        failures = 1 if steady else state.backoffs.get(key, (0, 0.0))[0] + 1
+        state.backoffs[key] = failures, turn.now + launch_delay_s(app, failures)

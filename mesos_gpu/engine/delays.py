@@ -18,11 +18,18 @@ def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
         return {}
     found = {}
     for app in state.services.root.all_apps():
-        failures, until = state.backoffs.get(app.id, (0, 0.0))
+        version = state.services.versions[app.id].last_config_change_at
+        failures, until = state.backoffs.get((app.id, version), (0, 0.0))
         missing = app.instances - len(state.instances.get(app.id, ()))
         if until > now and missing > 0:
             found[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)
     return found
+
+
+def forget_delays(state: State, app_id: str) -> None:
+    """Let an app's next launch be at once, whatever its configuration."""
+    for key in [key for key in state.backoffs if key[0] == app_id]:
+        del state.backoffs[key]
 
 
 def launch_delay_s(app: App, failures: int) -> float:
@@ -41,7 +48,7 @@ def on_delay_reset(turn: Turn, event: ev.DelayReset) -> None:
     waiting = [job for job in jobs if job.state is JobState.PENDING]
     if not waiting and event.app not in launch_delays(state, turn.now):
         raise NotFound(f"app {event.app} is not in the queue", remedy="see GET /v2/queue")
-    state.backoffs.pop(event.app, None)
+    forget_delays(state, event.app)
     state.stirred.add(event.app)
     for job in waiting:
         if job.not_before > turn.now:

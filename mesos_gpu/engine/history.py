@@ -1,9 +1,12 @@
 """What is remembered of apps and of the tree of groups as they were."""
 
+from collections.abc import Iterator
 from typing import Final
 
+from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.app import Group
+from mesos_gpu.model.job import Job
 from mesos_gpu.model.rollout import VersionInfo
 from mesos_gpu.model.service import AppVersion, RootVersion, Services
 from mesos_gpu.policy.rollout.history import apps_of, group_versions, shape_of
@@ -59,14 +62,22 @@ def forget_gone(turn: Turn) -> None:
         for found in state.app_versions[app_id]:
             if (app_id, found.version) not in used:
                 turn.drop_app_version(app_id, found.version)
-    for remembered in (state.backoffs, state.places):
-        for app_id in remembered.keys() - kept:
-            del remembered[app_id]
+    for app_id in state.places.keys() - kept:
+        del state.places[app_id]
+    current = {(job.spec.app or "", job.app_version) for job in _instances(state)}
+    current |= {(id, info.last_config_change_at) for id, info in state.services.versions.items()}
+    for key in state.backoffs.keys() - current:
+        del state.backoffs[key]
 
 
 def _used(turn: Turn) -> set[tuple[str, float | None]]:
     """Versions that run, and those of the trees that are remembered."""
     state = turn.state
-    jobs = (state.jobs[job_id] for ids in state.instances.values() for job_id in ids)
-    running: set[tuple[str, float | None]] = {(job.spec.app or "", job.app_version) for job in jobs}
+    running: set[tuple[str, float | None]] = {
+        (job.spec.app or "", job.app_version) for job in _instances(state)
+    }
     return running.union(*(apps_of(each.root) for each in state.roots))
+
+
+def _instances(state: State) -> Iterator[Job]:
+    return (state.jobs[job_id] for ids in state.instances.values() for job_id in ids)

@@ -77,9 +77,9 @@ class State:
     )  # by app, in the queue: of its first instance
     stirred: set[str] = field(default_factory=set)  # apps of which something has changed
     fallen: list[JobId] = field(default_factory=list)  # instances that have ended, and were not looked at yet
-    backoffs: dict[str, tuple[int, float]] = field(
+    backoffs: dict[tuple[str, float], tuple[int, float]] = field(
         default_factory=dict
-    )  # by app: failures in a row, and until when
+    )  # by app and its `last_config_change_at`: failures in a row, and until when
     healths: dict[TaskId, bool | None] = field(default_factory=dict)  # by the scheduler's own checks
     check_results: dict[TaskId, tuple[CheckHealth, ...]] = field(default_factory=dict)  # of each of those
     readiness: dict[TaskId, Readiness] = field(default_factory=dict)  # what was found last

@@ -111,6 +111,34 @@ def test_a_failing_app_waits_longer_each_time(world: World) -> None:
     assert gaps[1] >= 8
 
 
+def test_another_configuration_a_restart_and_a_way_back_start_at_once(world: World) -> None:
+    bad = replace(WEB, cmd="false", instances=1, backoff_s=100, max_launch_delay_s=1000)
+
+    def launched(seconds: int = 3) -> list[str]:
+        found: list[str] = []
+        for _ in range(seconds):
+            world.serial += 1
+            effects = world.offers(offer(f"l{world.serial}", cpus=100, mem=1e5)) + world.tick(1)
+            found += [item.task.id for effect in every(effects, fx.Launch) for item in effect.tasks]
+        return found
+
+    want(world, bad, id="d1")
+    for id, changed, restarts in (
+        ("d2", replace(bad, cmd="exit 2"), ()),
+        ("d3", replace(bad, cmd="exit 2"), ("/web",)),
+        ("d4", bad, ()),  # as it was: that it failed then is of no account
+    ):
+        (task,) = launched()
+        world.status(task, "TASK_FAILED", agent="a1")
+        assert not launched(), "the next one waits"
+        want(world, changed, id=id, force=True, restarts=frozenset(restarts))
+    (task,) = launched()
+    world.status(task, "TASK_FAILED", agent="a1")
+    assert not launched()
+    world.feed(ev.DeploymentDeleted("d4", "d5", force=False))
+    assert launched(), "what is taken up again starts at once, too"
+
+
 def test_scaling_up_and_down(world: World) -> None:
     running(world, WEB)
     before = {job.id for job in instances(world)}

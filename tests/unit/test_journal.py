@@ -222,7 +222,7 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
     state.splits["web"] = Split("web", {"/b": 90, "/a": 10})
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
-    state.stirred, state.fallen, state.backoffs = {"/a"}, [JobId("j")], {"/a": (2, 1 / 3)}
+    state.stirred, state.fallen, state.backoffs = {"/a"}, [JobId("j")], {("/a", 1.5): (2, 1 / 3)}
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}
     state.readiness = {TaskId("t"): READINESS}
