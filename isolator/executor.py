@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # their modules cost each executor what only one with health 
     from mesos_gpu.policy.healthcheck import TaskHealth
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
+_UNHEALTHY: Final = "unhealthy: "
 LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
 
 
@@ -257,7 +258,8 @@ class Executor:
         run.terminate(grace_s)
         waiter.join(10)
         how = ended[0] if ended else Ended()
-        return state, message, Outcome(exit_status=how.exit_status, signal=how.signal)
+        unhealthy = message.removeprefix(_UNHEALTHY) if message.startswith(_UNHEALTHY) else ""
+        return state, message, Outcome(how.exit_status, how.signal, unhealthy=unhealthy)
 
     @contextmanager
     def _checking(self, run: Run, checks: "Sequence[HealthCheck]") -> Iterator[None]:
@@ -291,7 +293,7 @@ class Executor:
             reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED",
         )
         if health.kill:
-            self._want_end("TASK_FAILED", f"unhealthy: {health.kill}", self._assignment.kill_grace_s)
+            self._want_end("TASK_KILLED", f"{_UNHEALTHY}{health.kill}", self._assignment.kill_grace_s)
 
     def _wait_for(self, run: Run, ended: list[Ended]) -> None:
         try:

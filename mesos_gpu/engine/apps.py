@@ -304,6 +304,7 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     turn.state.stirred.add(job.spec.app or "")
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
         why = f"unhealthy: {event.kill}"
+        turn.put_task(replace(task, unhealthy=event.kill))
         end_for_good(turn, turn.state.jobs[job.id], why, unlaunched=why)
 
 
@@ -330,7 +331,7 @@ def _count_failures(turn: Turn) -> None:
         if job is None or app is None:
             continue
         state.stirred.add(app.id)
-        if job.kill_requested:
+        if job.state is JobState.KILLED:
             continue
         steady = job.started_at is not None and turn.now - job.started_at >= _STEADY_S
         key = app.id, job.app_version or 0.0

@@ -59,6 +59,10 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         kill_requested=job is not None and job.kill_requested,
         sick_gpu=bool(task.evicted) or _has_sick_gpu(turn, task),
     )
+    if outcome is not None and outcome.unhealthy and job is not None:
+        task = replace(task, unhealthy=task.unhealthy or outcome.unhealthy)
+        if job.app_version is not None and new is TaskState.FAILED:
+            new = TaskState.KILLED  # as Marathon has it: no failure that makes the next launch wait
     task = _heard(turn, task, new, status)
     # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
     if new is None or is_echo(task, status):
@@ -129,6 +133,8 @@ def _on_job(
     turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
 ) -> None:
     message = status.message or f"{status.state} {status.reason}".strip()
+    if task.ended and task.unhealthy:
+        message = f"unhealthy: {task.unhealthy}"
     code = exit_code(outcome)
     if Action.COMPLETE in actions:
         turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code or 0)

@@ -56,4 +56,5 @@ class Outcome:
     min_driver: str | None = (
         None  # the host's driver is too old for the image: the oldest that will do, "550"
     )
+    unhealthy: str = ""  # its health checks failed too often, and so it was ended: which, and why
     needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"

@@ -122,6 +122,7 @@ class Task:
     healthy: bool | None = None  # the latest of its health checks; None: there are none, or not all were made
     sealed: bool = False  # whether its executor was told a secret, and is believed by it only
     proof: int = 0  # the number of the latest update that was believed
+    unhealthy: str = ""  # why its health checks ended it, or will
     ready: bool = False  # its readiness check has passed
 
     @property

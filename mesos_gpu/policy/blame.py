@@ -64,12 +64,13 @@ def next_state(
     found = _LIVE.get(status.state)
     if found is not None:
         return found
-    if status.state == "TASK_KILLED":
-        # Not by our user: the agent shut the executor down, or an operator did.
+    unhealthy = outcome is not None and bool(outcome.unhealthy)
+    if status.state == "TASK_KILLED" and (kill_requested or not unhealthy):
+        # If not by our user, the agent shut the executor down, or an operator did.
         return TaskState.KILLED if kill_requested else TaskState.LOST
     if status.state == "TASK_ERROR":
         return TaskState.LOST if status.reason in _INFRASTRUCTURE else TaskState.FAILED
-    if status.state == "TASK_FAILED":
+    if status.state in ("TASK_FAILED", "TASK_KILLED"):
         by_others = (
             sick_gpu
             or status.reason in _INFRASTRUCTURE

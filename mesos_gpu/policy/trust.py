@@ -32,7 +32,7 @@ def is_echo(task: Task, status: Status) -> bool:
     itself until it is acknowledged. An end that was sealed may be of another's making until then."""
     if status.reason != _ECHO:
         return False
-    ends = ("TASK_FAILED", "TASK_ERROR", *(("TASK_FINISHED", "TASK_KILLED") if task.sealed else ()))
+    ends = ("TASK_FAILED", "TASK_ERROR", "TASK_KILLED", *(("TASK_FINISHED",) if task.sealed else ()))
     return status.state in ends
 
 

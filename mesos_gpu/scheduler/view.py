@@ -138,17 +138,22 @@ class StateView:
         return [self._state.jobs[job_id] for job_id in self._state.instances.get(app_id, ())]
 
     def last_failures(self, app_ids: Collection[str]) -> Mapping[str, Job]:
-        """By app: the latest of its instances that ended by itself, and badly. Apps without one are left out."""
+        """By app: the latest of its instances that ended by itself, and badly, or because it was not healthy. Apps
+        without one are left out."""
         found: dict[str, Job] = {}
         wanted = set(app_ids)
         for job_id in reversed(self._state.ended):
             job = self._state.jobs[job_id]
-            if job.state is JobState.FAILED and job.spec.app in wanted:
+            if job.spec.app in wanted and self._failed(job):
                 wanted.remove(job.spec.app)
                 found[job.spec.app] = job
                 if not wanted:
                     break
         return found
+
+    def _failed(self, job: Job) -> bool:
+        task = self._state.tasks.get(job.task_id) if job.task_id else None
+        return job.state is JobState.FAILED or (task is not None and bool(task.unhealthy))
 
     @property
     def launch_delays(self) -> Mapping[str, LaunchDelay]:

@@ -62,8 +62,9 @@ def decode_outcome(data: bytes) -> Outcome:
         outcome = Outcome(**_fields(data, "Outcome"))
         if outcome.min_driver is not None and version_of(outcome.min_driver) is None:
             raise TypeError(f"{outcome.min_driver!r} is no driver's version")
-        if not isinstance(outcome.needs, str):
-            raise TypeError(f"needs must be a string, got {outcome.needs!r}")
+        for name in ("needs", "unhealthy"):
+            if not isinstance(getattr(outcome, name), str):
+                raise TypeError(f"{name} must be a string, got {getattr(outcome, name)!r}")
     except TypeError as error:
         raise ValueError(f"not an outcome: {error}") from error
     return outcome

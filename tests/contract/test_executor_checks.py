@@ -28,17 +28,19 @@ def test_each_failure_is_told_and_the_last_ends_the_task(one: Host, agent: Scrip
     one.launch("touch up; sleep 60 & wait", checks=command("test -e up || { echo it is down; exit 3; }"))
     agent.wait_for(lambda: ("TASK_RUNNING", True, UPDATED) in told(agent))
     (one.sandbox / "up").unlink()
-    message, outcome = one.end("TASK_FAILED")
+    message, outcome = one.end("TASK_KILLED")
     assert message == "unhealthy: COMMAND check failed 3 times: exit code 3: it is down"
+    assert outcome.unhealthy == "COMMAND check failed 3 times: exit code 3: it is down"
     assert not outcome.infrastructure, "the task's own failure"
     assert told(agent) == [
         ("TASK_STARTING", None, ""),
         ("TASK_RUNNING", None, ""),
         ("TASK_RUNNING", True, UPDATED),
         *[("TASK_RUNNING", False, UPDATED)] * 3,
-        ("TASK_FAILED", False, ""),
+        ("TASK_KILLING", None, ""),
+        ("TASK_KILLED", False, ""),
     ]
-    assert agent.updates[-2]["message"] == "exit code 3: it is down"
+    assert agent.updates[-3]["message"] == "exit code 3: it is down"
 
 
 def test_an_end_stops_a_check_and_nothing_says_running_after_it(one: Host, agent: ScriptedAgent) -> None:

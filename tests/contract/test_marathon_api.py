@@ -268,6 +268,17 @@ def test_health_and_the_last_failure_are_shown(rig: Marathon) -> None:
     assert "lastTaskFailure" in rig.ask("GET", "/v2/apps?embed=apps.lastTaskFailure")["apps"][0]
 
 
+def test_the_last_failure_is_an_unhealthy_kill_in_marathons_words(rig: Marathon) -> None:
+    rig.create("/a", healthChecks=[{"protocol": "TCP", "port": 1}])
+    (task,) = rig.tasks("/a", 1)
+    rig.daemon.put(ev.HealthFound(TaskId(task["id"]), False, "TCP check failed 4 times: refused"))
+    rig.status(task["id"], "TASK_KILLED")
+    failure = rig.shown("/a")["lastTaskFailure"]
+    assert (failure["taskId"], failure["state"]) == (task["id"], "TASK_KILLED")
+    why = "Task was killed since health check failed. Reason: TCP check failed 4 times: refused"
+    assert failure["message"] == why
+
+
 def test_a_restart_replaces_every_instance(rig: Marathon) -> None:
     rig.create("/a")
     (old,) = rig.tasks("/a", 1)

@@ -64,7 +64,7 @@ def test_a_job_that_falls_ill_is_ended_and_tried_again(
     failed = next(task for task in client.tasks(job["id"]) if task["id"] == first)
     assert (failed["state"], failed["healthy"]) == ("failed", False)
     assert failed["message"] == "unhealthy: COMMAND check failed 3 times: exit code 1"
-    assert in_mesos(stack, first)[-1] == ("TASK_FAILED", False)
+    assert in_mesos(stack, first)[-1] == ("TASK_KILLED", False)
     wait_until("that was all", lambda: client.job(job["id"])["state"] == "failed")
     last = client.job(job["id"])
     assert (last["attempts"], last["infrastructure_failures"], last["healthy"]) == (2, 0, None)

@@ -204,4 +204,4 @@ def test_its_health_is_checked_inside(one: Host) -> None:
     run(one, "sleep 60", checks=encode([check]), kill_grace_s=0)
     one.agent.wait_for(lambda: any(status.get("healthy") for status in one.agent.updates))
     (one.sandbox / "down").touch()
-    assert one.end("TASK_FAILED")[0] == "unhealthy: COMMAND check failed 3 times: exit code 4"
+    assert one.end("TASK_KILLED")[0] == "unhealthy: COMMAND check failed 3 times: exit code 4"

@@ -19,6 +19,7 @@ from mesos_gpu.model.app import (
     UnreachableStrategy,
     UpgradeStrategy,
 )
+from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.scheduler.view import StateView
@@ -308,9 +309,30 @@ def test_an_instance_is_healthy_when_its_checks_say_so(world: World) -> None:
     assert len(every(effects, fx.Kill)) == 1
     assert "unhealthy: HTTP check failed 3 times" in world.job(sick.id).message
     serve(world, 6)
+    assert world.job(sick.id).message == "unhealthy: HTTP check failed 3 times", "and not: killed on request"
     assert len(instances(world)) == 2
     assert sick.id not in {job.id for job in instances(world)}
     assert well.id in {job.id for job in instances(world)}
+
+
+def test_one_that_its_executor_ended_for_its_health_is_killed_and_not_a_failure(world: World) -> None:
+    app = replace(
+        WEB, instances=1, backoff_s=100, health_checks=(HealthCheck(Protocol.COMMAND, command="true"),)
+    )
+    want(world, app)
+    serve(world, 4)
+    (job,) = instances(world)
+    why = "COMMAND check failed 3 times: exit code 1"
+    echo = world.status(f"{job.id}.1", "TASK_KILLED", reason="REASON_RECONCILIATION")
+    assert world.job(job.id).state is JobState.RUNNING, "an echo without the executor's word says nothing"
+    assert echo
+    world.status(f"{job.id}.1", "TASK_KILLED", outcome=Outcome(0, unhealthy=why), message=f"unhealthy: {why}")
+    ended = world.job(job.id)
+    assert (ended.state, ended.message) == (JobState.KILLED, f"unhealthy: {why}")
+    view = StateView(world.state, world.settings, world.now)
+    assert view.last_failures(["/web"])["/web"].id == job.id
+    serve(world, 4)
+    assert [job.state for job in instances(world)] == [JobState.RUNNING], "the next one does not wait"
 
 
 def test_one_that_is_cut_off_is_not_ended_for_its_health(world: World) -> None:

@@ -37,6 +37,7 @@ STATES: Final = {
 }
 STAGED: Final = ("TASK_STAGING", "TASK_STARTING")
 RUNNING: Final = "TASK_RUNNING"
+_UNHEALTHY: Final = "Task was killed since health check failed. Reason: "  # clients look for these words
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,7 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
     return {
         "appId": app_id,
         "host": task.hostname if task else "",
-        "message": job.message,
+        "message": f"{_UNHEALTHY}{task.unhealthy}" if task and task.unhealthy else job.message,
         "state": STATES[task.state] if task else "TASK_FAILED",
         "taskId": job.task_id or job.id,
         "timestamp": stamp(job.ended_at or 0.0),
