@@ -22,6 +22,7 @@ from mesos_gpu.wire.seal import Said, seal, secret_in
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
 REGISTRATION_S: Final = 60.0  # the agent's --executor_registration_timeout, by default
 REFUSED_S: Final = 5.0  # how long a plain no is doubted
+OPERATOR: Final = "/api/v1"
 TERMINAL: Final = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_ERROR")
 _UNITS: Final = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "secs": 1.0, "sec": 1.0, "mins": 60.0, "min": 60.0, "hrs": 3600.0,
@@ -75,6 +76,7 @@ class Settings:
     recovery_timeout_s: float = 900.0
     shutdown_grace_s: float = 5.0
     token: str | None = field(default=None, repr=False)
+    credentials: str = ""  # a file, for an agent that asks for some at its operator API; "": it does not
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -92,7 +94,22 @@ class Settings:
             recovery_timeout_s=seconds(env.get("MESOS_RECOVERY_TIMEOUT", "15mins")),
             shutdown_grace_s=seconds(env.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", "5secs")),
             token=env.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN"),
+            credentials=env.get("MESOS_GPU_AGENT_CREDENTIALS", ""),
         )
+
+    def authorization(self) -> dict[str, str]:
+        """The header for the operator API: the operator's credentials, else the executor's own token.
+
+        Raises:
+            BadConfiguration: The file of the credentials is not as it must be.
+        """
+        if self.credentials:
+            from pathlib import Path
+
+            from mesos_gpu.adapters.credentials import read
+
+            return {"Authorization": read(Path(self.credentials)).header}
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 class _Refused(OSError):
@@ -244,7 +261,9 @@ class Connection:
         self, connection: HttpConnection, body: Mapping[str, Any], path: str = "/api/v1/executor"
     ) -> Response:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if self._settings.token:
+        if path == OPERATOR:
+            headers |= self._settings.authorization()
+        elif self._settings.token:
             headers["Authorization"] = "Bearer " + self._settings.token
         return connection.post(self._settings.prefix + path, json.dumps(body).encode(), headers)
 
@@ -260,13 +279,14 @@ class Connection:
 
         Raises:
             OSError: No answer.
+            BadConfiguration: As of `Settings.authorization`.
         """
         connection = HttpConnection(self._settings.endpoint, timeout_s or 60.0)
         try:
             if timeout_s is None:
                 connection.connect()
                 connection.wait_for_ever()
-            response = self._post(connection, body, "/api/v1")
+            response = self._post(connection, body, OPERATOR)
             return response.status, response.read()
         finally:
             connection.close()

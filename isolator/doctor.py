@@ -23,6 +23,7 @@ from isolator.enclosure import NODES
 from isolator.images import flags_of
 from isolator.ledger import Holding, Ledger
 from isolator.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
+from mesos_gpu.adapters.credentials import VARIABLE, read
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import GpuId
@@ -465,7 +466,7 @@ def agent(host: Host) -> Iterator[Finding]:
     """The flags of this host's Mesos agent."""
     named = host.env.get("MESOS_GPU_AGENT")
     try:
-        flags = flags_of(named or AGENT)
+        flags = flags_of(named or AGENT, authorization=_authorization(host))
     except Unavailable:
         if named:
             raise
@@ -474,6 +475,11 @@ def agent(host: Host) -> Iterator[Finding]:
         return
     problems = list(_flag_problems(flags))
     yield from problems or [Finding("agent", Level.OK, f"{named or AGENT}: flags are right")]
+
+
+def _authorization(host: Host) -> dict[str, str]:
+    named = host.env.get(VARIABLE)
+    return {"Authorization": read(host.below(Path(named))).header} if named else {}
 
 
 def _flag_problems(flags: Mapping[str, str]) -> Iterator[Finding]:

@@ -87,20 +87,20 @@ def read_config(image: str, *, registry: str, timeout_s: float = REGISTRY_S) -> 
     return _config(_Registry(registry, reference, timeout_s).config(), image)
 
 
-def flags_of(endpoint: str, *, prefix: str = "", token: str | None = None) -> dict[str, str]:
+def flags_of(
+    endpoint: str, *, prefix: str = "", authorization: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """The flags that an agent runs with, by name without dashes; those that are not set are not there.
 
     Args:
         endpoint: HOST:PORT of the agent.
         prefix: Of an agent that shares its process with others: /slave(N).
-        token: For an agent that authenticates executors.
+        authorization: The header, for an agent that wants one.
 
     Raises:
         Unavailable: The agent does not answer, or does not tell.
     """
-    headers = {"Content-Type": "application/json", "Accept": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
+    headers = {"Content-Type": "application/json", "Accept": "application/json", **(authorization or {})}
     connection = HttpConnection(endpoint, AGENT_S)
     try:
         response = connection.post(f"{prefix}/api/v1", b'{"type": "GET_FLAGS"}', headers)
@@ -108,7 +108,8 @@ def flags_of(endpoint: str, *, prefix: str = "", token: str | None = None) -> di
         if response.status != 200:
             raise Unavailable(
                 f"the agent {endpoint} does not tell its flags: {response.status} {text[:200]!r}",
-                remedy="allow the view_flags action to executors in its ACLs",
+                remedy="allow the view_flags action to executors in its ACLs; if it asks for credentials, name their "
+                "file by MESOS_GPU_AGENT_CREDENTIALS",
             )
         flags = json.loads(text)["get_flags"]["flags"]
         return {str(flag["name"]): str(flag["value"]) for flag in flags if "value" in flag}

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from isolator import cgroups
-from isolator.agent_api import Connection
+from isolator.agent_api import Connection, Settings
 from isolator.enclosure import Enclosure
 from isolator.fetching import failure_in, uris_of
 from isolator.image_run import KILL, TERM, Prepared, command_of, ended_of, prepare, refused_without_isolation
@@ -69,9 +69,8 @@ class NestedRun:
         assert self._plan.image is not None
         self._enclosure, self._task = launch.enclosure, launch.task
         launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
-        flags = flags_of(
-            self._own["MESOS_AGENT_ENDPOINT"], token=self._own.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN")
-        )
+        settings = Settings.from_environment(self._own)
+        flags = flags_of(settings.endpoint, authorization=settings.authorization())
         try:
             config = read_config(self._plan.image, registry=registry_of(flags, self._own))
         except NotFound as error:

@@ -53,6 +53,7 @@ class ApiSettings:
     webui_url: str
     version: str
     permits: Permits = field(default_factory=Permits)
+    agent_authorization: str = field(default="", repr=False)  # the header that agents want, to read logs
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
 
@@ -119,7 +120,7 @@ class _Api:
     def __init__(self, service: Service, settings: ApiSettings) -> None:
         self._service, self._settings = service, settings
         self.changes = Changes()
-        self._logs = LogReader()
+        self._logs = LogReader(settings.agent_authorization)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:

@@ -27,9 +27,11 @@ class Chunk:
 class LogReader:
     """Reads from any agent; blocking, so it runs on a worker thread."""
 
-    def __init__(self) -> None:
-        """One session: connections to agents are kept."""
+    def __init__(self, authorization: str = "") -> None:
+        """One session: connections to agents are kept. `authorization`: the header, for agents that want one."""
         self._session = requests.Session()
+        if authorization:
+            self._session.headers["Authorization"] = authorization
         self._session.trust_env = False  # an agent is not behind the operator's web proxy
 
     def close(self) -> None:
@@ -98,6 +100,12 @@ class LogReader:
         return "/gone"
 
     def _json(self, task: Task, response: requests.Response) -> Any:
+        if response.status_code in (401, 403):
+            raise Unavailable(
+                f"the agent {task.hostname} does not let the scheduler read: {response.status_code}",
+                remedy="name the file of its credentials with the scheduler's --mesos-credentials, and allow its "
+                "principal access_sandboxes and get_endpoints in the agent's ACLs",
+            )
         if not response.ok:
             raise Unavailable(
                 f"the agent {task.hostname} answers {response.status_code} for {response.url}",

@@ -40,6 +40,7 @@ class NodeSpec:
     attributes: Mapping[str, str] = field(default_factory=dict)  # besides gpu_model
     zone: str = ""  # of the region that all nodes share
     hostname: str = ""  # "" for node1.localhost and so on, which browsers resolve and programs may not
+    flags: Mapping[str, str] = field(default_factory=dict)  # of its agent, besides
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -135,8 +136,9 @@ class Stack:
         isolation: Isolation = "auto",
         images: Path | None = None,
         devices: Devices = "",
+        master_flags: Mapping[str, str] | None = None,
     ) -> None:
-        """Nothing runs yet. `port`: of the REST interface; None for a free one; the last three as of `Cluster`.
+        """Nothing runs yet. `port`: of the REST interface; None for a free one; the last four as of `Cluster`.
 
         Raises:
             Unavailable: The embedded Mesos cannot run here.
@@ -151,7 +153,7 @@ class Stack:
             self.directory / "mesos",
             agents,
             # A master without a domain refuses agents that have one.
-            master_flags=_domain(zones[0]) if zones else None,
+            master_flags={**(_domain(zones[0]) if zones else {}), **(master_flags or {})},
             isolation=isolation,
             images=images,
             devices=devices,
@@ -192,7 +194,7 @@ class Stack:
             {"gpu_model": spec.model.replace(" ", "-"), **spec.attributes},
             environment,
             # A browser takes any *.localhost for this machine (RFC 6761): the Mesos page's links work.
-            {"hostname": spec.hostname or f"node{number}.localhost", **_domain(spec.zone)},
+            {"hostname": spec.hostname or f"node{number}.localhost", **_domain(spec.zone), **spec.flags},
         )
 
     def inventory(self, number: int) -> Path:

@@ -1,5 +1,6 @@
 """`mesos-gpu scheduler`: put the parts together and run until told to stop."""
 
+import contextlib
 import logging
 import os
 import pwd
@@ -15,6 +16,7 @@ from typing import Any
 import click
 
 from mesos_gpu import __version__
+from mesos_gpu.adapters import credentials
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
@@ -50,6 +52,7 @@ class Options:
     failover_timeout_s: float
     principal: str | None
     secret_file: Path | None
+    mesos_credentials: Path | None
     default_user: str | None
     permits: Permits
     executor_command: str
@@ -138,8 +141,13 @@ def run(options: Options) -> int:
     Raises:
         MesosGpuError: A part cannot start.
     """
-    listener = listen(options.host, options.port)
+    with contextlib.closing(listen(options.host, options.port)) as listener:
+        return _run(options, listener)
+
+
+def _run(options: Options, listener: socket.socket) -> int:
     host, port = options.host, listener.getsockname()[1]
+    credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
     clock = SystemClock()
     store = SqliteStore(options.state)
     saved, key = store.load(), store.key()
@@ -153,10 +161,10 @@ def run(options: Options) -> int:
         failover_timeout_s=options.failover_timeout_s,
         checkpoint=True,
         framework_id=saved.framework_id,
-        principal=options.principal,
+        principal=options.principal or (credential.principal if credential else None),
     )
     sink = Sink(clock.now, key)
-    driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options))
+    driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options, credential))
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
     settings = replace(engine_settings(options), api=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     daemon = Daemon(store, saved, driver, clock, settings, journal, key)
@@ -167,6 +175,7 @@ def run(options: Options) -> int:
             webui_url=webui_url,
             version=__version__,
             permits=options.permits,
+            agent_authorization=credential.header if credential else "",
             container_engine=Engine(options.container_engine),
             service_ports=options.service_ports,
         ),
@@ -190,7 +199,9 @@ def _reachable(host: str) -> str:
     return socket.gethostname() if host in ("0.0.0.0", "::", "") else host
 
 
-def _credential(options: Options) -> dict[str, Any]:
+def _credential(options: Options, of_file: credentials.Credential | None) -> dict[str, Any]:
+    if options.principal is None and of_file:
+        return {"principal": of_file.principal, "secret": of_file.secret}
     if options.principal is None or options.secret_file is None:
         return {}
     try:
@@ -281,6 +292,9 @@ def _own_user() -> str:
               help="Seconds that Mesos keeps the tasks while no scheduler is there.")  # fmt: skip
 @click.option("--principal", help="Mesos principal.")
 @click.option("--secret-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its secret.")
+@click.option("--mesos-credentials", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="File with principal and secret, readable to its owner only, for agents that ask for them to read "
+              "logs, and for the master unless --principal is given.")  # fmt: skip
 @click.option("--default-user", help="User of jobs that name none; default: the executor's own.")
 @click.option("--allow-root", type=click.Choice([where.value for where in Root if where is not Root.NOWHERE]),
               help="Let jobs ask for the user root: in an image, or also on the file system of the host, where that is "
