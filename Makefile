@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2 # processes of `make test`; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo up down test test-long test-kernel test-gpu check bench docs lock clean
+.PHONY: help setup demo up down test test-long test-kernel test-gpu test-bare check bench docs lock clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ test-kernel: setup ## Tests that need root and cgroups
 
 test-gpu: setup ## Tests that need a GPU and its driver
 	@$(RUN) -m gpu
+
+test-bare: ## `make demo` and `make test` in a fresh clone on a fresh Debian 12; needs root and debootstrap
+	@scripts/test_bare.sh
 
 check: setup ## Format, lint, types, layers, spelling
 	@$(BIN)/ruff format --check --quiet . || { echo 'make check: run .venv/bin/ruff format .'; exit 1; }
