@@ -28,7 +28,8 @@ apt-config dump | grep -E '^Acquire::(https?|ftp)::|^Acquire::Retries' >"$at/roo
 python3 -m pip config list 2>/dev/null | sed -n "s/^[^.]*\.\([a-z-]*\)='\(.*\)'$/\1 = \2/p; s/^:env:\.\([a-z-]*\)='\(.*\)'$/\1 = \2/p" |
     sort -u -t= -k1,1 >"$at/pip"
 { echo "[global]"; cat "$at/pip"; } >"$at/root/etc/pip.conf"
-grep -oE '(file://)?/[^ ]+' "$at/pip" | sed 's,^file://,,' | sort -u >"$at/paths" || true
+# An index in a directory has its files beside it.
+grep -oE '(file:)?/[^ ]+' "$at/pip" | sed 's,^file:/*\(/.*\)/[^/]*$,\1,' | sort -u >"$at/paths" || true
 cp /etc/ssl/certs/ca-certificates.crt "$at/root/etc/ssl/certs/ca-certificates.crt"
 cp /etc/resolv.conf "$at/root/etc/resolv.conf"
 printf '127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$at/root/etc/hosts"
