@@ -22,13 +22,15 @@ up: setup ## Start the platform on this machine and leave it running
 down: setup ## Stop it
 	@$(BIN)/mesos-gpu down
 
-test: setup ## All tests but the long ones
-	@$(RUN) -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
+test: setup ## All tests but the long ones; installs what they need
+	@scripts/install_test_tools.sh
+	@$(RUN) -p tests.skips -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 
 test-long: setup ## The long ones
 	@$(RUN) --limit 14400 --stuck 1800 -m long --timeout 900
 
 test-kernel: setup ## Tests that need root and cgroups
+	@scripts/install_test_tools.sh
 	@$(RUN) -m kernel
 
 test-gpu: setup ## Tests that need a GPU and its driver

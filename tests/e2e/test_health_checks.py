@@ -22,6 +22,7 @@ OFTEN = {"grace_period_s": 0, "interval_s": 0, "delay_s": 0, "timeout_s": 10, "m
 def stack(open_directory: Path) -> Iterator[Stack]:
     needs("cgroup1")
     images = open_directory / "images"
+    images.mkdir()
     if not dockerd.missing():
         base = busybox_layer(dockerd.busybox(), ["sh", "sleep", "test", "touch", "id"])
         save(images, "plain:1", [base], {"Env": ["PATH=/bin"]})

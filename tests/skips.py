@@ -1,0 +1,80 @@
+"""Which tests may be skipped: those whose reason is in tests/allowed_skips.txt. A plugin of pytest, of `make test`.
+
+It judges where everything that the tests need can be had: where CI says so, and for root on Debian 12.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+ALLOWED = Path(__file__).parent / "allowed_skips.txt"
+
+
+def judged(environment: Mapping[str, str], uid: int, release: Mapping[str, str]) -> bool:
+    """Whether a skip that is not allowed makes the run red; `release` is /etc/os-release."""
+    if "CI" in environment:
+        return environment["CI"] not in ("", "0", "false")
+    return uid == 0 and (release.get("ID"), release.get("VERSION_ID")) == ("debian", "12")
+
+
+def allowed(text: str) -> list[re.Pattern[str]]:
+    """The reasons of a list: a regular expression a line; `#` begins a comment, which says why."""
+    lines = (line.split(" #")[0].strip() for line in text.splitlines())
+    return [re.compile(line) for line in lines if line and not line.startswith("#")]
+
+
+class Judge:
+    """In the process with the terminal: collects the reasons, and may turn the run red."""
+
+    def __init__(self, reporter: TerminalReporter) -> None:
+        """Writes through pytest's own."""
+        self._reporter = reporter
+        self._allowed = allowed(ALLOWED.read_text())
+        self._refused: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One of a test that was skipped."""
+        self._look(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """One of a file that was skipped whole."""
+        self._look(report)
+
+    def _look(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail") or not isinstance(report.longrepr, tuple):
+            return
+        reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+        if not any(pattern.search(reason) for pattern in self._allowed):
+            self._refused.append(f"{report.nodeid}: {reason}")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Here the exit status can still be changed."""
+        if self._refused and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self) -> None:
+        """Name them."""
+        if self._refused:
+            self._reporter.write_sep("=", "skipped, and not in tests/allowed_skips.txt", red=True, bold=True)
+            for line in self._refused:
+                self._reporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """In the process with the terminal."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is None or hasattr(config, "workerinput"):
+        return
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
+    if judged(os.environ, os.geteuid(), release):
+        config.pluginmanager.register(Judge(reporter))

@@ -1,0 +1,61 @@
+"""Skips that make a whole run red."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import skips
+
+ROOT = Path(__file__).parents[2]
+DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "uid", "release", "expected"),
+    [
+        ({}, 0, DEBIAN, True),
+        ({}, 1000, DEBIAN, False),
+        ({}, 0, {"ID": "ubuntu", "VERSION_ID": "24.04"}, False),
+        ({}, 0, {}, False),
+        ({"CI": "true"}, 1000, {}, True),
+        ({"CI": "0"}, 0, DEBIAN, False),
+    ],
+)
+def test_where_a_skip_is_red(
+    environment: dict[str, str], uid: int, release: dict[str, str], expected: bool
+) -> None:
+    assert skips.judged(environment, uid, release) is expected
+
+
+def test_every_reason_on_the_list_says_why() -> None:
+    text = skips.ALLOWED.read_text()
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert all(" # " in line for line in lines), lines
+    assert len(skips.allowed(text)) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("processes", "reason", "status"),
+    [("2", "no dockerd", 1), ("0", "no loop devices: losetup: cannot find one", 0)],
+    ids=["not allowed", "allowed"],
+)
+def test_a_skip_that_is_not_allowed_makes_the_run_red(
+    tmp_path: Path, processes: str, reason: str, status: int
+) -> None:
+    skip = f"import pytest\npytest.skip({reason!r}, allow_module_level=True)\n"
+    (tmp_path / "test_file.py").write_text(skip)
+    (tmp_path / "test_one.py").write_text(
+        f"def test_one():\n    {skip.replace(chr(10), '; ')}\ndef test_two(): pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "-n", processes, "-c", os.devnull, "-q"]
+    command += [f"--rootdir={tmp_path}", "-p", "no:schemathesis", "-p", "no:cacheprovider", str(tmp_path)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    found = subprocess.run(
+        command, cwd=ROOT, env={**env, "CI": "1"}, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert found.returncode == status, found.stdout
+    assert ("not in tests/allowed_skips.txt" in found.stdout) is bool(status)
+    assert found.stdout.count(reason) == (2 if status else 0), found.stdout
