@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from mesos_gpu.model.health import Survey
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.saves import Save, Saved
+from mesos_gpu.model.unknown import Listed
 
 
 class Clock(Protocol):
@@ -73,6 +74,9 @@ class Driver(Protocol):
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
+
+    def tasks(self) -> Sequence[Listed]:
+        """All tasks of ours that the master knows, ended ones too; from any thread."""
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""

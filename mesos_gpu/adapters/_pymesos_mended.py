@@ -342,6 +342,27 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         if not 200 <= response.status < 300:
             raise CallFailed(kind, response.status, answer.decode(errors="replace"))
 
+    def get(self, path: str) -> Any:
+        """A JSON document of the master, over a connection of its own. Raises `NotConnected` or `CallFailed`."""
+        link = self._link
+        if link is None:
+            raise NotConnected(f"GET {path} was not sent: not subscribed to a Mesos master")
+        connection = http.client.HTTPConnection(link.host, link.port, timeout=self._timings.call_s)
+        try:
+            connection.request("GET", path, headers=self._headers(link, None))
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise NotConnected(f"GET {path} was not answered: {error!r}") from error
+        finally:
+            connection.close()
+        if response.status != HTTPStatus.OK:
+            raise CallFailed(f"GET {path}", response.status, answer.decode(errors="replace"))
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise NotConnected(f"GET {path}: the answer is not JSON") from error
+
     def _headers(self, link: _Link, more: Mapping[str, str] | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Mesos-Stream-Id": link.stream_id}
         if self._basic_credential:

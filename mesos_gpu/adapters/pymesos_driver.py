@@ -4,6 +4,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from urllib.parse import urlencode
 
 from mesos_gpu.adapters._pymesos_mended import (
     CallFailed,
@@ -14,6 +15,8 @@ from mesos_gpu.adapters._pymesos_mended import (
     split_address,
 )
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.unknown import Listed
+from mesos_gpu.wire.labels import listed_from_json
 
 __all__ = [
     "AgentFailed",
@@ -35,6 +38,7 @@ __all__ = [
 #: Without the first, agents with GPUs are never offered; the last lets `roles` be a list.
 CAPABILITIES: Final = ("GPU_RESOURCES", "PARTITION_AWARE", "TASK_KILLING_STATE", "MULTI_ROLE")
 DEFAULT_TIMINGS: Final = Timings()
+MOST_LISTED: Final = 1 << 30  # tasks; the master's own default is 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +283,15 @@ class PymesosDriver:
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """RECONCILE (task id, agent id) pairs; none: all that Mesos knows."""
         self._driver.call("RECONCILE", reconcile={"tasks": [_task(*task) for task in tasks]})
+
+    def tasks(self) -> Sequence[Listed]:
+        """The master's `/tasks` and `/slaves`: a reconciliation's statuses have no labels."""
+        framework_id = self._driver.framework_id
+        asked = urlencode({"framework_id": framework_id or "", "limit": MOST_LISTED})
+        agents = self._driver.get("/master/slaves")["slaves"]
+        found = self._driver.get(f"/master/tasks?{asked}")["tasks"]
+        ours = [task for task in found if task["framework_id"] == framework_id]
+        return listed_from_json(ours, agents)
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """MESSAGE to an executor; Mesos delivers it at most once."""

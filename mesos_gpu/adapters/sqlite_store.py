@@ -1,22 +1,27 @@
 """The scheduler's state on disk: SQLite in WAL mode, one transaction for each batch of saves.
 
-Nouns are kept as JSON bodies, beside the columns that are searched by. The schema's number is in
-`PRAGMA user_version`; each step up is one file in `migrations/`.
+It holds what users submit, secrets in environments included: only its owner may read it. Nouns are kept as JSON bodies,
+beside the columns that are searched by. The schema's number is in `PRAGMA user_version`; each step up is one file in
+`migrations/`.
 """
 
 import fcntl
+import logging
 import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mesos_gpu.errors import Conflict, Damaged
+from mesos_gpu.adapters.high_water import HighWater, Mark
+from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job
@@ -27,21 +32,29 @@ from mesos_gpu.model.split import Split
 from mesos_gpu.model.task import Task
 
 T = TypeVar("T")
+_OWN: Final = stat.S_IRUSR | stat.S_IWUSR
+ALONE: Final = ("journal", "log")  # what else a scheduler keeps in a directory of its own
+_BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
+logger = logging.getLogger(__name__)
 
 
 class SqliteStore:
     """`Store` in one file. One scheduler at a time: a second one is refused.
 
+    Beside `PATH` are `PATH-wal`, which is a part of the state, `PATH-shm`, `PATH.lock` and `PATH.mark`.
+
     Raises:
+        BadConfiguration: The file is older than what was once committed, and `accept_older` was not said.
         Conflict: Another process has the store open.
         Damaged: The file is no store of this program, is corrupt, or is newer than the program.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Open or create `path`, and bring its schema up."""
+    def __init__(self, path: Path, *, accept_older: bool = False) -> None:
+        """Open or create `path`, and bring its schema up. `accept_older`: an operator's word for going on with a state
+        that has lost something; what runs and is not in it is held then."""
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _make_private(path)
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _OWN)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -51,10 +64,85 @@ class SqliteStore:
                 remedy="stop it first, or give this one another --state file",
             ) from error
         try:
-            self._db = self._opened()
+            self._mark = HighWater(Path(f"{path}.mark"))
+            try:
+                mark = self._judged(accept_older)
+                self._db = self._opened()
+            except BaseException:
+                self._mark.close()
+                raise
         except BaseException:
             os.close(self._lock)
             raise
+        if mark != self._here():
+            self._doubt(mark)
+        self._set_mark(mark)
+        self._mark.sync()
+
+    def _judged(self, accept_older: bool) -> Mark:
+        """Hold the file against its mark, before anything is written to it; what it is to go on from."""
+        here = self._peeked()
+        try:
+            mark = self._mark.read()
+        except Damaged:
+            if not accept_older:
+                raise
+            mark = replace(here, batch=here.batch + 1)
+        if mark is None and here.batch:
+            logger.warning("%s has no mark beside it: whether it is the newest is not known", self._path)
+            return replace(here, batch=here.batch + 1)
+        if mark is not None and (here.batch < mark.batch or here.framework_id != mark.framework_id):
+            if not accept_older:
+                raise self._older(here, mark)
+            logger.warning("%s is older than what was written, and is accepted", self._path)
+            # Beyond both, so that the file that this one stands for is the older one from now on.
+            known = mark if here.framework_id in (None, mark.framework_id) else here
+            return replace(known, batch=max(here.batch, mark.batch) + 1)
+        if accept_older:
+            logger.warning("--accept-older-state is not needed: take it away, or it hides the next loss")
+        return here
+
+    def _peeked(self) -> Mark:
+        """How far the file is, without a change to it or its WAL: what is refused must stay as it was found."""
+        if self._path.stat().st_size == 0:
+            return Mark(0)
+        try:
+            db = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)
+            try:
+                return _mark_of(db)
+            finally:
+                db.close()
+        except sqlite3.DatabaseError:
+            return Mark(0)  # no store: `_opened` says what it is
+
+    def _here(self) -> Mark:
+        with self._refusing_damage():
+            return _mark_of(self._db)
+
+    def _older(self, here: Mark, mark: Mark) -> BadConfiguration:
+        if here.framework_id not in (None, mark.framework_id):
+            what = f"{self._path} is the state of framework {here.framework_id}, and {mark.framework_id} was here"
+        else:
+            lost = (
+                "is empty"
+                if not here.batch
+                else f"has {here.batch} of the {mark.batch} batches that were written"
+            )
+            what = f"{self._path} {lost}: it is older than what runs, or its -wal file was lost"
+        return BadConfiguration(
+            what,
+            remedy=f"bring back the newest {self._path} together with its -wal file, or the latest backup; to go on "
+            "with what is there, start once with --accept-older-state: running tasks that it does not know are held "
+            "(mesos-gpu tasks unknown list)",
+        )
+
+    def _doubt(self, mark: Mark) -> None:
+        facts: list[tuple[str, str | bytes]] = [("batch", str(mark.batch)), ("doubtful", "1")]
+        facts += [("framework_id", mark.framework_id)] if mark.framework_id is not None else []
+        facts += [("key", mark.key)] if mark.key is not None else []
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+        self._db.execute("COMMIT")
 
     def _opened(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -100,9 +188,9 @@ class SqliteStore:
     def load(self) -> Saved:
         """Everything."""
         with self._refusing_damage():
-            row = self._db.execute("SELECT value FROM facts WHERE name = 'framework_id'").fetchone()
             return Saved(
-                framework_id=row[0] if row else None,
+                framework_id=_fact(self._db, "framework_id"),
+                doubtful=_fact(self._db, "doubtful") is not None,
                 jobs=tuple(self._bodies("SELECT body FROM jobs ORDER BY sequence, id", Job)),
                 tasks=tuple(self._bodies("SELECT body FROM tasks ORDER BY launched_at, id", Task)),
                 nodes=tuple(self._bodies("SELECT body FROM nodes ORDER BY id", Node)),
@@ -126,7 +214,15 @@ class SqliteStore:
         with self._refusing_damage():
             new = (secrets.token_bytes(32),)
             self._db.execute("INSERT OR IGNORE INTO facts VALUES ('key', ?)", new)
-            return bytes(self._db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()[0])
+            here = _mark_of(self._db)
+        assert here.key is not None, "it was just written"
+        self._set_mark(here)
+        self._mark.sync()
+        return here.key
+
+    def _set_mark(self, mark: Mark) -> None:
+        self._at = mark
+        self._mark.write(mark)
 
     def _bodies(self, query: str, kind: type[T]) -> Iterator[T]:
         decoder = msgspec.json.Decoder(kind)
@@ -135,14 +231,20 @@ class SqliteStore:
 
     def save(self, batch: Iterable[Save]) -> None:
         """Write a batch in one transaction: all of it or nothing is there after a crash."""
+        at = replace(self._at, batch=self._at.batch + 1)
         self._db.execute("BEGIN IMMEDIATE")
         try:
             for item in batch:
                 self._write(item)
+                if isinstance(item, saves.SaveFramework):
+                    at = replace(at, framework_id=item.framework_id)
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('batch', ?)", (str(at.batch),))
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # SQLite ends it by itself for some errors, as of a full disk
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
+        self._set_mark(at)
 
     def _write(self, item: Save) -> None:
         statement, values = _statement(item)
@@ -156,12 +258,92 @@ class SqliteStore:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+            self._mark.close()
+
+
+def _fact(db: sqlite3.Connection, name: str) -> str | None:
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _mark_of(db: sqlite3.Connection) -> Mark:
+    row = db.execute("SELECT value FROM facts WHERE name = 'key'").fetchone()
+    return Mark(int(_fact(db, "batch") or 0), _fact(db, "framework_id"), bytes(row[0]) if row else None)
+
+
+def backup(path: Path, target: Path) -> None:
+    """Write a copy of the state in `path` that can stand for it, also while its scheduler runs.
+
+    Raises:
+        NotFound: There is no state.
+        Conflict: The target exists.
+        Damaged: The state cannot be read.
+    """
+    if not path.is_file():
+        raise NotFound(f"there is no state in {path}", remedy="name the file of the scheduler's --state")
+    part = target.with_name(f".{target.name}.part")
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _OWN))
+        db = sqlite3.connect(path, isolation_level=None, timeout=30)
+        try:
+            db.execute("VACUUM INTO ?", (str(part),))
+        finally:
+            db.close()
+        _sync(part)
+        os.link(part, target)  # and not a rename: what is there stays
+        _sync(target.parent)
+    except FileExistsError as error:
+        raise Conflict(f"{error.filename2 or error.filename} exists", remedy="name a new file") from error
+    except sqlite3.DatabaseError as error:
+        raise Damaged(
+            f"{path} cannot be copied: {error}", remedy="is it the scheduler's --state file?"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _make_private(path: Path) -> None:
+    """Make the file and its directory, and take from others what an earlier version let them read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for each in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if each == path else 0)
+        try:
+            handle = os.open(each, flags, _OWN)
+        except FileNotFoundError:
+            continue
+        try:
+            if stat.S_IMODE(os.fstat(handle).st_mode) & ~_OWN:
+                os.fchmod(handle, _OWN)
+        finally:
+            os.close(handle)
+    _close_directory(path)
+
+
+def _close_directory(path: Path) -> None:
+    """Its directory is closed to others if it is the state's alone; else it is somebody's way to somewhere."""
+    here = path.parent
+    mode = stat.S_IMODE(here.stat().st_mode)
+    alone = all(entry.name.startswith(path.name) or entry.name in ALONE for entry in here.iterdir())
+    if alone and mode & 0o077 and here.stat().st_uid == os.geteuid():
+        here.chmod(0o700)
+    elif not alone and mode & 0o022 and not mode & stat.S_ISVTX:
+        logger.warning("others may write to %s: who does can put another state in place", here)
 
 
 def _statement(item: Save) -> tuple[str, tuple[Any, ...]]:
     match item:
         case saves.SaveFramework(framework_id):
             return "INSERT OR REPLACE INTO facts VALUES ('framework_id', ?)", (framework_id,)
+        case saves.SaveTrust():
+            return "DELETE FROM facts WHERE name = 'doubtful'", ()
         case saves.SaveJob(job):
             return "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)", (job.id, job.sequence, _body(job))
         case saves.SaveTask(task):

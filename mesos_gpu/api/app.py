@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.resources import files
 from typing import Final, TypeVar
 
@@ -18,7 +19,7 @@ from mesos_gpu.api import openapi, shapes, views
 from mesos_gpu.api import requests as asked
 from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
 from mesos_gpu.api.changes import Changes
-from mesos_gpu.api.guard import Guard
+from mesos_gpu.api.guard import Guard, may_see_env
 from mesos_gpu.api.listing import Listing
 from mesos_gpu.api.logs import LogReader
 from mesos_gpu.api.marathon.events import Events
@@ -28,6 +29,7 @@ from mesos_gpu.api.plan import Plans
 from mesos_gpu.api.requests import body_of, job_of, result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.api.services import Services
+from mesos_gpu.api.unknown import UnknownTasks
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import Engine, Job
@@ -61,7 +63,7 @@ class ApiSettings:
 def create_app(service: Service, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
     api, operate, plans = _Api(service, settings), Operate(service), Plans(service)
-    services, events = Services(service), Events(service)
+    services, events, unknown = Services(service), Events(service), UnknownTasks(service)
     app = Starlette(
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
@@ -81,6 +83,9 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/v1/services", GET=services.list),
             _route("/v1/services/{name}", GET=services.show, PUT=services.put, DELETE=services.delete),
             _route("/v1/tasks", GET=api.tasks),
+            _route("/v1/tasks/unknown", GET=unknown.list),
+            _route("/v1/tasks/unknown/{id}", DELETE=unknown.kill),
+            _route("/v1/tasks/unknown/{id}/adopt", POST=unknown.adopt),
             _route("/v1/status", GET=api.status),
             _route("/v1/health", GET=api.health),
             _route("/v1/openapi.json", GET=api.openapi),
@@ -161,11 +166,12 @@ class _Api:
 
     async def show_job(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
+        show_env = asked.SHOW_ENV.of(request) and may_see_env(request)
         job_id, version = await self._about(request, lambda _, job: (job.id, job.version))
         seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
         if asked.AFTER_VERSION.name in request.query_params and version <= seen:
             await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
-        return json_answer(await self._about(request, views.job))
+        return json_answer(await self._about(request, partial(views.job, show_env=show_env)))
 
     async def _version(self, job_id: JobId) -> int:
         return await self._read(lambda view: job_of(view, job_id).version)

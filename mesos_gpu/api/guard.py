@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.api.answers import Refusal, error_answer
@@ -41,6 +42,22 @@ class Guard:
 
         refusal = _refusal(scope)
         await (error_answer(refusal, scope["path"]) if refusal else self._app)(scope, receive, marked)
+
+
+_RELAYED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+
+def may_see_env(request: Request) -> bool:
+    """Whether who asks is on this machine, and no proxy stands in between.
+
+    Raises:
+        Refusal: He is not.
+    """
+    near = request.client is not None and _is_loopback_address(request.client.host)
+    if near and not any(name in request.headers for name in _RELAYED):
+        return True
+    what = "environments are shown on the scheduler's own host only"
+    raise Refusal(403, "forbidden", what, remedy="ask there, without a proxy; or leave --show-env out")
 
 
 def _refusal(scope: Scope) -> Refusal | None:

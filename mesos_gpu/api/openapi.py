@@ -86,6 +86,11 @@ _FILTERS: Final = (
 _WAIT: Final = (
     _number(asked.AFTER_VERSION, "wait until the job's version exceeds this"),
     _number(asked.WAIT_S, "wait so long at most, in seconds"),
+    _query(
+        asked.SHOW_ENV.name,
+        {"type": "boolean", "default": False},
+        "the values of its environment too; on the scheduler's own host only",
+    ),
 )
 _LOGS: Final = (
     _query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
@@ -200,6 +205,17 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/tasks"): Operation(
         "list_tasks", "Launches that have not ended, and node monitors", {200: shapes.Tasks}
     ),
+    ("GET", "/v1/tasks/unknown"): Operation(
+        "list_unknown_tasks",
+        "Tasks that run and that the scheduler's state does not know",
+        {200: shapes.UnknownTasks},
+    ),
+    ("DELETE", "/v1/tasks/unknown/{id}"): Operation(
+        "kill_unknown_task", "End one; what is held", {202: shapes.UnknownTasks}
+    ),
+    ("POST", "/v1/tasks/unknown/{id}/adopt"): Operation(
+        "adopt_unknown_task", "Give one to its job; what is left", {200: shapes.UnknownTasks}, (_CONFLICT,)
+    ),
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(
         "check_health",
@@ -218,6 +234,7 @@ _ID: Final = {
     "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
+    "tasks": "a task's id",
 }
 _REFUSALS: Final = {
     400: "The body is no JSON object",

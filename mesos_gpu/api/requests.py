@@ -50,6 +50,25 @@ class Number:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something in a query that is true or false; false if it is not said."""
+
+    name: str
+
+    def of(self, request: Request) -> bool:
+        """What the request says.
+
+        Raises:
+            Refusal: It is neither.
+        """
+        text = request.query_params.get(self.name, "false")
+        if text not in ("true", "false"):
+            raise invalid(Problem(f"/{self.name}", f"must be true or false, got {text!r}"))
+        return text == "true"
+
+
+SHOW_ENV: Final = Flag("show_env")
 MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
 MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)

@@ -30,6 +30,8 @@ class View(Protocol):
     @property
     def tasks(self) -> Mapping[TaskId, Task]: ...
     @property
+    def unknown(self) -> Sequence[Task]: ...
+    @property
     def nodes(self) -> Mapping[AgentId, Node]: ...
     @property
     def framework_id(self) -> str | None: ...
@@ -93,6 +95,12 @@ class Service(Protocol):
 
     def reset(self, gpu_id: GpuId, reason: str, *, by: str = "") -> Future[str]:
         """Ask a GPU's node to reset it; the request's id. The future may raise `NotFound` or `Conflict`."""
+
+    def adopt(self, task_id: TaskId) -> Future[None]:
+        """Take up an unknown task; the future may raise `NotFound` or `Conflict`."""
+
+    def kill_unknown(self, task_id: TaskId) -> Future[None]:
+        """End an unknown task; the future may raise `NotFound`."""
 
     def change_apps(
         self,

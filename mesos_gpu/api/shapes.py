@@ -139,6 +139,31 @@ class Tasks(TypedDict):
     tasks: list[Task]
 
 
+class UnknownTask(TypedDict):
+    """A task of ours that runs and that the scheduler's state did not know: it waits for an operator's word."""
+
+    id: str
+    job_id: Annotated[str, says(description="null: its labels do not say")] | None
+    name: str | None
+    state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
+    hostname: str
+    agent_id: str
+    gpu_ids: list[str]
+    user: str | None
+    app: str | None
+    tasks: Annotated[int, says(minimum=1, description="that were launched together")]
+    since: Moment
+    launched_at: Moment | None
+    kill_requested: bool
+    adoptable: Annotated[bool, says(description="whether its labels say what it is")]
+
+
+class UnknownTasks(TypedDict):
+    """Those that are held."""
+
+    tasks: list[UnknownTask]
+
+
 class Logs(TypedDict):
     """A piece of a task's output; offsets are bytes, and what is no UTF-8 is U+FFFD."""
 
@@ -260,6 +285,9 @@ class Status(Counted):
     version: str
     jobs: Annotated[dict[str, int], says(description="how many jobs are in each state")]
     nodes: Count
+    tasks_unknown: Annotated[
+        int, says(minimum=0, description="held until an operator says what becomes of them")
+    ]
     drains: list[Drain]
     isolation_off: list[str]
 

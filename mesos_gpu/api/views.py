@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from mesos_gpu.api import shapes
 from mesos_gpu.api.service import View
@@ -16,9 +17,11 @@ from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.wire.mounts import text_of
 
+HIDDEN: Final = "(hidden)"
 
-def job(view: View, found: Job) -> shapes.Job:
-    """A job, with where its latest launch is."""
+
+def job(view: View, found: Job, *, show_env: bool = False) -> shapes.Job:
+    """A job, with where its latest launch is. Values of its environment may be secrets: `show_env` shows them."""
     spec = found.spec
     tasks = view.round_of(found)
     return {
@@ -39,7 +42,7 @@ def job(view: View, found: Job) -> shapes.Job:
         "tasks": spec.tasks,
         "on_member_failure": spec.on_member_failure.value,
         "preemptible": spec.preemptible,
-        "env": dict(spec.env),
+        "env": dict(spec.env) if show_env else dict.fromkeys(spec.env, HIDDEN),
         "user": spec.user,
         "labels": dict(spec.labels),
         "max_attempts": spec.max_attempts,
@@ -119,7 +122,7 @@ def task(view: View, found: Task) -> shapes.Task:
     return {
         "id": found.id,
         "job_id": found.job_id,
-        "name": owner.spec.name if owner else "gpu-monitor",
+        "name": _name(found, owner),
         "state": found.state.value,
         "hostname": found.hostname,
         "agent_id": found.agent_id,
@@ -134,6 +137,13 @@ def task(view: View, found: Task) -> shapes.Task:
         "ended_at": found.ended_at,
         "message": found.message,
     }
+
+
+def _name(found: Task, owner: Job | None) -> str:
+    if owner is not None:
+        return owner.spec.name
+    listed = found.unknown.listed if found.unknown else None
+    return "gpu-monitor" if found.job_id is None else (listed.name if listed else "") or found.id
 
 
 def gpu(view: View, standing: Standing) -> shapes.Gpu:
@@ -234,6 +244,7 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
         "jobs": states,
         **_counted(view, view.gpus()),
         "nodes": len(view.nodes),
+        "tasks_unknown": len(view.unknown),
         "drains": [drain(found) for found in view.drains],
         "isolation_off": sorted(off),
     }

@@ -33,6 +33,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "deployment": ("mesos_gpu.cli.deployments", "Deployments: changes of apps that are under way."),
     "diff": ("mesos_gpu.cli.diff", "Say what a file of apps would change; nothing is changed."),
     "service": ("mesos_gpu.cli.service", "Services: names whose requests are split over apps."),
+    "tasks": ("mesos_gpu.cli.tasks", "Tasks that run, and that the scheduler's state does not know."),
+    "backup": ("mesos_gpu.cli.backup", "Copy the scheduler's state to a file, also while it runs."),
     "template": ("mesos_gpu.cli.template", "Templates: apps for Marathon, ready to send."),
     "status": ("mesos_gpu.cli.cluster", "Show the scheduler and a summary of the cluster."),
     "up": ("mesos_gpu.cli.up", "Start Mesos, agents with simulated GPUs and the scheduler on this machine."),

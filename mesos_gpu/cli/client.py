@@ -24,6 +24,8 @@ from mesos_gpu.api.shapes import (
     Status,
     Task,
     Tasks,
+    UnknownTask,
+    UnknownTasks,
     Why,
 )
 from mesos_gpu.cli.locate import REMEDY
@@ -113,13 +115,18 @@ class Client:
         """The first jobs in an order (None: newest first), and how many there are."""
         return self._get("/v1/jobs", Jobs, {"state": list(states), "limit": limit, "order": order})
 
-    def job(self, job_id: str, *, after_version: int | None = None, timeout_s: float = 0.0) -> Job:
+    def job(
+        self,
+        job_id: str,
+        *,
+        after_version: int | None = None,
+        timeout_s: float = 0.0,
+        show_env: bool = False,
+    ) -> Job:
         """One job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""
-        query = (
-            {}
-            if after_version is None
-            else {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
-        )
+        query: dict[str, Any] = {"show_env": "true"} if show_env else {}
+        if after_version is not None:
+            query |= {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
         return self._get(_path("jobs", job_id), Job, query, wait_s=timeout_s)
 
     def follow(self, job: Job, *, deadline: float | None = None) -> Iterator[Job]:
@@ -192,6 +199,18 @@ class Client:
     def nodes(self) -> list[Node]:
         """Every agent."""
         return self._get("/v1/nodes", Nodes)["nodes"]
+
+    def unknown_tasks(self) -> list[UnknownTask]:
+        """Tasks that the scheduler's state does not know."""
+        return self._get("/v1/tasks/unknown", UnknownTasks)["tasks"]
+
+    def adopt(self, task_id: str) -> list[UnknownTask]:
+        """Give an unknown task to its job; those that are left."""
+        return self._once("POST", _path("tasks", "unknown", task_id, "adopt"), UnknownTasks)["tasks"]
+
+    def kill_unknown(self, task_id: str) -> list[UnknownTask]:
+        """End an unknown task; those that are held."""
+        return self._patiently("DELETE", _path("tasks", "unknown", task_id), UnknownTasks)["tasks"]
 
     def status(self) -> Status:
         """The scheduler."""

@@ -177,6 +177,9 @@ def status(app: App, as_json: bool) -> None:
             ("jobs", jobs or "none"),
         ]
     )
+    if found["tasks_unknown"]:
+        many = "1 task runs" if found["tasks_unknown"] == 1 else f"{found['tasks_unknown']} tasks run"
+        output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")
     if found["isolation_off"]:
         off = ", ".join(found["isolation_off"])
         output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")

@@ -85,15 +85,18 @@ def _show_jobs(found: "Sequence[Job]", *, empty: str) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="ID", type=JOB)
+@click.option(
+    "--show-env", is_flag=True, help="The values of its environment too; on the scheduler's own host only."
+)
 @json_option
 @api_command
-def show(app: App, job_id: str, as_json: bool) -> None:
+def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
     """Show all there is to know about one job.
 
     With --json: the job, and its launches as `runs`.
     """
     client = app.client()
-    job = client.job(job_id)
+    job = client.job(job_id, show_env=show_env)
     tasks = client.tasks(job["id"])
     if as_json:
         output.document({**job, "runs": tasks})

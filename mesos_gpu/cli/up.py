@@ -16,7 +16,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.locate import Running, running, state_home, up_file
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices
-from mesos_gpu.local.processes import Process
+from mesos_gpu.local.processes import Process, private_log
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
 from mesos_gpu.model.words import counted
 
@@ -157,7 +157,8 @@ def _start_detached() -> None:
     arguments = [word for word in sys.argv[1:] if word not in ("-d", "--detach")]
     log = state_home() / "up.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as file:
+    log.unlink(missing_ok=True)
+    with private_log(log) as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "mesos_gpu", *arguments],
             stdin=subprocess.DEVNULL,

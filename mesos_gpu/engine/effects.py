@@ -28,6 +28,7 @@ from mesos_gpu.model.saves import (
     SaveServices,
     SaveSplit,
     SaveTask,
+    SaveTrust,
 )
 from mesos_gpu.model.task import Task
 
@@ -52,6 +53,7 @@ class LaunchTask:
     ports: tuple[PortRange, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)  # beside the job's own: a member's place in its gang
     hosts: tuple[str, ...] = ()  # of all members, by rank; empty: it is not of a gang
+    app_version: float | None = None  # of its job
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,11 @@ class Reconcile:
 
 
 @dataclass(frozen=True, slots=True)
+class ListTasks:
+    """Ask the master which tasks of ours it knows, with their labels; the answer is an event, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class AskReset:
     """MESSAGE to a node monitor: reset a GPU. It may be lost on the way, or come twice."""
 
@@ -140,12 +147,25 @@ class Publish:
     version: int
 
 
-Call = Acknowledge | Launch | Decline | Kill | Shutdown | Reconcile | AskReset | Start | Suppress | Revive
+Call = (
+    Acknowledge
+    | Launch
+    | Decline
+    | Kill
+    | Shutdown
+    | Reconcile
+    | ListTasks
+    | AskReset
+    | Start
+    | Suppress
+    | Revive
+)
 Effect = Save | Call | Publish | Disbelieve
 
 #: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
 ORDER: Final[tuple[type[Effect], ...]] = (
     SaveFramework,
+    SaveTrust,
     SaveJob,
     SaveTask,
     SaveNode,
@@ -170,6 +190,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Kill,
     Shutdown,
     Reconcile,
+    ListTasks,
     AskReset,
     Start,
     Suppress,

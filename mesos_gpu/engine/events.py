@@ -11,6 +11,7 @@ from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.offer import Offer
 from mesos_gpu.model.split import Split
 from mesos_gpu.model.status import Status
+from mesos_gpu.model.unknown import Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,27 @@ class StatusArrived:
     """UPDATE."""
 
     status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class TasksListed:
+    """All tasks of ours that the master knows, ended ones too."""
+
+    tasks: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownAdopted:
+    """An operator makes a job of an unknown task, or gives it to the job that it is of."""
+
+    task_id: TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKilled:
+    """An operator ends an unknown task."""
+
+    task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +196,9 @@ Event = (
     | OffersArrived
     | OfferRescinded
     | StatusArrived
+    | TasksListed
+    | UnknownAdopted
+    | UnknownKilled
     | AgentLost
     | JobSubmitted
     | KillRequested

@@ -68,12 +68,13 @@ class _Desk:
         need: dict[str, float],
         executor: dict[str, float],
         place: "_Place | None" = None,
+        app_version: float | None = None,
     ) -> None:
         taken, left = carve(self.left, need)
         own, self.left = carve(left, executor)
         held = set(task.gpus)
         self._free = [gpu for gpu in self.free if gpu.id not in held] if held else self._free
-        found = LaunchTask(task, spec, tuple(taken), tuple(own))
+        found = LaunchTask(task, spec, tuple(taken), tuple(own), app_version=app_version)
         if place is not None:
             found = replace(found, ports=place.ports, env=place.env, hosts=place.hosts)
         self.launches.append(found)
@@ -135,7 +136,7 @@ def match(turn: Turn) -> None:
     desks = _desks(turn)
     for desk in desks.values():
         _launch_monitor(turn, desk)
-    if _is_due(turn):
+    if _is_due(turn) and not turn.state.doubtful:
         _launch_jobs(turn, desks)
         turn.state.unmatched, turn.state.matched_at = False, turn.now
     for desk in desks.values():
@@ -214,8 +215,9 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
     refused: set[Hashable] = set()
     blocked: list[Job] = []
     most: tuple[float, float, int, float] | None = None  # what no candidate exceeds; None: to be found anew
+    running = {turn.state.tasks[task_id].job_id for task_id in turn.state.unknown}  # though not by our state
     for job in line.jobs():
-        if job.not_before > turn.now:
+        if job.not_before > turn.now or job.id in running:
             continue
         most = most or _most(candidates.values())
         chosen: Sequence[Chosen] | None = None
@@ -308,7 +310,7 @@ def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Se
     }
     for desk, task, place in zip(there, tasks, places, strict=True):
         own = {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib}
-        desk.launch(task, spec, need, own, place)
+        desk.launch(task, spec, need, own, place, job.app_version)
     return tasks
 
 

@@ -60,6 +60,7 @@ class State:
     roots: list[RootVersion] = field(default_factory=list)  # the tree of groups as it was, oldest first
     deployments: dict[str, Deployment] = field(default_factory=dict)
     splits: dict[str, Split] = field(default_factory=dict)  # named services, by name
+    doubtful: bool = False  # nothing is launched before the master's tasks are known
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
     connected: bool = False
@@ -69,6 +70,10 @@ class State:
     launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
     holders: dict[GpuId, TaskId] = field(default_factory=dict)
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
+    unknown: dict[TaskId, None] = field(
+        default_factory=dict
+    )  # of these, those that wait for an operator's word
+    listing_at: float = 0.0  # when the master was last asked for its tasks
     ended: dict[JobId, None] = field(default_factory=dict)  # ended jobs, oldest first
     contested: dict[GpuId, float] = field(default_factory=dict)  # refused claims: leave alone until then
     instances: dict[str, dict[JobId, None]] = field(default_factory=dict)  # by app: jobs that have not ended
@@ -111,7 +116,7 @@ class State:
     @classmethod
     def restored(cls, started_at: float, saved: Saved) -> "State":
         """The state from what was saved."""
-        state = cls(started_at=started_at, framework_id=saved.framework_id)
+        state = cls(started_at=started_at, framework_id=saved.framework_id, doubtful=saved.doubtful)
         for job in saved.jobs:
             state.set_job(job)
         for task in saved.tasks:
@@ -194,6 +199,10 @@ class State:
             self.launches.setdefault(task.job_id, []).append(task.id)
         self.tasks[task.id] = task
         self.touched.add(task.agent_id)
+        if task.unknown is None or task.ended:
+            self.unknown.pop(task.id, None)
+        else:
+            self.unknown.setdefault(task.id)
         if task.ended:
             self.live.pop(task.id, None)
             self.released.pop(task.id, None)
@@ -206,6 +215,17 @@ class State:
             self.live.setdefault(task.id)
             for gpu in task.gpus:
                 self.holders[gpu] = task.id
+
+    def forget_task(self, task: Task) -> None:
+        """Drop an ended one whose job does not exist."""
+        del self.tasks[task.id]
+        others = (
+            [task_id for task_id in self.launches.pop(task.job_id, ()) if task_id != task.id]
+            if task.job_id
+            else []
+        )
+        if task.job_id and others:
+            self.launches[task.job_id] = others
 
     def set_card(self, card: Card) -> None:
         """Put a card in, and keep the list of resets true."""

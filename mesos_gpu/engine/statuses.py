@@ -8,6 +8,7 @@ from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.evictions import on_broken
 from mesos_gpu.engine.gangs import on_member
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.engine.unknown import hold, is_monitor
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.driver import as_new_as, newer_of
 from mesos_gpu.model.gpu import Gpu, Health, Inventory
@@ -42,9 +43,14 @@ def on_status(turn: Turn, status: Status) -> None:
 
 
 def _on_unknown(turn: Turn, status: Status) -> None:
+    """A state that is older than the task: what runs is held, not ended. Another monitor is launched anyway."""
     new = next_state(status, None, kill_requested=True, sick_gpu=False)
-    if new is not None and Action.KILL in (actions_of(TaskState.ABSENT, new) or ()):
+    if new is None or Action.HOLD not in (actions_of(TaskState.ABSENT, new) or ()):
+        return
+    if is_monitor(status.task_id):
         turn.effects.append(Kill(status.task_id, status.agent_id))
+    elif status.agent_id is not None:
+        hold(turn, status.task_id, status.agent_id, new)
 
 
 def _on_known(turn: Turn, task: Task, status: Status) -> None:
@@ -116,12 +122,21 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     if outcome is not None:
         for gpu in outcome.refused_gpus:
             turn.state.contested[gpu] = turn.now + turn.settings.contested_s
+    if task.unknown is not None or job is None:
+        _on_jobless(turn, task)
+    elif job.spec.tasks > 1:
+        on_member(turn, job, task, actions, status, outcome)
+    else:
+        _on_job(turn, job, task, actions, status, outcome)
+
+
+def _on_jobless(turn: Turn, task: Task) -> None:
+    """A monitor, one that is held, or one whose job has another launch by now."""
     if task.job_id is None:
         _on_monitor(turn, task)
-    elif job is not None and job.spec.tasks > 1:
-        on_member(turn, job, task, actions, status, outcome)
-    elif job is not None:
-        _on_job(turn, job, task, actions, status, outcome)
+    elif task.unknown is not None and task.ended:
+        turn.state.forget_task(task)
+        turn.effects.append(ForgetTask(task.id))
 
 
 def abandon(turn: Turn, task: Task, why: str) -> None:

@@ -22,6 +22,7 @@ from mesos_gpu.engine.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.statuses import on_status
 from mesos_gpu.engine.turn import Turn
+from mesos_gpu.engine.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
 from mesos_gpu.model.job import Job
 from mesos_gpu.model.saves import SaveFramework
@@ -53,6 +54,7 @@ def _on_registered(turn: Turn, event: ev.Registered) -> None:
     state.drop_offers()
     state.connected, state.master_url, state.suppressed = True, event.master_url, False
     state.registered_at = state.swept_at = turn.now
+    state.listing_at = 0.0
     if state.framework_id != event.framework_id:
         state.framework_id = event.framework_id
         turn.effects.append(SaveFramework(event.framework_id))
@@ -99,6 +101,7 @@ _NO_NEWS: Final = (
     ev.Tick,
     ev.Match,
     ev.StatusArrived,
+    ev.UnknownKilled,
     ev.HealthFound,
     ev.ReadinessFound,
     ev.SplitSet,
@@ -110,6 +113,9 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.OffersArrived: lambda turn, event: on_offers(turn, event.offers),
     ev.OfferRescinded: _on_rescinded,
     ev.StatusArrived: lambda turn, event: on_status(turn, event.status),
+    ev.TasksListed: lambda turn, event: on_listed(turn, event.tasks),
+    ev.UnknownAdopted: lambda turn, event: on_adopted(turn, event.task_id),
+    ev.UnknownKilled: lambda turn, event: on_killed(turn, event.task_id),
     ev.AgentLost: _on_agent_lost,
     ev.JobSubmitted: _on_submitted,
     ev.KillRequested: _on_kill_requested,

@@ -145,6 +145,9 @@ class Turn:
     def requeue(self, job: Job, message: str) -> None:
         """Back to its place in the queue; no attempt is used up."""
         failures = job.infrastructure_failures + 1
+        if job.adopted:
+            self._end_adopted(job, message)
+            return
         if failures > self.settings.max_infrastructure_failures:
             why = f"gave up after {failures} launches lost to the infrastructure; the last: {message}"
             self.end_job(replace(job, infrastructure_failures=failures), JobState.FAILED, why)
@@ -163,7 +166,14 @@ class Turn:
 
     def give_way(self, job: Job, message: str) -> None:
         """Back to its place in the queue at once: another job was before it, and nothing has failed."""
+        if job.adopted:
+            self._end_adopted(job, message)
+            return
         self.put_job(replace(job, state=JobState.PENDING, started_at=None, message=message))
+
+    def _end_adopted(self, job: Job, message: str) -> None:
+        why = f"{message}; it was adopted without its request, so it cannot start again: submit it anew"
+        self.end_job(job, JobState.FAILED, why)
 
     def retry(self, job: Job, message: str, exit_code: int | None, *, final: bool) -> None:
         """An attempt is used up: wait for the next one, or the job has failed."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine import apps, cards, evictions, gangs
+from mesos_gpu.engine import apps, cards, evictions, gangs, unknown
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.evictions import send_kill
 from mesos_gpu.engine.state import Reconciliation
@@ -36,6 +36,7 @@ def on_tick(turn: Turn) -> None:
 def _tend(turn: Turn) -> None:
     if turn.state.connected:
         _ask_about_doubtful(turn)
+        unknown.on_tick(turn)
         gangs.on_tick(turn)
         _repeat_kills(turn)
     _abandon_unreachable(turn)
@@ -96,6 +97,8 @@ def _abandon_unreachable(turn: Turn) -> None:
     for task_id in list(turn.state.live):
         task = turn.state.tasks[task_id]
         since, job = task.unreachable_since, turn.state.current(task)
+        if task.unknown is not None:
+            continue  # nobody has said that it may be ended
         if job is not None and job.app_version is not None and not job.kill_requested:
             continue  # its app's strategy says when
         if task.state is TaskState.UNREACHABLE and since is not None and turn.now - since >= limit_s:

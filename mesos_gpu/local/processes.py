@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import IO, Any, Final, Self, TypeVar
 
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.local import helpers, leftovers
@@ -54,6 +54,13 @@ def get_json(ip: str, port: int, path: str, timeout_s: float = 10) -> Any:
         if response.status != 200:
             raise http.client.HTTPException(f"{path}: {response.status} {body[:200]!r}")
         return json.loads(body)
+
+
+def private_log(path: Path) -> IO[bytes]:
+    """A log to append to; only its owner may read it, whoever made it."""
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.fchmod(log, 0o600)
+    return os.fdopen(log, "ab")
 
 
 class Process:
@@ -110,10 +117,13 @@ class Process:
         """A process that waits for GO, so that it runs only after it was noted. If this process is killed
         before, it reads the end of the pipe instead and exits."""
         self.directory.mkdir(exist_ok=True)
-        self.directory.chmod(0o755)
+        self.directory.chmod(0o755)  # sandboxes are below an agent's
+        # What the agent keeps of tasks has their environments.
+        (self.directory / "work" / "meta").mkdir(parents=True, exist_ok=True)
+        (self.directory / "work" / "meta").chmod(0o700)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MESOS_", "LIBPROCESS_"))}
         own = {"LIBPROCESS_IP": self.ip, "LIBPROCESS_PORT": str(self.port)}
-        with self.log.open("ab") as log:
+        with private_log(self.log) as log:
             self._log_offset = log.tell()
             return subprocess.Popen(
                 helpers.command(self._module, self._flags),

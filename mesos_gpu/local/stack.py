@@ -20,7 +20,7 @@ from mesos_gpu.adapters.simulated_gpus import MODELS, SIMULATED_DRIVER, simulate
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
-from mesos_gpu.local.processes import get_json, poll
+from mesos_gpu.local.processes import get_json, poll, private_log
 from mesos_gpu.model.driver import cuda_of
 
 
@@ -75,12 +75,18 @@ class SchedulerProcess:
         """Whether it was started and has not ended."""
         return self._popen is not None and self._popen.poll() is None
 
-    def start(self) -> Self:
-        """Start it; `wait` waits for it."""
+    @property
+    def exit_code(self) -> int | None:
+        """Of the latest start, if that has ended."""
+        return None if self._popen is None else self._popen.poll()
+
+    def start(self, *more: str) -> Self:
+        """Start it, with `more` arguments this time; `wait` waits for it."""
         self.directory.mkdir(exist_ok=True)
-        with self.log.open("ab") as log:
+        self.directory.chmod(0o700)
+        with private_log(self.log) as log:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "mesos_gpu.scheduler", *self._arguments],
+                [sys.executable, "-m", "mesos_gpu.scheduler", *self._arguments, *more],
                 env={**os.environ, leftovers.MARK: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -162,6 +162,9 @@ class Job:
     learnt_min_driver: str | None = None  # the same of its image, which only an executor could read
     room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
+    adopted: bool = (
+        False  # made of an unknown task's labels: what it runs is not known, so it is never launched
+    )
 
     @property
     def min_driver(self) -> str | None:

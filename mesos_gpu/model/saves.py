@@ -19,6 +19,11 @@ class SaveFramework:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveTrust:
+    """The master's tasks were looked through: nothing that a state that may be old does not know is launched again."""
+
+
+@dataclass(frozen=True, slots=True)
 class SaveJob:
     """Insert or replace."""
 
@@ -160,6 +165,7 @@ SaveOfApps = (
 )
 Save = (
     SaveFramework
+    | SaveTrust
     | SaveJob
     | SaveTask
     | SaveNode
@@ -188,6 +194,9 @@ class Saved:
     deployments: tuple[Deployment, ...] = ()
     splits: tuple[Split, ...] = ()  # by name
     roots: tuple[RootVersion, ...] = ()  # by time
+    doubtful: bool = (
+        False  # it may be older than what runs: nothing is launched before the master's tasks are known
+    )
 
 
 def subject(save: Save) -> tuple[str, str]:
@@ -195,6 +204,8 @@ def subject(save: Save) -> tuple[str, str]:
     match save:
         case SaveFramework():
             return "framework", ""
+        case SaveTrust():
+            return "trust", ""
         case SaveJob(job):
             return "job", job.id
         case ForgetJob(job_id):

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.unknown import Unknown
 
 
 class TaskState(Enum):
@@ -43,6 +44,7 @@ class Action(Enum):
     RETRY = "retry"  # an attempt is used up: queue the next, or the job has failed
     REQUEUE = "requeue"  # no attempt is used up
     KILL = "kill"  # it runs, and must not
+    HOLD = "hold"  # it runs, and nobody here knows what it is
 
 
 S, A = TaskState, Action
@@ -65,7 +67,7 @@ def _table() -> dict[tuple[TaskState, TaskState], frozenset[Action]]:
     for new in _PROGRESS:
         table[S.UNREACHABLE, new] = _NOTE  # the agent is back, and it still runs
         table[S.ABANDONED, new] = frozenset({A.KILL})  # another copy may run by now
-        table[S.ABSENT, new] = frozenset({A.KILL})
+        table[S.ABSENT, new] = frozenset({A.HOLD})
         table[S.LOST, new] = frozenset({A.KILL})
     table[S.UNREACHABLE, S.ABANDONED] = frozenset({A.SAVE, A.REQUEUE})
     table[S.ABANDONED, S.UNREACHABLE] = _STALE
@@ -124,6 +126,9 @@ class Task:
     proof: int = 0  # the number of the latest update that was believed
     unhealthy: str = ""  # why its health checks ended it, or will
     ready: bool = False  # its readiness check has passed
+    unknown: Unknown | None = (
+        None  # the state did not know it, and it waits for an operator's word; its job may not exist
+    )
 
     @property
     def ended(self) -> bool:

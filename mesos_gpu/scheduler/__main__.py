@@ -67,6 +67,7 @@ class Options:
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
     preemption: bool = True
     service_ports: range = SERVICE_PORTS
+    accept_older_state: bool = False
     journal: Path | None = None
     journal_size_mib: int = 256
 
@@ -149,7 +150,7 @@ def _run(options: Options, listener: socket.socket) -> int:
     host, port = options.host, listener.getsockname()[1]
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
     clock = SystemClock()
-    store = SqliteStore(options.state)
+    store = SqliteStore(options.state, accept_older=options.accept_older_state)
     saved, key = store.load(), store.key()
     webui_url = options.webui_url or f"http://{_reachable(host)}:{port}"
     framework = pd.FrameworkSettings(
@@ -278,6 +279,8 @@ def _own_user() -> str:
 )
 @click.option("--state", type=click.Path(path_type=Path, dir_okay=False), required=True, envvar="MESOS_GPU_STATE",
               help="File that keeps jobs and the framework id across restarts.")  # fmt: skip
+@click.option("--accept-older-state", is_flag=True,
+              help="Go on with a state file that is older than what was written; for one start.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the REST interface.")
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Its port.")
 @click.option(

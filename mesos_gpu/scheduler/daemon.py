@@ -25,7 +25,7 @@ from mesos_gpu.model import saves
 from mesos_gpu.model.app import Group
 from mesos_gpu.model.drain import Target
 from mesos_gpu.model.happening import Happening
-from mesos_gpu.model.ids import GpuId, JobId, OfferId
+from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.service import Deployment
@@ -144,6 +144,14 @@ class Daemon:
         """Ask a GPU's node to reset it; the request's id. The future raises `NotFound` or `Conflict`."""
         request = uuid.uuid4().hex[:12]
         return self._ask(ev.ResetRequested(gpu_id, request, reason, by), lambda: request)
+
+    def adopt(self, task_id: TaskId) -> Future[None]:
+        """Take up an unknown task; the future raises `NotFound` or `Conflict`."""
+        return self._ask(ev.UnknownAdopted(task_id), lambda: None)
+
+    def kill_unknown(self, task_id: TaskId) -> Future[None]:
+        """End an unknown task; the future raises `NotFound`."""
+        return self._ask(ev.UnknownKilled(task_id), lambda: None)
 
     def change_apps(
         self,
@@ -384,6 +392,8 @@ class Daemon:
                 driver.shutdown(shut_agent, executor_id)
             case fx.Reconcile(tasks):
                 driver.reconcile(tasks)
+            case fx.ListTasks():
+                threading.Thread(target=self._list_tasks, name="list tasks", daemon=True).start()
             case fx.AskReset(reset_agent, executor_id, gpu_id, request):
                 driver.message(reset_agent, executor_id, reset_message(gpu_id, request))
             case fx.Start(member_agent, executor_id, _):
@@ -392,6 +402,13 @@ class Daemon:
                 driver.suppress()
             case fx.Revive():
                 driver.revive()
+
+    def _list_tasks(self) -> None:
+        """On a thread of its own: of a large cluster the answer takes seconds. Without one it is asked for again."""
+        try:
+            self.put(ev.TasksListed(tuple(self._driver.tasks())))
+        except MesosGpuError as error:
+            logger.warning("the master's tasks are not known, unknown ones are held: %s", error)
 
     def _refuse_rest(self) -> None:
         rest: list[object] = list(self._waiting)

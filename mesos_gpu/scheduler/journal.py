@@ -47,6 +47,12 @@ class Journal:
         self._ended = False
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if all(
+                entry.match(PATTERN) for entry in directory.iterdir()
+            ):  # else it is not the journal's alone
+                directory.chmod(0o700)
+            for path in self._files():
+                path.chmod(0o600)
             if not os.access(directory, os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")
         except OSError as error:

@@ -10,6 +10,7 @@ from mesos_gpu.model.job import JobSpec
 from mesos_gpu.policy.healthcheck import of_executor
 from mesos_gpu.policy.ports import bindings_of
 from mesos_gpu.wire import assignment, checks
+from mesos_gpu.wire.labels import launch_labels, monitor_labels
 from mesos_gpu.wire.mesos_v1 import discovery_to_json, task_info
 from mesos_gpu.wire.seal import secret_for
 
@@ -39,7 +40,7 @@ def to_task_info(
             executor_command=settings.monitor_command,
             executor_resources=launch.executor_resources,
             executor_env=settings.executor_env,
-            labels={"mesos_gpu.role": "monitor"},
+            labels=monitor_labels(),
             kill_grace_s=None,
         )
     bindings = bindings_of(spec.ports, task.ports) if spec.bridge else None
@@ -83,7 +84,7 @@ def to_task_info(
         executor_resources=launch.executor_resources,
         executor_env=settings.executor_env,
         discovery=discovery_to_json(spec.name, spec.ports, task.ports),
-        labels={**spec.labels, "mesos_gpu.job": str(task.job_id), "mesos_gpu.gpus": ",".join(task.gpus)},
+        labels={**spec.labels, **launch_labels(task, spec, settings.default_user, launch.app_version)},
         kill_grace_s=spec.kill_grace_s,
     )
 

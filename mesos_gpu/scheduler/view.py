@@ -66,6 +66,11 @@ class StateView:
         return self._state.tasks
 
     @property
+    def unknown(self) -> Sequence[Task]:
+        """Tasks that wait for an operator's word."""
+        return [self._state.tasks[task_id] for task_id in self._state.unknown]
+
+    @property
     def nodes(self) -> Mapping[AgentId, Node]:
         """Every agent that ever offered something, until it is lost for a day."""
         return self._state.nodes

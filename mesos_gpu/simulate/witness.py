@@ -543,6 +543,7 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.AskReset: Witness._ask_reset,
     fx.Start: Witness._start,
     fx.Reconcile: Witness._ignore,
+    fx.ListTasks: Witness._ignore,
     fx.Suppress: Witness._ignore,
     fx.Revive: Witness._ignore,
 }

@@ -270,6 +270,6 @@ def _words(effect: fx.Effect) -> str | None:
             return f"tell {task_id} to start"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
-        case fx.Suppress() | fx.Revive():
+        case fx.Suppress() | fx.Revive() | fx.ListTasks():
             return type(effect).__name__.lower()
     return None

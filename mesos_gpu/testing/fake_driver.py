@@ -6,6 +6,7 @@ from typing import Any
 
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.saves import Save, Saved
+from mesos_gpu.model.unknown import Listed
 
 
 class FakeDriver:
@@ -15,6 +16,7 @@ class FakeDriver:
         """No call yet."""
         self.calls: list[tuple[str, Any]] = []
         self.down = False
+        self.listed: list[Listed] = []  # what `tasks` answers
         self.on_call: Callable[[str], None] = lambda _: None
         self._changed = threading.Condition()
 
@@ -65,6 +67,11 @@ class FakeDriver:
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
         """Note it."""
         self._note("reconcile", tuple(tasks))
+
+    def tasks(self) -> Sequence[Listed]:
+        """Note it."""
+        self._note("tasks")
+        return self.listed
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """Note it."""

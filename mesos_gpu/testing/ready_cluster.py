@@ -10,6 +10,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
 from mesos_gpu.model.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.status import Status
+from mesos_gpu.model.unknown import Listed
 
 PORTS: Final = range(31000, 33000)  # of each agent
 _ROOM: Final = (Scalar("cpus", 1e6), Scalar("mem", 1e9))
@@ -40,6 +41,10 @@ class ReadyCluster:
 
     def stop(self, *, teardown: bool) -> None:
         """Nothing is left to do."""
+
+    def tasks(self) -> Sequence[Listed]:
+        """It is never asked: its scheduler knows all of them."""
+        return []
 
     def accept(
         self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float

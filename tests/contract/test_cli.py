@@ -384,6 +384,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "gpus_sick": 0,
         "gpus_drained": 2,
         "nodes": 1,
+        "tasks_unknown": 0,
         "drains": [],
         "isolation_off": ["n"],
     }

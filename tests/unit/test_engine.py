@@ -301,14 +301,6 @@ def test_unreachable_and_back_goes_on(world: World) -> None:
     assert world.job().launches == 1
 
 
-def test_an_unknown_task_is_killed_and_its_end_only_acknowledged(world: World) -> None:
-    effects = world.status("stranger", "TASK_RUNNING")
-    assert only(effects, fx.Kill).task_id == "stranger"
-    effects = world.status("stranger", "TASK_FINISHED")
-    assert every(effects, fx.Kill) == []
-    assert only(effects, fx.Acknowledge).task_id == "stranger"
-
-
 def test_a_state_of_a_later_mesos_is_acknowledged_and_changes_nothing(world: World) -> None:
     world.node("a1", gpu("g0"))
     task = running(world, gpus=1)

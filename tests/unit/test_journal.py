@@ -35,6 +35,7 @@ from mesos_gpu.model.rollout import VersionInfo
 from mesos_gpu.model.service import AppVersion, Deployment, GroupShape, RootVersion, Services
 from mesos_gpu.model.split import Mode, Split
 from mesos_gpu.model.status import Status
+from mesos_gpu.model.unknown import Label, Listed
 from mesos_gpu.policy.rollout.plan import plan
 from mesos_gpu.scheduler import journal as writing
 from mesos_gpu.scheduler.daemon import Daemon
@@ -70,6 +71,11 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ReadinessFound(TaskId("t"), READINESS),
     ev.SplitSet(Split("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
     ev.SplitDropped("web"),
+    ev.TasksListed(
+        (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
+    ),
+    ev.UnknownAdopted(TaskId("t")),
+    ev.UnknownKilled(TaskId("t")),
     ev.Tick(),
     ev.Match(),
 )
@@ -205,6 +211,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     saved = {field.name for field in dataclasses.fields(State) if not field.metadata.get("derived")}
     assert set(kept.STATES.names) == saved
     rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
+    rare |= {"doubtful", "unknown", "listing_at"}
     rare |= {"splits", "backoffs", "healths", "check_results", "readiness"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 

@@ -46,10 +46,15 @@ def test_an_abandoned_launch_never_decides_its_job_again() -> None:
         assert not set(actions) & {A.COMPLETE, A.CANCEL, A.RETRY, A.REQUEUE}
 
 
-@pytest.mark.parametrize("old", [S.ABSENT, S.ABANDONED, S.LOST])
+@pytest.mark.parametrize("old", [S.ABANDONED, S.LOST])
 @pytest.mark.parametrize("new", [S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING])
 def test_what_must_not_run_is_killed(old: TaskState, new: TaskState) -> None:
     assert actions_of(old, new) == (A.KILL,)
+
+
+@pytest.mark.parametrize("new", [S.LAUNCHED, S.STARTING, S.RUNNING, S.KILLING])
+def test_what_is_not_known_is_held(new: TaskState) -> None:
+    assert actions_of(S.ABSENT, new) == (A.HOLD,)
 
 
 def test_late_updates_change_nothing() -> None:

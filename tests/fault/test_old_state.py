@@ -1,0 +1,229 @@
+"""A state that is old, torn or empty: refused, and what runs is left running, whatever an operator says then."""
+
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mesos_gpu.cli import main
+from mesos_gpu.cli.client import Client
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.conftest import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module")
+def stack(open_directory: Path) -> Iterator[Stack]:
+    with Stack(open_directory / "stack", [NodeSpec(4)]) as running:
+        yield running
+
+
+@pytest.fixture
+def client(stack: Stack) -> Iterator[Client]:
+    with Client(stack.url) as client:
+        client.patience_s = 60
+        wait_until("the node reports", lambda: len(client.gpus()) == 4, 60)
+        yield client
+        for task in client.unknown_tasks():
+            client.kill_unknown(task["id"])
+        for job in client.jobs(states=["active"]):
+            client.kill(job["id"])
+        wait_until(
+            "all is over", lambda: not client.unknown_tasks() and not client.jobs(states=["active"]), 60
+        )
+
+
+def state_of(stack: Stack) -> Path:
+    return stack.directory / "scheduler" / "state.sqlite"
+
+
+def start_job(client: Client, name: str) -> str:
+    request = {"name": name, "command": "sleep 600", "gpus": 1, "cpus": 0.1, "mem_mib": 32, "kill_grace_s": 0.1,
+               "env": {"TOKEN": "hunter2"}}  # fmt: skip
+    job = client.submit(request)["id"]
+    wait_until(f"{name} runs", lambda: client.job(job)["state"] == "running", 60)
+    return job
+
+
+def mesos_says(stack: Stack) -> dict[str, str]:
+    """The state of every task of a job that Mesos has not seen the end of."""
+    (framework,) = stack.cluster.master.state()["frameworks"]
+    return {t["id"]: t["state"] for t in framework["tasks"] if not t["id"].startswith("gpu-monitor")}
+
+
+def call(stack: Stack, *words: str) -> Any:
+    return CliRunner().invoke(main, ["--url", stack.url, *words])
+
+
+def lose_the_wal(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+def tear_the_wal(path: Path) -> None:
+    wal = Path(f"{path}-wal")
+    with wal.open("r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(50_000))
+
+
+def empty_it(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("harm", [lose_the_wal, tear_the_wal, empty_it], ids=lambda f: f.__name__)
+def test_it_is_refused_and_nothing_is_killed(
+    stack: Stack, client: Client, tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    job = start_job(client, "precious")
+    running = mesos_says(stack)
+    stack.scheduler.kill()
+    state = state_of(stack)
+    saved = {path: path.read_bytes() for path in state.parent.glob("state.sqlite*") if path.is_file()}
+    harm(state)
+
+    stack.scheduler.start()
+    wait_until("it ends", lambda: not stack.scheduler.running, 60)
+    assert stack.scheduler.exit_code == 78
+    words = stack.scheduler.tail()
+    for word in (str(state), "older", "-wal", "--accept-older-state"):
+        assert word in words
+    assert mesos_says(stack) == running
+
+    stack.scheduler.start("--accept-older-state").wait()
+    wait_until("it is held or its job's", partial(settled, client, f"{job}.1"), 60)
+    assert mesos_says(stack) == running
+    if any(task["id"] == f"{job}.1" for task in client.unknown_tasks()):
+        assert call(stack, "tasks", "unknown", "adopt", f"{job}.1").exit_code == 0
+    assert client.job(job)["state"] == "running"
+    wait_until("its card is shown as its", lambda: job in [gpu["job_id"] for gpu in client.gpus()], 60)
+    assert mesos_says(stack) == running
+    client.kill(job)
+    wait_until("it ends", lambda: client.job(job)["state"] == "killed", 60)
+
+    stack.scheduler.kill()
+    for path, body in saved.items():
+        path.write_bytes(body) if not path.name.endswith((".mark", "-shm")) else None
+    stack.scheduler.start()
+    wait_until("the file that was the newest once is refused, too", lambda: not stack.scheduler.running, 60)
+    assert stack.scheduler.exit_code == 78
+    stack.scheduler.start("--accept-older-state").wait()
+
+
+def settled(client: Client, task_id: str) -> bool:
+    """Whether the task is held and described, or its job has it."""
+    if any(task["id"] == task_id and task["adoptable"] for task in client.unknown_tasks()):
+        return True
+    return (
+        any(task["id"] == task_id for task in client._get("/v1/tasks", dict)["tasks"])
+        and not client.unknown_tasks()
+    )
+
+
+def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client, tmp_path: Path) -> None:
+    """One job was there at the backup, of one the backup knows only that it waits, and of one it knows nothing."""
+    before = start_job(client, "before")
+    request = {
+        "name": "waits",
+        "command": "sleep 600",
+        "gpus": 4,
+        "cpus": 0.1,
+        "mem_mib": 32,
+        "kill_grace_s": 0.1,
+    }
+    waits = client.submit(request)["id"]
+    wait_until("it is queued", lambda: client.job(waits)["state"] == "pending")
+    copy = tmp_path / "backup.sqlite"
+    done = call(stack, "backup", str(copy), "--state", str(state_of(stack)))
+    assert done.exit_code == 0, done.output
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert call(stack, "backup", str(copy), "--state", str(state_of(stack))).exit_code == 73
+
+    client.kill(before)
+    wait_until("it runs now", lambda: client.job(waits)["state"] == "running", 60)
+    client.kill(waits)
+    wait_until("it ends", lambda: client.job(waits)["state"] == "killed", 60)
+    after = start_job(client, "after")
+    running = mesos_says(stack)
+    assert set(running) == {f"{after}.1"}
+
+    stack.scheduler.kill()
+    state = state_of(stack)
+    shutil.copyfile(copy, state)
+    for end in ("-wal", "-shm"):
+        Path(f"{state}{end}").unlink(missing_ok=True)
+    stack.scheduler.start()
+    wait_until("it ends", lambda: not stack.scheduler.running, 60)
+    assert stack.scheduler.exit_code == 78
+    stack.scheduler.start("--accept-older-state").wait()
+
+    wait_until(
+        "it is held",
+        lambda: [t["id"] for t in client.unknown_tasks() if t["adoptable"]] == [f"{after}.1"],
+        60,
+    )
+    assert mesos_says(stack)[f"{after}.1"] == "TASK_RUNNING"
+    shown = call(stack, "tasks", "unknown", "list").output
+    assert f"{after}.1" in shown
+    assert "1 task runs that the scheduler's state does not know" in call(stack, "status").output
+    (gpu,) = (gpu for gpu in client.gpus() if gpu["task_id"] == f"{after}.1")
+    assert gpu["health"] == "ok"
+
+    stack.scheduler.kill()  # what is held is saved
+    stack.scheduler.start().wait()
+    assert [task["id"] for task in client.unknown_tasks()] == [f"{after}.1"]
+    assert call(stack, "tasks", "unknown", "kill", "--all").exit_code == 0
+    wait_until("it ends", lambda: f"{after}.1" not in mesos_says(stack), 60)
+    wait_until("it is forgotten", lambda: not client.unknown_tasks(), 60)
+
+
+def test_nobody_else_reads_the_state(stack: Stack, client: Client) -> None:
+    """Environments are in the state, the journal, and what the agents keep of tasks."""
+    job = start_job(client, "secretive")
+    here = state_of(stack).parent
+    assert stat.S_IMODE(here.stat().st_mode) == 0o700
+    found = [path for path in here.rglob("*") if path.is_file()]
+    assert {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "state.sqlite.mark", "log"} <= {
+        p.name for p in found
+    }
+    assert {p.name: oct(p.stat().st_mode & 0o077) for p in found} == dict.fromkeys(
+        (p.name for p in found), "0o0"
+    )
+    if os.geteuid() == 0:
+        assert readable_by_nobody(stack.directory, b"hunter2") == []
+    assert client.job(job)["env"] == {"TOKEN": "(hidden)"}
+    assert client.job(job, show_env=True)["env"] == {"TOKEN": "hunter2"}
+
+
+def readable_by_nobody(directory: Path, word: bytes) -> list[str]:
+    """Files below that hold the word, and that another user can come to."""
+    found = []
+    for root, directories, files in os.walk(directory):
+        directories[:] = [d for d in directories if os.lstat(Path(root, d)).st_mode & 0o001]
+        for path in (Path(root, name) for name in files):
+            if (
+                path.is_file()
+                and not path.is_symlink()
+                and path.stat().st_mode & 0o004
+                and word in path.read_bytes()
+            ):
+                found.append(str(path))
+    return found
+
+
+def test_what_others_could_read_is_mended_at_the_start(stack: Stack, client: Client) -> None:
+    here = state_of(stack).parent
+    stack.scheduler.kill()
+    here.chmod(0o755)
+    for path in here.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    stack.scheduler.start().wait()
+    assert {
+        str(p): oct(p.stat().st_mode & 0o077) for p in (here, *here.rglob("*")) if p.stat().st_mode & 0o077
+    } == {}

@@ -1,0 +1,190 @@
+"""The mark beside the state: an older, torn or empty file is refused, and left as it was found."""
+
+import logging
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.adapters.sqlite_store import SqliteStore, backup
+from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
+from mesos_gpu.model.saves import SaveFramework, SaveTrust
+
+BATCHES = 30
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "state.sqlite"
+
+
+def killed(path: Path) -> str:
+    """A scheduler that wrote some batches, and was killed; its key."""
+    code = (
+        "import os, sys; from pathlib import Path\n"
+        "from mesos_gpu.adapters.sqlite_store import SqliteStore\n"
+        "from mesos_gpu.model.saves import SaveFramework\n"
+        f"store = SqliteStore(Path({str(path)!r}))\n"
+        "print(store.key().hex(), flush=True)\n"
+        f"for _ in range({BATCHES}): store.save([SaveFramework('fw')])\n"
+        "os._exit(1)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, timeout=60, capture_output=True, text=True
+    )
+    assert Path(f"{path}-wal").stat().st_size > 0
+    return done.stdout.strip()
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    found = {p.name: p.read_bytes() for p in path.parent.iterdir() if not p.name.endswith("-shm")}
+    return {name: body for name, body in found.items() if body or not name.endswith("-wal")}
+
+
+@pytest.mark.parametrize("harm", ["lost", "torn", "empty", "another"])
+def test_an_older_state_is_refused_and_left_alone(path: Path, tmp_path: Path, harm: str) -> None:
+    killed(path)
+    wal = Path(f"{path}-wal")
+    if harm == "lost":
+        wal.unlink()
+    elif harm == "torn":
+        with wal.open("r+b") as file:
+            file.seek(wal.stat().st_size // 2)
+            file.write(os.urandom(50_000))
+    elif harm == "empty":
+        path.write_bytes(b"")
+    else:
+        other = tmp_path / "other" / "state.sqlite"
+        store = SqliteStore(other)
+        for _ in range(2 * BATCHES):
+            store.save([SaveFramework("another-framework")])
+        store.close()
+        wal.unlink()
+        shutil.copyfile(other, path)
+    before = bytes_of(path)
+    for _ in range(2):
+        with pytest.raises(BadConfiguration, match=str(path)) as refused:
+            SqliteStore(path)
+        assert "--accept-older-state" in refused.value.remedy
+        assert refused.value.exit_code == 78
+    assert bytes_of(path) == before
+
+
+def test_an_operator_may_go_on_with_it(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    key = killed(path)
+    path.write_bytes(b"")
+    store = SqliteStore(path, accept_older=True)
+    found = store.load()
+    assert (found.framework_id, found.doubtful) == ("fw", True), "its tasks are found by the framework's id"
+    assert store.key().hex() == key, "and believed by its key"
+    assert "older than what was written" in caplog.text
+    store.close()
+    store = SqliteStore(path)
+    assert store.load().doubtful, "until the master's tasks were looked through"
+    store.save([SaveTrust()])
+    store.close()
+    store = SqliteStore(path, accept_older=True)
+    assert not store.load().doubtful
+    assert "take it away" in caplog.text
+    store.close()
+
+
+def test_what_was_the_newest_before_that_is_older_from_then_on(path: Path, tmp_path: Path) -> None:
+    killed(path)
+    backup(path, tmp_path / "newest")
+    path.write_bytes(b"")
+    SqliteStore(path, accept_older=True).close()
+    shutil.copyfile(tmp_path / "newest", path)
+    with pytest.raises(BadConfiguration):
+        SqliteStore(path)
+
+
+def test_a_kill_between_the_commit_and_the_mark_is_no_loss(path: Path) -> None:
+    killed(path)
+    mark = Path(f"{path}.mark")
+    mark.write_bytes(
+        mark.read_bytes().replace(f'"batch":{BATCHES}'.encode(), f'"batch":{BATCHES - 1}'.encode())
+    )
+    store = SqliteStore(path)
+    assert not store.load().doubtful
+    store.close()
+
+
+def test_without_a_mark_it_is_doubted(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As of a copy on another machine."""
+    killed(path)
+    Path(f"{path}.mark").unlink()
+    store = SqliteStore(path)
+    assert store.load().doubtful
+    assert "no mark" in caplog.text
+    store.close()
+
+
+def test_a_mark_that_is_none_is_refused(path: Path) -> None:
+    killed(path)
+    Path(f"{path}.mark").write_text("what is this")
+    with pytest.raises(Damaged, match=r"state\.sqlite\.mark"):
+        SqliteStore(path)
+    SqliteStore(path, accept_older=True).close()
+    SqliteStore(path).close()
+
+
+def test_only_its_owner_reads_it_from_the_first_moment_on(path: Path) -> None:
+    old = os.umask(0)
+    try:
+        killed(path)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert {p.name: stat.S_IMODE(p.stat().st_mode) for p in path.parent.iterdir()} == dict.fromkeys(
+        [f"state.sqlite{end}" for end in ("", "-wal", "-shm", ".lock", ".mark")], 0o600
+    )
+
+
+def test_a_directory_that_is_not_its_own_is_left_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    tmp_path.chmod(0o755)
+    (tmp_path / "somebody else's").touch()
+    SqliteStore(tmp_path / "state.sqlite").close()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    assert caplog.text == ""
+    tmp_path.chmod(0o777)
+    SqliteStore(tmp_path / "state.sqlite").close()
+    assert "others may write" in caplog.text
+
+
+def test_a_link_in_its_place_is_not_followed(path: Path, tmp_path: Path) -> None:
+    path.parent.mkdir()
+    (tmp_path / "target").touch(mode=0o644)
+    Path(f"{path}.mark").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="symbolic link"):
+        SqliteStore(path)
+    assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == 0o644
+
+
+def test_a_backup_is_whole_while_the_store_is_written(path: Path, tmp_path: Path) -> None:
+    store = SqliteStore(path)
+    store.save([SaveFramework("fw")])
+    backup(path, tmp_path / "copy")
+    store.save([SaveFramework("later")])
+    store.close()
+    assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
+    again = SqliteStore(tmp_path / "copy")
+    assert again.load().framework_id == "fw"
+    again.close()
+    with pytest.raises(Conflict, match="exists"):
+        backup(path, tmp_path / "copy")
+    with pytest.raises(NotFound):
+        backup(tmp_path / "none", tmp_path / "copy2")
+    (tmp_path / "text").write_text("not a state " * 100)
+    with pytest.raises(Damaged):
+        backup(tmp_path / "text", tmp_path / "copy2")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        p for p in sorted(os.listdir(tmp_path)) if ".part" not in p
+    ]
