@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.job import GpuNodes, Placement
 from mesos_gpu.model.permits import Permits
 
@@ -15,7 +16,7 @@ class Settings:
     monitor_command: str
     default_user: str | None = None  # for jobs that name none; None: the executor's own
     permits: Permits = field(default_factory=Permits)
-    api: str = ""  # HOST:PORT that the REST interface listens on; "": there is none
+    control_ports: tuple[ControlPort, ...] = ()  # of the REST interface
     sealed: bool = False  # whether executors are told a secret that their updates are sealed with
     executor_env: Mapping[str, str] = field(default_factory=dict)
     executor_cpus: float = 0.01  # Mesos' minimum (master/constants.hpp, MIN_CPUS)

@@ -40,9 +40,7 @@ class Assignment:
     fetch: tuple[Mapping[str, object], ...] = ()  # each a CommandInfo.URI of Mesos
     control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
-    master: str = ""  # HOST:PORT of the Mesos master at the launch; "": not known
     secret: str = ""  # what its executor seals updates with; the task never gets it
-    api: str = ""  # HOST:PORT that the scheduler's REST interface listens on; "": not known
 
 
 @dataclass(frozen=True, slots=True)

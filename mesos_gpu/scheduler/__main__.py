@@ -28,6 +28,7 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.permits import Control, Permits, Root
+from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.wire.jobs import NAME, USER
@@ -167,7 +168,7 @@ def _run(options: Options, listener: socket.socket) -> int:
     sink = Sink(clock.now, key)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options, credential))
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
-    settings = replace(engine_settings(options), api=f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    settings = replace(engine_settings(options), control_ports=of_api(host, port))
     daemon = Daemon(store, saved, driver, clock, settings, journal, key)
     sink.daemon = daemon
     app = create_app(

@@ -31,6 +31,7 @@ from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.split import Split
 from mesos_gpu.ports import Clock, Driver, Store
+from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.happenings import Follower
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
@@ -379,9 +380,10 @@ class Daemon:
             case fx.Acknowledge(agent_id, task_id, status_uuid):
                 driver.acknowledge(agent_id, task_id, status_uuid)
             case fx.Launch(offer_ids, tasks):
+                agents = {node.agent_url for node in self._state.nodes.values()}
+                known = of_cluster(self._state.master_url, agents)
                 infos = [
-                    to_task_info(task, self._settings, master=self._state.master_url, key=self._key)
-                    for task in tasks
+                    to_task_info(task, self._settings, control_ports=known, key=self._key) for task in tasks
                 ]
                 driver.accept(offer_ids, infos, refuse_s=0.0)
             case fx.Decline(offer_ids, refuse_s):

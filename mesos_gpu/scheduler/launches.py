@@ -1,11 +1,12 @@
 """A launch as the engine means it, to the TaskInfo that Mesos gets. Pure."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.policy.healthcheck import of_executor
 from mesos_gpu.policy.ports import bindings_of
@@ -16,14 +17,18 @@ from mesos_gpu.wire.seal import secret_for
 
 
 def to_task_info(
-    launch: LaunchTask, settings: Settings, *, master: str = "", key: bytes = b""
+    launch: LaunchTask,
+    settings: Settings,
+    *,
+    control_ports: Sequence[ControlPort] = (),
+    key: bytes = b"",
 ) -> dict[str, Any]:
     """The TaskInfo of a job's launch, or of a node monitor.
 
     Args:
         launch: Its task, and its job's request.
         settings: The operator's.
-        master: The URL of the one that we are subscribed with.
+        control_ports: Of the cluster.
         key: What the secrets of sealed launches are made of.
     """
     task, spec = launch.task, launch.spec
@@ -67,9 +72,8 @@ def to_task_info(
         args=spec.args,
         fetch=tuple(artifact.as_uri() for artifact in spec.fetch),
         control_access=_controls(spec, settings),
-        master=urlsplit(master).netloc or master,
-        api=settings.api,
         secret=secret,
+        control_ports=(*settings.control_ports, *control_ports),
     )
     return task_info(
         task_id=task.id,

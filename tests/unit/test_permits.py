@@ -10,8 +10,10 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.assignment import Assignment
+from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.permits import Control, Permits
+from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.testing.builders import World, gpu, only, spec
 from mesos_gpu.wire.assignment import decode_assignment
@@ -42,19 +44,22 @@ def told(permits: Permits, **asked: object) -> Assignment:
     world.register()
     world.node("a1", gpu("g0"))
     launch = only(world.feed(ev.JobSubmitted(JobId("j1"), spec(**asked))), fx.Launch).tasks[0]
-    settings = Settings("e", "m", permits=permits, api="127.0.0.1:8080")
-    data = to_task_info(launch, settings, master="http://10.0.0.1:5050")["data"]
+    settings = Settings("e", "m", permits=permits, control_ports=(ControlPort("api", 8080, boot_id="b"),))
+    known = of_cluster(
+        "http://10.0.0.1:5050", ["http://node1:5051", "http://node2:5052", "http://node3:5051"]
+    )
+    data = to_task_info(launch, settings, control_ports=known)["data"]
     return decode_assignment(base64.b64decode(data))
 
 
 def test_an_executor_is_told_what_its_task_may_reach_and_what_there_is() -> None:
     listed = Permits(control_access={"lb": BOTH})
     found = told(listed, name="lb", control_access=BOTH)
-    assert (found.control_access, found.master, found.api) == (
-        ("api", "master"),
-        "10.0.0.1:5050",
-        "127.0.0.1:8080",
-    )
+    assert found.control_access == ("api", "master")
+    assert found.control_ports == (
+        ControlPort("api", 8080, boot_id="b"), ControlPort("agent", 5051), ControlPort("agent", 5052),
+        ControlPort("master", 5050),
+    )  # fmt: skip
     assert told(listed, name="lb").control_access == ()
 
 
