@@ -121,6 +121,10 @@ class DockerRun:
         """As `Run.pid`."""
         return self._pid or None
 
+    def streams(self) -> tuple[int | None, int | None]:
+        """As `Run.streams`."""
+        return (1, 2)
+
     def wait(self) -> Ended:
         """As `Run.wait`."""
         try:

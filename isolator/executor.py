@@ -25,6 +25,7 @@ from isolator.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Tra
 from isolator.reaper import end
 from isolator.runs import Ended, Launch, NotStarted, Run, container_of, sandbox_of
 from isolator.sandbox import Sandbox
+from isolator.upkeep import Upkeep, limit_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
@@ -161,6 +162,7 @@ class Executor:
         enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied))
         choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
         volume = choose(self._env, inventory)
+        log_limit_mib, upkeep = limit_of(self._env, plan.log_limit_mib), None
         try:
             self._claim(plan, (*enclosure.traces(), *run.traces(), *driver_volume.lease(volume)))
             if volume is not None and not volume.exists():  # it was removed before it was leased
@@ -175,10 +177,13 @@ class Executor:
                 return "TASK_KILLED", self._end[1], Outcome()
             run.start(Launch(plan, self._task_id, self._env, enclosure, volume))
             self._started = True
+            upkeep = self._keep_up(run, plan, log_limit_mib)
             self._connection.update(self._task_id, "TASK_RUNNING")
             return self._watch(run, plan, checks)
         finally:
             self._let_go(run, enclosure)
+            if upkeep is not None:  # what ran is gone: nobody is in the way of its last look
+                upkeep.stop()
 
     def _fetch_for(self, plan: Assignment) -> None:
         """Into the sandbox; what an agent's nested container gets, the agent puts into that one's."""
@@ -276,6 +281,19 @@ class Executor:
             yield
         finally:
             checker.stop()
+
+    def _keep_up(self, run: Run, plan: Assignment, limit_mib: int) -> Upkeep:
+        """Its logs stay within their limit, and its sandbox within what was asked for."""
+        upkeep = Upkeep(
+            sandbox_of(self._env),
+            limit_mib=limit_mib,
+            disk_mib=plan.disk_mib,
+            streams=run.streams(),
+            say=log,
+            end=lambda why: self._want_end("TASK_FAILED", why, plan.kill_grace_s),
+        )
+        upkeep.start()
+        return upkeep
 
     def _hear(self, health: "TaskHealth") -> None:
         """Each failure that counts is told: who gets it can count them, as with Mesos' own executors."""

@@ -61,6 +61,10 @@ class HostRun:
         """As `Run.pid`."""
         return self._launcher.pid
 
+    def streams(self) -> tuple[int | None, int | None]:
+        """As `Run.streams`."""
+        return (1, 2)
+
     def wait(self) -> Ended:
         """As `Run.wait`."""
         code = self._launcher.wait()

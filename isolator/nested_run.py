@@ -158,6 +158,10 @@ class NestedRun:
         path = enclosure.cgroup.path
         return first_of(lambda: cgroups.pids_below(path), self._task)
 
+    def streams(self) -> tuple[int | None, int | None]:
+        """As `Run.streams`."""
+        return (None, None)
+
     def wait(self) -> Ended:
         """As `Run.wait`; goes on over restarts of the agent."""
         ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}

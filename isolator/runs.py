@@ -79,6 +79,9 @@ class Run(Protocol):
     def pid(self) -> int | None:
         """Its first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
 
+    def streams(self) -> tuple[int | None, int | None]:
+        """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""
+
     def wait(self) -> Ended:
         """Until the command has ended; on a thread of its own."""
 

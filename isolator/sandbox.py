@@ -53,7 +53,16 @@ class Sandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Let go of it."""
+        self.close()
+
+    @property
+    def path(self) -> str:
+        """Of this very directory, whatever it is called by now; good as long as it is held and this process lives."""
+        return f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def close(self) -> None:
+        """Let go of it."""
         os.close(self._fd)
 
     def enter(self, *names: str) -> "Sandbox":
@@ -144,14 +153,35 @@ class Sandbox:
         """
         return self._open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def open(self, name: str) -> int:
-        """A file to read and write; the caller closes it.
+    def hold(self, name: str, *, linked: bool = False) -> int:
+        """A file to read and write; the caller closes it. `linked`: it may have a second name, as it has when it is
+        shown here and is of a nested sandbox.
 
         Raises:
             NotAFile: As of `append`.
             OSError: It is not there.
         """
-        return self._open(name, os.O_RDWR)
+        return self._open(name, os.O_RDWR, linked=linked)
+
+    def put_back(self, name: str, fd: int) -> bool:
+        """See that a name is still that of a file that is held; whether it was. Else the file gets it back, and what
+        had it meanwhile is gone, or if it is a directory has another name. Of a file that has no name left, and so
+        can get none, a new one of that name says so.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            found = os.stat(_one(name), dir_fd=self._fd, follow_symlinks=False)
+            if os.path.samestat(found, os.fstat(fd)):
+                return True
+            if stat.S_ISDIR(found.st_mode):
+                os.rename(name, _new_name(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        if os.fstat(fd).st_nlink:
+            self._link(fd, name)
+        else:
+            self.put(name, b"[mesos-gpu] the task removed this file: what it writes to it is lost\n")
+        return False
 
     def read(self, name: str, most: int) -> bytes:
         """The first bytes of a file, whoever made it; never waits.
@@ -269,12 +299,15 @@ class Sandbox:
             fd = source._open(name, os.O_RDONLY)
         except (FileNotFoundError, NotAFile):
             return False
-        new = _new_name(name)
         with _closing(fd):
-            # Of what is held, not of what has the name by now (proc(5), linkat(2) with AT_SYMLINK_FOLLOW).
-            os.link(f"/proc/self/fd/{fd}", new, dst_dir_fd=self._fd, follow_symlinks=True)
-        os.rename(new, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            self._link(fd, name)
         return True
+
+    def _link(self, fd: int, name: str) -> None:
+        """Of what is held, not of what has a name by now (proc(5), linkat(2) with AT_SYMLINK_FOLLOW)."""
+        new = _new_name(name)
+        os.link(f"/proc/self/fd/{fd}", new, dst_dir_fd=self._fd, follow_symlinks=True)
+        os.rename(new, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
 
 class NotAFile(OSError):

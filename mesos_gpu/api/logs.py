@@ -2,17 +2,19 @@
 
 import codecs
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import requests
 
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.task import Task
+from mesos_gpu.wire.cuts import HEAD_BYTES, begin_of
 
 MOST: Final = 1 << 20
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
 TIMEOUT_S: Final = 10.0
+_CUTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +62,35 @@ class LogReader:
                 f"the sandbox of {task.id} is gone from {task.hostname}",
                 remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
             )
-        begin, raw, at_end = found
-        return whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
+        begin, raw, at_end, cut = found
+        chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
+        return replace(chunk, data=cut + chunk.data) if cut else chunk
 
-    def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
+    def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
+        """As `_piece`, from where what is left of a log that was cut begins, and what is to be said of that."""
+        found = self._piece(task, path, offset, length)
+        said = ""
+        for _ in range(_CUTS):  # it may be cut again meanwhile
+            cut = None if found is None or not _may_be_cut(*found) else self._cut(task, path)
+            if found is None or cut is None or cut[0] <= found[0]:
+                break
+            after = self._piece(task, path, cut[0], length)
+            if after is None or not (after[1] or self._size(task, path) == cut[0]):
+                break  # what it says cannot be: its task has printed it
+            found, said = after, cut[1]
+        return None if found is None else (*found, said)
+
+    def _cut(self, task: Task, path: str) -> tuple[int, str] | None:
+        head = self._piece(task, path, 0, HEAD_BYTES)
+        return None if head is None else begin_of(head[1])
+
+    def _piece(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
         """Where it begins, the bytes, and whether they reach the end; None: there is no such file."""
         if offset < 0:
-            size = self._get(task, path, -1, 0)  # -1 asks for the size
+            size = self._size(task, path)
             if size is None:
                 return None
-            offset = max(int(size["offset"]) + offset, 0)
+            offset = max(size + offset, 0)
         wanted = min(max(length, LONGEST_CHARACTER), MOST)
         raw = b""
         while len(raw) < wanted:  # an agent gives 16 pages at most (FilesProcess::_read in files.cpp)
@@ -82,6 +103,10 @@ class LogReader:
                 return offset, raw, True
             raw += more
         return offset, raw, False
+
+    def _size(self, task: Task, path: str) -> int | None:
+        found = self._get(task, path, -1, 0)  # -1 asks for it
+        return None if found is None else int(found["offset"])
 
     def _get(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any] | None:
         query: dict[str, str | int] = {"path": path, "offset": offset, "length": length}
@@ -121,6 +146,11 @@ class LogReader:
                 f"the agent {task.hostname} at {task.agent_url} does not answer ({type(error).__name__})",
                 remedy="try again when it is back; the output is in the task's sandbox there",
             ) from error
+
+
+def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:
+    """Whether a piece may be of the block that tells of a cut, or of the hole behind it."""
+    return raw[:1] == b"\0" or (raw[:1] == b"[" if offset == 0 else offset < HEAD_BYTES and bool(raw))
 
 
 def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:

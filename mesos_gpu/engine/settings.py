@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.job import GpuNodes, Placement
 from mesos_gpu.model.permits import Permits
+
+LOG_LIMIT_MIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Settings:
     preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended
     preempt_again_s: float = 30.0  # if somebody else took the room that was made for it
     queue_limits: Mapping[str, int] = field(default_factory=dict)  # GPUs that a queue's jobs may hold at once
+    log_limit_mib: int = LOG_LIMIT_MIB  # that stdout and stderr of a task may each keep; 0: all
     aging_step_s: float = 3600.0  # a job that waits gains one of priority for each; infinite: never
     most_reservations: int = 10  # one a queue, for the first that is blocked; so many queues at most
     offer_return_s: float = (

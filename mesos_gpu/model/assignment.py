@@ -38,6 +38,8 @@ class Assignment:
     pull: bool = False  # the image is fetched again, whether it is there or not
     args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
     fetch: tuple[Mapping[str, object], ...] = ()  # each a CommandInfo.URI of Mesos
+    disk_mib: int = 0  # that its sandbox may hold; 0: all that there is
+    log_limit_mib: int = 0  # that each of stdout and stderr may keep; 0: all
     control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
     secret: str = ""  # what its executor seals updates with; the task never gets it

@@ -23,7 +23,7 @@ from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
 from mesos_gpu.api.server import Server, listen
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
@@ -66,6 +66,7 @@ class Options:
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
+    log_limit_mib: int = LOG_LIMIT_MIB  # of each of a task's streams; 0: none
     preemption: bool = True
     service_ports: range = SERVICE_PORTS
     accept_older_state: bool = False
@@ -87,6 +88,7 @@ def engine_settings(options: Options) -> Settings:
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
         aging_step_s=options.aging_step_s or inf,
+        log_limit_mib=options.log_limit_mib,
         preemption=options.preemption,
         permits=options.permits,
         sealed=True,
@@ -331,6 +333,9 @@ def _own_user() -> str:
 @click.option("--service-ports", default=f"{SERVICE_PORTS[0]}-{SERVICE_PORTS[-1]}", show_default=True,
               metavar="FIRST-LAST", callback=_service_ports,
               help="Service ports that apps get which leave theirs open.")  # fmt: skip
+@click.option("--log-limit", "log_limit_mib", default=LOG_LIMIT_MIB, show_default=True, type=click.IntRange(0),
+              envvar="MESOS_GPU_LOG_LIMIT", metavar="MIB",
+              help="What stdout and stderr of a task may each keep; what is older is cut off. 0: all.")  # fmt: skip
 @click.option("--journal", type=click.Path(path_type=Path, file_okay=False), envvar="MESOS_GPU_JOURNAL",
               help="Directory that all events and decisions are kept in, for `mesos-gpu simulate replay`.")  # fmt: skip
 @click.option("--journal-size", "journal_size_mib", default=256, show_default=True, type=click.IntRange(8),

@@ -71,6 +71,8 @@ def to_task_info(
         pull=spec.pull,
         args=spec.args,
         fetch=tuple(artifact.as_uri() for artifact in spec.fetch),
+        disk_mib=spec.disk_mib,
+        log_limit_mib=settings.log_limit_mib,
         control_access=_controls(spec, settings),
         secret=secret,
         control_ports=(*settings.control_ports, *control_ports),

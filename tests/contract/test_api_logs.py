@@ -15,6 +15,7 @@ from mesos_gpu.api.logs import LogReader, whole
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.wire.cuts import HEAD_BYTES, head
 
 VIRTUAL = "/frameworks/fw/executors/e1/runs/latest"
 REAL = "/var/lib/mesos/slaves/S0/frameworks/fw/executors/e1/runs/7"
@@ -64,7 +65,7 @@ class Agent:
         offset, length = int(query["offset"]), int(query["length"])
         if offset < 0 or offset >= len(content) or not length:
             return 200, b'{"data":"","offset":%d}' % len(content)
-        data = content[offset : offset + min(length, 16)].replace(b"\n", b"\\n")
+        data = content[offset : offset + min(length, 16)].replace(b"\n", b"\\n").replace(b"\0", b"\\u0000")
         return 200, b'{"data":"%s","offset":%d}' % (data, offset)
 
     def close(self) -> None:
@@ -132,6 +133,36 @@ def test_the_tail_begins_with_a_whole_character(agent: Agent, reader: LogReader)
     chunk = reader.read(launch(agent.url), "fw", "stdout", -2, 100)
     assert (chunk.data, chunk.offset, chunk.next_offset) == ("b", 4, 5)
     assert reader.read(launch(agent.url), "fw", "stdout", -99, 100).data == "a€b"
+
+
+def test_a_log_that_was_cut_says_so_and_goes_on_where_it_does(agent: Agent, reader: LogReader) -> None:
+    begin = HEAD_BYTES + 5000
+    agent.files[f"{VIRTUAL}/stdout"] = head(begin, 7) + bytes(5000) + b"what is left\n" * 3
+
+    def read(offset: int, length: int = 26) -> tuple[str, int, int]:
+        chunk = reader.read(launch(agent.url), "fw", "stdout", offset, length)
+        return chunk.data, chunk.offset, chunk.next_offset
+
+    says = head(begin, 7).decode().rstrip() + "\n"
+    for offset in (
+        0,
+        10,
+        HEAD_BYTES - 1,
+        HEAD_BYTES,
+        begin - 1,
+        -100,
+    ):  # from the start, or a reader who is late
+        assert read(offset) == (says + "what is left\n" * 2, begin, begin + 26)
+    assert read(begin) == ("what is left\n" * 2, begin, begin + 26)
+    assert read(begin + 26) == ("what is left\n", begin + 26, begin + 39)
+    assert read(begin + 39) == ("", begin + 39, begin + 39)
+
+
+def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: LogReader) -> None:
+    lie = head(1 << 60, 7)[:200]
+    agent.files[f"{VIRTUAL}/stdout"] = lie + b"\nrest\n"
+    chunk = reader.read(launch(agent.url), "fw", "stdout", 0, 1000)
+    assert chunk.data == lie.decode() + "\nrest\n"
 
 
 def test_a_sandbox_that_is_known_by_its_real_path_alone(agent: Agent, reader: LogReader) -> None:

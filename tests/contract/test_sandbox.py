@@ -98,3 +98,47 @@ def test_others_cannot_look_into_a_sandbox_that_was_closed_to_them(one: Host) ->
     assert (one.sandbox / "made").owner() == "nobody"
     one.kill(grace_s=0)
     one.end("TASK_KILLED")
+
+
+# --- its logs and its disk
+
+PRINTS = "i=0; while [ $i -lt 60 ]; do head -c 100000 /dev/zero | tr '\\0' x; echo $i; i=$((i+1)); sleep 0.02; done"
+
+
+def test_a_log_keeps_within_its_limit(open_directory: Path, agent: ScriptedAgent) -> None:
+    with host(open_directory, agent, MESOS_GPU_LOG_LIMIT="1") as one:
+        one.launch(PRINTS, user="nobody", log_limit_mib=500)
+        one.end("TASK_FINISHED")
+        found = (one.sandbox / "stdout").stat()
+        assert found.st_size > 6_000_000
+        assert found.st_blocks * 512 <= 1_300_000
+        first, last = one.stdout()[:200], one.stdout()[-4:]
+    assert first.startswith("[mesos-gpu] ")
+    assert "it may keep 1 MiB" in first
+    assert last == "x59\n"
+
+
+def test_a_limit_that_is_none_is_the_hosts_fault(open_directory: Path, agent: ScriptedAgent) -> None:
+    with host(open_directory, agent, MESOS_GPU_LOG_LIMIT="1G") as one:
+        one.launch("true", user="nobody")
+        message, outcome = one.end("TASK_FAILED")
+        assert "MESOS_GPU_LOG_LIMIT is '1G'" in message
+        assert outcome.infrastructure
+
+
+def test_a_sandbox_that_is_too_large_ends_its_task(one: Host) -> None:
+    one.launch(
+        "head -c 5000000 /dev/zero > data; exec sleep 600", user="nobody", disk_mib=3, kill_grace_s=1.0
+    )
+    message, outcome = one.end("TASK_FAILED")
+    assert message.startswith("out of disk: 3 MiB asked, 5 used in its sandbox; ask for more with --disk")
+    assert (outcome.signal, outcome.infrastructure) == (15, False)
+
+
+def test_what_root_of_a_task_puts_in_place_of_its_output_does_not_stay(one: Host) -> None:
+    one.launch("echo before; mv stdout s; mkfifo stdout; echo after; touch done; exec sleep 600", user="root")
+    wait_until("it is at work", lambda: (one.sandbox / "done").exists())
+    wait_until("it is put back", lambda: stat.S_ISREG((one.sandbox / "stdout").lstat().st_mode))
+    assert one.stdout() == "before\nafter\n"
+    one.kill(grace_s=0)
+    one.end("TASK_KILLED")

@@ -108,7 +108,7 @@ def test_what_is_no_file_of_its_own_is_neither_appended_to_nor_opened(
 ) -> None:
     plant(place / "executor.log", victim)
     with Sandbox(str(place)) as sandbox:
-        for act in (sandbox.append, sandbox.open):
+        for act in (sandbox.append, sandbox.hold):
             with pytest.raises((NotAFile, FileNotFoundError)):
                 act("executor.log")
 
@@ -193,7 +193,7 @@ def test_moving_replaces_nothing_and_moves_links_as_they_are(place: Path, victim
 def test_names_are_no_paths(place: Path) -> None:
     with Sandbox(str(place)) as sandbox:
         for name in ("", ".", "..", "a/b", "/etc/x"):
-            for act in (sandbox.append, sandbox.open, sandbox.enter, sandbox.keep):
+            for act in (sandbox.append, sandbox.hold, sandbox.enter, sandbox.keep):
                 with pytest.raises(ValueError, match="not a name"):
                     act(name)
             with pytest.raises(ValueError, match="not a name"):
