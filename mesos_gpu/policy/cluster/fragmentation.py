@@ -116,6 +116,7 @@ class Fragmentation:
         free = np.bincount(view.model, weights=view.total, minlength=len(names))
         self._scarce = scarcity(self._asked_by_models, dict(zip(names, free.tolist(), strict=True)))
         self._price = np.array([self._scarce[name] for name in names])[view.model] * self._share_of_scarcity
+        self._any_scarce = bool(self._price.any())
         self._least_price = np.empty(0)  # by shape: of the models that will do, the least scarce one's
         self.state = np.array([self._state_of(row) for row in range(len(view.cpu))], dtype=np.int64)
 
@@ -220,7 +221,8 @@ class Fragmentation:
             other = self._table[first + np.minimum(choice, np.maximum(count - 1, 0)), enough]
             least = np.minimum(least, other)
         growth = least - before - self._own[shapes]
-        growth += (self._price[rows] - self._least_price[shapes]) * self._milli_of[shapes]
+        if self._any_scarce:
+            growth += (self._price[rows] - self._least_price[shapes]) * self._milli_of[shapes]
         score = (STEPS / (1.0 + np.exp(growth / WHOLE))).astype(np.int64)
         left = (cpu - view.shape_cpu[shapes]) / self._most_cpu + view.total[rows] / self._most_gpu
         return np.asarray((STEPS - score) * _TIES + (left * (_TIES / 2 - 1)).astype(np.int64))
