@@ -15,7 +15,7 @@ from mesos_gpu.model.job import DEFAULT_QUEUE, Engine, OnGpuFailure, OnMemberFai
 from mesos_gpu.model.permits import Control
 from mesos_gpu.model.split import Mode
 from mesos_gpu.wire import split
-from mesos_gpu.wire.constraints import LONGEST_WORD
+from mesos_gpu.wire.constraints import LONGEST_WORD, MOST_CONSTRAINTS
 from mesos_gpu.wire.jobs import (
     BOUNDS,
     CHECK_BOUNDS,
@@ -23,7 +23,6 @@ from mesos_gpu.wire.jobs import (
     LABEL_KEY,
     MOST_ARTIFACTS,
     MOST_CHECKS,
-    MOST_CONSTRAINTS,
     MOST_PORTS,
     NAME,
     PROTOCOLS,

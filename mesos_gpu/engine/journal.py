@@ -24,7 +24,9 @@ Outcome = list[fx.Effect] | Exception
 def head_line(program: str, seq: int, settings: Settings, state: State, *, follows: bool) -> bytes:
     """The first line of a file: `seq` is that of the next step, `follows`: the file before led to this state."""
     raw = msgspec.Raw
-    state.table = None  # it knows of earlier requests what a replay cannot: both go on with a new one
+    # These know of earlier requests what a replay cannot: both go on with new ones.
+    state.table = None
+    state.verdicts.clear()
     known = raw(wire.encode_flat(settings)), raw(STATES.encode(state))
     head = wire.Head(wire.FORMAT, program, seq, follows, *known)
     return wire.encode(head) + b"\n"

@@ -79,7 +79,7 @@ class Line:
         self._state, self._settings, self._now = state, settings, now
         self._offered, self._reading, self._learn = offered, reading, learn
         self.reservations: list[Reservation] = []
-        self.neighbours = Neighbours(state)
+        self.neighbours = Neighbours(state, reading=reading)
         self._queues: set[str] = set()  # those whose first blocked job is known
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}

@@ -139,6 +139,7 @@ def match(turn: Turn) -> None:
     if _is_due(turn) and not turn.state.doubtful:
         _launch_jobs(turn, desks)
         turn.state.unmatched, turn.state.matched_at = False, turn.now
+        turn.state.unmatched, turn.state.matched_at = _launch_jobs(turn, desks), turn.now
     for desk in desks.values():
         if desk.launches:
             used = tuple(offer.id for offer in desk.offers)
@@ -202,14 +203,15 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
     desk.launch(task, None, half, half)
 
 
-def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
+def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> bool:
+    """Whether a match that follows at once may launch more."""
     if not turn.state.queue:
-        return
+        return False
     ways = {agent_id: desk.candidate for agent_id, desk in desks.items()}
     table, may_preempt = table_of(turn.state, turn.settings, turn.now, ways), possible(turn)
     candidates = table.candidates
     if not candidates and not may_preempt:
-        return
+        return False
     line = Line(turn.state, turn.settings, turn.now, lambda agent_id: _left(desks.get(agent_id)))
     placing = Placing(turn.state, turn.settings, table.board)
     refused: set[Hashable] = set()
@@ -240,6 +242,7 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> None:
             placing.launched(job, candidates[task.agent_id])
     if may_preempt and blocked:
         preempt(turn, line, blocked)
+    return line.neighbours.verdicts.is_behind
 
 
 def _places(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.line import Line, ask_of
-from mesos_gpu.engine.neighbours import Neighbours, ruled_out
+from mesos_gpu.engine.neighbours import Neighbours
 from mesos_gpu.engine.outlook import offered_of
 from mesos_gpu.engine.placing import Placing
 from mesos_gpu.engine.settings import Settings
@@ -29,7 +29,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     """
     line, places = Line(state, settings, now, offered_of(state), reading=True), _Places(state, settings, job)
     nodes = [node for node in state.nodes.values() if not node.lost_at and not state.drain_of(node.hostname)]
-    able = {node.id: node for node in nodes if not ruled_out(job.spec, node)}
+    able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
     ask, moving = ask_of(job, settings), _moving(state)
 
     def site(node: Node) -> Site:
@@ -101,7 +101,7 @@ class _Places:
     def __init__(self, state: State, settings: Settings, request: Job) -> None:
         """`request`: the job that room is made for."""
         self._nodes, self._request = dict(state.nodes), request
-        self._neighbours, self._placing = Neighbours(state), Placing(state, settings)
+        self.neighbours, self._placing = Neighbours(state), Placing(state, settings)
         self._jobs: dict[JobId, Job] = {request.id: request}
         self._company: list[tuple[Job, Task]] = []  # those that are of account to others
         self._waiting = [state.jobs[job_id] for _, job_id in state.queue if state.jobs[job_id].spec.app]
@@ -113,7 +113,7 @@ class _Places:
                 self._jobs[job.id] = job
                 if job.spec.app or job.spec.away:
                     self._company.append((job, task))
-        self._bound = {job.id for job in self._jobs.values() if self._neighbours.key(job) is not None}
+        self._bound = {job.id for job in self._jobs.values() if self.neighbours.key(job) is not None}
         self._off_gpus = {job.id for job in self._jobs.values() if self._placing.key(job) is GpuNodes.NEVER}
 
     def is_bound(self, job_id: JobId) -> bool:

@@ -1,5 +1,6 @@
 """Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
 
+from collections import ChainMap
 from collections.abc import Hashable, Mapping, Sequence
 
 from mesos_gpu.engine.state import State
@@ -7,17 +8,22 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.task import Task
-from mesos_gpu.policy.constraints import Placed, excluded, violated
+from mesos_gpu.policy.constraints import UNDECIDED, Placed, excluded, violated
 from mesos_gpu.policy.placement import Candidate
 from mesos_gpu.policy.together import Slots
+from mesos_gpu.policy.verdicts import Verdicts
 
 
 class Neighbours:
     """Nothing is computed before a bound job asks. A launch that was given up as unreachable holds no place."""
 
-    def __init__(self, state: State) -> None:
-        """Valid as long as the state changes only by launches that it is told of."""
+    def __init__(self, state: State, *, reading: bool = True) -> None:
+        """Valid as long as the state changes only by launches that it is told of.
+
+        `reading`: it is a reader's, and the state remembers nothing of it.
+        """
         self._state = state
+        self.verdicts = Verdicts(ChainMap({}, state.verdicts) if reading else state.verdicts)
         self._apps: dict[str, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
         self._instances: dict[str, int] = {}
@@ -43,6 +49,7 @@ class Neighbours:
         if not self._is_bound(job.spec):
             return candidates
         nodes = self._state.nodes
+        self.verdicts.next_job()
         return {
             agent_id: found for agent_id, found in candidates.items() if not self.barred(job, nodes[agent_id])
         }
@@ -55,10 +62,18 @@ class Neighbours:
         placed = self._of(_group(job))
         instances = self._instances.get(_group(job) or "", 1)
         for constraint in spec.constraints:
-            why = violated(constraint, node, placed, instances)
+            why = violated(constraint, node, placed, instances, self.verdicts)
             if why:
                 return f"violates constraint {constraint}: {why}"
         return self._apart(spec, node)
+
+    def ruled_out(self, spec: JobSpec, node: Node) -> str:
+        """Why the job could never go to the node, whatever runs where; "": it could, or that is not known yet."""
+        for constraint in spec.constraints:
+            why = excluded(constraint, node, self.verdicts)
+            if why and why != UNDECIDED:
+                return f"violates constraint {constraint}: {why}"
+        return ""
 
     def _apart(self, spec: JobSpec, node: Node) -> str:
         if spec.near:
@@ -149,12 +164,3 @@ class Neighbours:
 def _group(job: Job) -> str | None:
     """Whom its constraints compare it with: its app's jobs, or, if it is alone, the other tasks of its own."""
     return job.spec.app or (f"job {job.id}" if job.spec.tasks > 1 else None)
-
-
-def ruled_out(spec: JobSpec, node: Node) -> str:
-    """Why the job could never go to the node, whatever runs where; "": it could."""
-    for constraint in spec.constraints:
-        why = excluded(constraint, node)
-        if why:
-            return f"violates constraint {constraint}: {why}"
-    return ""

@@ -109,6 +109,9 @@ class State:
 
     # What follows from the rest, and is made again when it is missing: a `table.Table`, or None.
     table: Any = field(default=None, compare=False, metadata=DERIVED)
+    verdicts: dict[tuple[str, str], bool] = field(
+        default_factory=dict, compare=False, metadata=DERIVED
+    )  # `policy.verdicts.Known`
     touched: set[AgentId] = field(
         default_factory=set, compare=False, metadata=DERIVED
     )  # since the table was made

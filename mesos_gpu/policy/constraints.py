@@ -6,10 +6,15 @@ The rules are those of Marathon 1.11 (Constraints.scala), whose text form of att
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mesos_gpu.model.constraint import HOSTNAME, REGION, ZONE, Constraint, Operator, scalar_text
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.pattern import matches
+from mesos_gpu.policy.verdicts import Judge
+
+#: Why a node will not do as long as it is not known whether it could.
+UNDECIDED: Final = "it is still to be compared with this agent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +34,24 @@ def value_of(field: str, node: Node) -> str | None:
     return node.zone if field == ZONE else node.attributes.get(field)
 
 
-def excluded(constraint: Constraint, node: Node) -> str:
-    """Why the node could never do, whatever runs where; "": it could."""
+def excluded(constraint: Constraint, node: Node, judge: Judge = matches) -> str:
+    """Why the node could never do, whatever runs where; "": it could; UNDECIDED: `judge` does not say."""
     value = value_of(constraint.field, node)
     if value is None:
         # Marathon: an absent value is unlike everything, and meets no other operator.
         return "" if constraint.operator is Operator.UNLIKE else f"it has no {constraint.field}"
-    return "" if constraint.compares or _fits(constraint, value) else f"{constraint.field} is {value}"
+    if constraint.operator in (Operator.LIKE, Operator.UNLIKE):
+        is_like = judge(constraint.value, value)
+        if is_like is None:
+            return UNDECIDED
+        fits = is_like is (constraint.operator is Operator.LIKE)
+    else:
+        fits = constraint.compares or _fits(constraint, value)
+    return "" if fits else f"{constraint.field} is {value}"
 
 
 def _fits(constraint: Constraint, value: str) -> bool:
     match constraint.operator:
-        case Operator.LIKE:
-            return matches(constraint.value, value)
-        case Operator.UNLIKE:
-            return not matches(constraint.value, value)
         case Operator.IS:
             return value == _canonical(constraint.value)
         case _:
@@ -62,7 +70,9 @@ def _digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def violated(constraint: Constraint, node: Node, placed: Sequence[Placed], instances: int) -> str:
+def violated(
+    constraint: Constraint, node: Node, placed: Sequence[Placed], instances: int, judge: Judge = matches
+) -> str:
     """Why the node will not do now; "": it will.
 
     Args:
@@ -70,8 +80,9 @@ def violated(constraint: Constraint, node: Node, placed: Sequence[Placed], insta
         node: Where it would go.
         placed: The jobs of its app that hold a place, the oldest first.
         instances: How many jobs its app has in all, those that wait included.
+        judge: Says what is like an expression.
     """
-    why = excluded(constraint, node)
+    why = excluded(constraint, node, judge)
     value = value_of(constraint.field, node)
     if why or value is None or not constraint.compares or not placed:
         return why

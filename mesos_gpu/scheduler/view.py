@@ -8,7 +8,7 @@ from typing import Final
 from mesos_gpu.engine.delays import launch_delays
 from mesos_gpu.engine.line import ask_of
 from mesos_gpu.engine.moves import problem_of
-from mesos_gpu.engine.neighbours import Neighbours, ruled_out
+from mesos_gpu.engine.neighbours import Neighbours
 from mesos_gpu.engine.outlook import Outlook
 from mesos_gpu.engine.placing import Placing
 from mesos_gpu.engine.settings import Settings
@@ -226,7 +226,7 @@ class StateView:
                 self._node_view(node, offers.get(node.id, ())),
                 kept=tuple(kept.get(node.id, ())),
                 barred=neighbours.barred(job, node),
-                ruled_out=ruled_out(job.spec, node)
+                ruled_out=neighbours.ruled_out(job.spec, node)
                 or (_OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
             )
             for node in self._state.nodes.values()

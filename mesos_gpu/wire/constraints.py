@@ -7,6 +7,7 @@ from mesos_gpu.model.constraint import Constraint, Operator
 from mesos_gpu.model.pattern import problem_of
 
 LONGEST_WORD: Final = 256
+MOST_CONSTRAINTS: Final = 16  # of a job or an app
 _FORM: Final = "must be [field, operator] or [field, operator, value]"
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _PLAIN: Final = re.compile(

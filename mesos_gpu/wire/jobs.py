@@ -30,7 +30,7 @@ from mesos_gpu.model.mount import Mount, unfit
 from mesos_gpu.model.permits import Control, Permits
 from mesos_gpu.model.port import PortWish
 from mesos_gpu.wire import image as images
-from mesos_gpu.wire.constraints import constraint_of
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import mount_of
 
@@ -41,7 +41,6 @@ ENV_KEY: Final = re.compile(r"[^=\x00]+")
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 LABEL_KEY: Final = re.compile(r"[^\x00]+")
 _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
-MOST_CONSTRAINTS: Final = 32
 MOST_PORTS: Final = 100
 NO_FRACTIONS: Final = "fractions of a GPU are not enabled; ask for whole GPUs"
 BOUNDS: Final[Mapping[str, tuple[float, float]]] = {  # both may be asked for, but a timeout_s of 0

@@ -276,8 +276,8 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     [
         ({"constraints": [["hostname", "UNIQUE"]]}, "/constraints/0", "this job has none: set app"),
         ({"constraints": [["rack", "CLUSTER"]]}, "/constraints/0", "set app"),
-        ({"constraints": {"rack": "LIKE"}}, "/constraints", "a list of at most 32"),
-        ({"constraints": [["a", "LIKE", "b"]] * 33}, "/constraints", "a list of at most 32"),
+        ({"constraints": {"rack": "LIKE"}}, "/constraints", "a list of at most 16"),
+        ({"constraints": [["a", "LIKE", "b"]] * 33}, "/constraints", "a list of at most 16"),
         ({"app": "Web"}, "/app", "the name of an app"),
         ({"near": "a", "away": "a"}, "/away", "leave one out"),
     ],

@@ -17,6 +17,7 @@ from mesos_gpu.model.app import (
 )
 from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.marathon.options import report_labels
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
 from mesos_gpu.wire.marathon.problems import Report
 
@@ -57,6 +58,13 @@ def _id(app: App, report: Report) -> None:
     for i, needed in enumerate(app.dependencies):
         if why := problem_of(needed):
             report.wrong(why, "dependencies", i)
+
+
+def _constraints(app: App, report: Report) -> None:
+    if len(app.constraints) > MOST_CONSTRAINTS:
+        report.wrong(
+            f"at most {MOST_CONSTRAINTS} are compared here, got {len(app.constraints)}", "constraints"
+        )
 
 
 def _command(app: App, report: Report) -> None:
@@ -299,4 +307,5 @@ _RULES: Final[tuple[Callable[[App, Report], None], ...]] = (
     _migration,
     _environment,
     _gpu,
+    _constraints,
 )
