@@ -64,7 +64,7 @@ def test_it_is_compared_with_all_in_the_end(world: World, work: list[int]) -> No
     """Nobody fits, and each pair is compared once."""
     world.feed(
         submitted(
-            "never", constraints=costly(1, Operator.UNLIKE)[:-1] + (Constraint("rack", Operator.LIKE, "x"),)
+            "never", constraints=(*costly(1, Operator.UNLIKE)[:-1], Constraint("rack", Operator.LIKE, "x"))
         )
     )
     for _ in range(100):

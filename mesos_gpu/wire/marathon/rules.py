@@ -16,8 +16,8 @@ from mesos_gpu.model.app import (
     SecretRef,
 )
 from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
-from mesos_gpu.wire.marathon.options import report_labels
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
+from mesos_gpu.wire.marathon.options import report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
 from mesos_gpu.wire.marathon.problems import Report
 
