@@ -93,7 +93,7 @@ def _drains_of_gpus_are_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def _echoes_of_failures_count(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(statuses, "_lacks_blame", lambda status: False)
+    patch.setattr(statuses, "is_echo", lambda task, status: False)
 
 
 def _engine_has(patch: pytest.MonkeyPatch, changed: Settings) -> None:
