@@ -137,8 +137,6 @@ def match(turn: Turn) -> None:
     for desk in desks.values():
         _launch_monitor(turn, desk)
     if _is_due(turn) and not turn.state.doubtful:
-        _launch_jobs(turn, desks)
-        turn.state.unmatched, turn.state.matched_at = False, turn.now
         turn.state.unmatched, turn.state.matched_at = _launch_jobs(turn, desks), turn.now
     for desk in desks.values():
         if desk.launches:

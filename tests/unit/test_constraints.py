@@ -451,7 +451,7 @@ def test_gpus_count_only_where_constraints_let_it(world: World) -> None:
     world.node("a4", gpu("g1"), gpu("g2"))
     submit(world, "j1", gpus=1, constraints="rack LIKE a[1-3]")
     why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
-    assert (why.can_ever_run, why.summary) == (False, "asks for 1 GPUs, and no node reports any")
+    assert (why.can_ever_run, why.summary) == (False, "asks for 1 GPU, and no node reports any")
 
 
 @pytest.mark.parametrize(
