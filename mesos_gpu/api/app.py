@@ -1,6 +1,7 @@
 """The REST interface: docs/reference/rest.md as routes."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,12 +22,12 @@ from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_de
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard, may_see_env
 from mesos_gpu.api.listing import Listing
-from mesos_gpu.api.logs import LogReader
+from mesos_gpu.api.logs import BASE64, ENCODINGS, Chunk, LogReader
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.operate import Operate
 from mesos_gpu.api.plan import Plans
-from mesos_gpu.api.requests import body_of, job_of, result_of
+from mesos_gpu.api.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.api.services import Services
 from mesos_gpu.api.unknown import UnknownTasks
@@ -178,7 +179,8 @@ class _Api:
 
     async def kill_job(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}."""
-        job_id, ended = await self._about(request, lambda _, job: (job.id, job.state.ended))
+        wanted = request.path_params["id"]
+        job_id, ended = await self._about(request, lambda view, job: _killed(view, job, wanted))
         job = await result_of(self._service.kill(job_id))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job)))
         return json_answer(body, 200 if ended else 202)
@@ -196,11 +198,23 @@ class _Api:
         if stream not in ("stdout", "stderr"):
             raise invalid(Problem("/stream", f"must be stdout or stderr, got {stream!r}"))
         offset, length = int(asked.OFFSET.of(request)), int(asked.LENGTH.of(request))
+        encoding = request.query_params.get("encoding", ENCODINGS[0])
+        if encoding not in ENCODINGS:
+            raise invalid(Problem("/encoding", f"must be {' or '.join(ENCODINGS)}, got {encoding!r}"))
         wanted = request.query_params.get("task_id")
         task, framework_id = await self._about(
-            request, lambda view, job: (_launch(view, job.id, wanted), view.framework_id or "")
+            request,
+            lambda view, job: (
+                _launch(view, job.id, wanted or launch_of(view, request.path_params["id"])),
+                view.framework_id or "",
+            ),
         )
-        chunk = await run_in_threadpool(self._logs.read, task, framework_id, stream, offset, length)
+        where = task, framework_id, stream, offset, length
+        if encoding == BASE64:
+            begin, raw, _, cut = await run_in_threadpool(self._logs.read_bytes, *where)
+            chunk = Chunk(b64encode(cut.encode() + raw).decode(), begin, begin + len(raw))
+        else:
+            chunk = await run_in_threadpool(self._logs.read, *where)
         return json_answer(
             {"data": chunk.data, "offset": chunk.offset, "next_offset": chunk.next_offset, "task_id": task.id}
         )
@@ -258,6 +272,14 @@ class _Api:
             raise NotFound(f"there is no /static/{name}", remedy="see docs/reference/rest.md for the routes")
         body = files("mesos_gpu.web").joinpath(name).read_bytes()
         return Response(body, media_type=_PAGE[name], headers={"Cache-Control": "no-cache"})
+
+
+def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:
+    """What is killed is named as a job: a launch that has ended must not take the next one with it."""
+    if launch_of(view, wanted) is not None and not job.id.startswith(wanted):
+        what = f"{wanted} is a launch of job {job.id}"
+        raise Refusal(409, "not-a-job", what, remedy=f"end the job: mesos-gpu kill {job.id}")
+    return job.id, job.state.ended
 
 
 def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:

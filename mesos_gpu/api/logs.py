@@ -12,6 +12,7 @@ from mesos_gpu.model.task import Task
 from mesos_gpu.wire.cuts import HEAD_BYTES, begin_of
 
 MOST: Final = 1 << 20
+ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
 TIMEOUT_S: Final = 10.0
 _CUTS: Final = 3
@@ -44,6 +45,21 @@ class LogReader:
         """From byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
 
         Raises:
+            NotFound, Unavailable: As `read_bytes`.
+        """
+        begin, raw, at_end, cut = self.read_bytes(task, framework_id, stream, offset, length)
+        chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
+        return replace(chunk, data=cut + chunk.data) if cut else chunk
+
+    def read_bytes(
+        self, task: Task, framework_id: str, stream: str, offset: int, length: int
+    ) -> tuple[int, bytes, bool, str]:
+        """The same as bytes, unchanged.
+
+        Where they begin, they, whether they reach the end of what there is now, and what is to be said before them
+        of what was cut.
+
+        Raises:
             NotFound: The sandbox is gone.
             Unavailable: The agent does not answer, or not as Mesos does.
         """
@@ -62,9 +78,7 @@ class LogReader:
                 f"the sandbox of {task.id} is gone from {task.hostname}",
                 remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
             )
-        begin, raw, at_end, cut = found
-        chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
-        return replace(chunk, data=cut + chunk.data) if cut else chunk
+        return found
 
     def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
         """As `_piece`, from where what is left of a log that was cut begins, and what is to be said of that."""

@@ -15,6 +15,7 @@ from mesos_gpu import __version__
 from mesos_gpu.api import bodies, services, shapes
 from mesos_gpu.api import requests as asked
 from mesos_gpu.api.listing import ACTIVE, Order
+from mesos_gpu.api.logs import ENCODINGS
 from mesos_gpu.api.schema import Schema, Schemas
 from mesos_gpu.model.job import JobState
 from mesos_gpu.wire import prometheus
@@ -96,6 +97,11 @@ _LOGS: Final = (
     _query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
     _number(asked.OFFSET, "where to begin, in bytes; -N: the last N bytes"),
     _number(asked.LENGTH, "so many bytes at most, but at least one whole character"),
+    _query(
+        "encoding",
+        {"type": "string", "enum": [*ENCODINGS], "default": ENCODINGS[0]},
+        "of data; base64: the bytes as they are",
+    ),
     _query("task_id", {"type": "string"}, "of this launch; default: the latest"),
 )
 _CONFLICT: Final = 409
@@ -230,7 +236,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
 }
 _ID: Final = {
-    "jobs": "a job's id, or the start of one",
+    "jobs": "a job's id, the start of one, or the id of a launch of it (not to end it)",
     "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",

@@ -12,7 +12,7 @@ from mesos_gpu.api.answers import Refusal, invalid
 from mesos_gpu.api.logs import MOST
 from mesos_gpu.api.service import View
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.job import Job
 from mesos_gpu.wire.jobs import Problem
 
@@ -99,8 +99,14 @@ async def body_of(request: Request) -> bytes:
     return b"".join(chunks)
 
 
+def launch_of(view: View, wanted: str) -> TaskId | None:
+    """The task that a task id of Mesos or Marathon names; for a whole launch of several tasks the one of rank 0."""
+    ids = (TaskId(wanted), TaskId(f"{wanted}.0"))
+    return next((id for id in ids if id in view.tasks and view.tasks[id].job_id in view.jobs), None)
+
+
 def job_of(view: View, wanted: str) -> Job:
-    """A job by its id, or the start of it.
+    """A job by its id, the start of it, or the id of one of its launches.
 
     Raises:
         NotFound: There is none.
@@ -114,6 +120,10 @@ def job_of(view: View, wanted: str) -> Job:
         shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
         what = f"{wanted} is the start of {len(found)} ids: {shown}"
         raise Refusal(409, "ambiguous", what, remedy="write more of it")
+    launch = launch_of(view, wanted) if not found else None
+    owner = view.tasks[launch].job_id if launch is not None else None
+    if owner is not None:
+        return view.jobs[owner]
     if not found:
         raise NotFound(f"there is no job {wanted}", remedy="list the jobs with: mesos-gpu ps --all")
     return view.jobs[found[0]]

@@ -165,7 +165,7 @@ class UnknownTasks(TypedDict):
 
 
 class Logs(TypedDict):
-    """A piece of a task's output; offsets are bytes, and what is no UTF-8 is U+FFFD."""
+    """A piece of a task's output; offsets are bytes; what is no UTF-8 is U+FFFD, unless base64 was asked for."""
 
     data: str
     offset: Count

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client
 from mesos_gpu.cli.interrupt import held_interrupt
-from mesos_gpu.cli.stream import Follower
+from mesos_gpu.cli.stream import STREAMS, Follower, Stream
 from mesos_gpu.cli.waiting import be_patient, exit_code_of, outcome, status_of_waiting
 from mesos_gpu.errors import MesosGpuError
 
@@ -24,9 +24,9 @@ def submit_and_stay(client: Client, request: Mapping[str, object]) -> int:
     follower: Follower | None = None
     try:
         with held_interrupt():
-            follower = Follower(
-                client, client.submit(request), {"stdout": False, "stderr": True}, launch=None
-            )
+            job = client.submit(request)
+            streams = [Stream(client, job["id"], name, to_stderr=name == "stderr") for name in STREAMS]
+            follower = Follower(client, job, streams, launch=None)
         return _to_the_end(client, follower)
     except KeyboardInterrupt:
         return _kill(client, follower)

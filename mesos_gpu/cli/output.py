@@ -1,6 +1,7 @@
 """All that goes to stdout and stderr but a job's own output: tables, JSON, notes, the status line."""
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -60,11 +61,20 @@ def note(text: str) -> None:
     click.echo(f"mesos-gpu: {clean(text)}", err=True)
 
 
-def raw(data: str, *, to_stderr: bool) -> None:
+def raw(data: bytes, *, to_stderr: bool) -> None:
     """A job's own output, as it is."""
     if data:
         status_line.clear()
-        click.echo(data.encode(), nl=False, err=to_stderr)
+        click.echo(data, nl=False, err=to_stderr)
+
+
+def one_place() -> bool:
+    """Whether stdout and stderr go to the same terminal, pipe or file."""
+    try:
+        ours, theirs = os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):  # closed, or no file at all
+        return False
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
 
 
 def table(

@@ -1,25 +1,52 @@
 """A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from mesos_gpu.api.shapes import Job, Logs
+from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.cli.interrupt import held_interrupt
 
 CHUNK_BYTES: Final = 1 << 20  # the interface's limit
+STREAMS: Final = ("stdout", "stderr")
 _BUSY_S: Final = 0.2
 _QUIET_S: Final = 1.0
 _WAITING_S: Final = 2.0  # how often a person sees a new reason why it waits
 
 
+class Marks:
+    """Headings over what comes out, as `tail` has them for several files: `==> stderr <==`."""
+
+    def __init__(self, *, to_stderr: bool, of: str = "") -> None:
+        """`of` stands before the name of a stream."""
+        self._to_stderr, self._of = to_stderr, of
+        self._shown, self._open = "", False  # the latest heading; whether a line has no end yet
+
+    def of(self, what: str) -> "Marks":
+        """From now on what comes out is of that."""
+        self._of = what
+        return self
+
+    def over(self, stream: str, data: bytes) -> None:
+        """A heading before `data`, if it comes from elsewhere than what was printed last."""
+        heading = f"==> {f'{self._of} {stream}'.strip()} <=="
+        if heading != self._shown:
+            before = ("\n" if self._open else "") + ("\n" if self._shown else "")
+            output.raw(f"{before}{heading}\n".encode(), to_stderr=self._to_stderr)
+            self._shown = heading
+        self._open = not data.endswith(b"\n")
+
+
 class Stream:
     """One stream of one job, copied to `err` (our stderr) or our stdout."""
 
-    def __init__(self, client: Client, job_id: str, name: str, *, to_stderr: bool) -> None:
-        """`name` is `stdout` or `stderr`."""
+    def __init__(
+        self, client: Client, job_id: str, name: str, *, to_stderr: bool, marks: "Marks | None" = None
+    ) -> None:
+        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed."""
         self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
+        self._marks = marks
         self.offset = 0
         self.failure: Refused | None = None  # why the latest read did not work
 
@@ -29,14 +56,18 @@ class Stream:
         Raises:
             Refused: It cannot be read.
         """
-        chunk = self._read(-CHUNK_BYTES, task_id)
-        self.offset = chunk["next_offset"]
-        kept = chunk["data"].split("\n")
-        whole = kept[:-1] if kept[-1] == "" else kept  # a last line without its end counts too
-        output.raw("\n".join(kept[max(len(whole) - lines, 0) :]), to_stderr=self._to_stderr)
+        data, self.offset = self._read(-CHUNK_BYTES, task_id)
+        kept = data.split(b"\n")
+        whole = kept[:-1] if kept[-1] == b"" else kept  # a last line without its end counts too
+        self._print(b"\n".join(kept[max(len(whole) - lines, 0) :]))
 
-    def _read(self, offset: int, task_id: str | None) -> Logs:
-        return self._client.logs(
+    def _print(self, data: bytes) -> None:
+        if self._marks is not None and data:
+            self._marks.over(self._name, data)
+        output.raw(data, to_stderr=self._to_stderr)
+
+    def _read(self, offset: int, task_id: str | None) -> tuple[bytes, int]:
+        return self._client.written(
             self._job_id, stream=self._name, offset=offset, length=CHUNK_BYTES, task_id=task_id
         )
 
@@ -48,16 +79,16 @@ class Stream:
         begin = self.offset
         while True:
             try:
-                chunk = self._read(self.offset, task_id)
+                data, next_offset = self._read(self.offset, task_id)
             except Refused as err:
                 self.failure = err
                 break
             self.failure = None
-            if chunk["next_offset"] <= self.offset:
+            if next_offset <= self.offset:
                 break
             with held_interrupt():
-                output.raw(chunk["data"], to_stderr=self._to_stderr)
-                self.offset = chunk["next_offset"]
+                self._print(data)
+                self.offset = next_offset
         return self.offset > begin
 
 
@@ -70,19 +101,14 @@ class Follower:
     """Copies the streams of all launches of a job in order."""
 
     def __init__(
-        self, client: Client, job: Job, streams: Mapping[str, bool], *, launch: str | None, rank: int = 0
+        self, client: Client, job: Job, streams: Sequence[Stream], *, launch: str | None, rank: int = 0
     ) -> None:
-        """Begin with `launch` (a task id; None: the first) of `job`, as the job is now.
+        """Begin with `launch` (a task id; None: the first) of `job`, as the job is now, where its streams stand.
 
-        `streams`: name of a stream to whether it goes to our stderr. `rank`: which of the job's tasks.
+        `rank`: which of the job's tasks.
         """
         self.job, self._client, self._launch, self._rank = job, client, launch, rank
-        self._streams = [Stream(client, job["id"], name, to_stderr=err) for name, err in streams.items()]
-
-    def begin_at(self, offset: int) -> None:
-        """Skip what stands before `offset` in the first launch."""
-        for stream in self._streams:
-            stream.offset = offset
+        self._streams = streams
 
     def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
         """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
@@ -133,7 +159,8 @@ class Follower:
         ids = self._ids()
         after = ids[ids.index(self._launch) + 1 :] if self._launch in ids else []
         self._launch = after[0] if after else self._latest()
-        self.begin_at(0)
+        for stream in self._streams:
+            stream.offset = 0
         output.note(f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew")
 
     def _complain(self) -> None:

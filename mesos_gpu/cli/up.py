@@ -175,7 +175,7 @@ def _start_detached() -> None:
             process.terminate()
             raise Unavailable(f"not up within {START_S:g} s", remedy=f"look into {log}")
         time.sleep(0.1)
-    output.raw(log.read_text(errors="replace"), to_stderr=False)
+    output.raw(log.read_bytes(), to_stderr=False)
 
 
 @click.command()

@@ -4,6 +4,7 @@ import contextlib
 import json
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -166,6 +167,7 @@ class FakeRest:
         if len(parts) == 1:
             return self._submit(body) if verb == "POST" else self._list(query)
         ids = [job_id for job_id in self.jobs if job_id.startswith(parts[1])]
+        ids = ids or [job_id for job_id, tasks in self.tasks.items() if parts[1] in (t["id"] for t in tasks)]
         if parts[1] not in ids and len(ids) != 1:
             code = (409, "ambiguous") if ids else (404, "not-found")
             return _error(*code, f"{len(ids)} jobs begin with {parts[1]}")
@@ -216,9 +218,8 @@ class FakeRest:
         offset = int(query["offset"])
         begin = max(len(data) + offset, 0) if offset < 0 else offset
         piece = data[begin : begin + int(query["length"])]
-        return 200, {
-            "data": piece.decode(), "offset": begin, "next_offset": begin + len(piece), "task_id": task_id,
-        }  # fmt: skip
+        text = (b64encode(piece) if query.get("encoding") == "base64" else piece).decode()
+        return 200, {"data": text, "offset": begin, "next_offset": begin + len(piece), "task_id": task_id}
 
 
 def _error(status: int, code: str, message: str) -> Answer:

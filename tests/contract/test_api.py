@@ -400,6 +400,20 @@ def test_a_port_in_use_is_said(rig: Rig) -> None:
         serve(create_app(rig.daemon, ApiSettings("http://w", "0.1.0")), "127.0.0.1", rig.server.port)
 
 
+def test_a_job_is_found_by_the_ids_of_its_launches_but_not_ended_by_them(rig: Rig) -> None:
+    rig.node()
+    job = rig.submit(gpus=1)
+    wait_until("it is launched", lambda: rig.call("GET", f"/v1/jobs/{job['id']}").json()["task_id"])
+    for id in (f"{job['id']}.1", job["id"]):
+        assert rig.call("GET", f"/v1/jobs/{id}").json()["id"] == job["id"]
+        assert rig.call("GET", f"/v1/why/{id}").json()["job_id"] == job["id"]
+    assert code_of(rig.call("GET", f"/v1/jobs/{job['id']}.2")) == (404, "not-found")
+    refused = rig.call("DELETE", f"/v1/jobs/{job['id']}.1")
+    assert code_of(refused) == (409, "not-a-job")
+    assert f"mesos-gpu kill {job['id']}" in refused.text
+    assert code_of(rig.call("GET", f"/v1/jobs/{job['id']}/logs?encoding=rot13")) == (422, "invalid")
+
+
 def test_logs_before_the_first_launch(rig: Rig) -> None:
     assert code_of(rig.call("GET", f"/v1/jobs/{rig.submit()['id']}/logs")) == (409, "not-started")
 

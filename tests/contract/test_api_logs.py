@@ -27,6 +27,13 @@ STATE = {
 }
 
 
+def in_json(byte: int) -> bytes:
+    """A byte of a string as picojson, which Mesos uses, writes it."""
+    if byte in b'"\\/':
+        return b"\\" + bytes([byte])
+    return b"\\u%04x" % byte if byte < 0x20 or byte == 0x7F else bytes([byte])
+
+
 class Agent:
     """/files/read and /state as Mesos 1.11 answers them: bytes go into the JSON as they are, a read is
     capped (here at 16 bytes, there at 16 pages), offset -1 asks for the size."""
@@ -65,7 +72,7 @@ class Agent:
         offset, length = int(query["offset"]), int(query["length"])
         if offset < 0 or offset >= len(content) or not length:
             return 200, b'{"data":"","offset":%d}' % len(content)
-        data = content[offset : offset + min(length, 16)].replace(b"\n", b"\\n").replace(b"\0", b"\\u0000")
+        data = b"".join(map(in_json, content[offset : offset + min(length, 16)]))
         return 200, b'{"data":"%s","offset":%d}' % (data, offset)
 
     def close(self) -> None:
@@ -165,6 +172,13 @@ def test_what_a_task_prints_like_it_is_not_believed(agent: Agent, reader: LogRea
     assert chunk.data == lie.decode() + "\nrest\n"
 
 
+def test_bytes_are_read_as_they_are(agent: Agent, reader: LogReader) -> None:
+    every = bytes(range(256))
+    agent.files[f"{VIRTUAL}/stdout"] = every
+    assert reader.read_bytes(launch(agent.url), "fw", "stdout", 0, 1000) == (0, every, True, "")
+    assert reader.read_bytes(launch(agent.url), "fw", "stdout", -3, 1000) == (253, every[-3:], True, "")
+
+
 def test_a_sandbox_that_is_known_by_its_real_path_alone(agent: Agent, reader: LogReader) -> None:
     agent.files[f"{REAL}/stdout"] = b"still here\n"
     assert reader.read(launch(agent.url), "fw", "stdout", 0, 100).data == "still here\n"
@@ -186,7 +200,7 @@ def test_what_is_no_agent(agent: Agent, reader: LogReader, answer: bytes) -> Non
 
 def test_an_agent_that_refuses(agent: Agent, reader: LogReader) -> None:
     agent.status = 403
-    with pytest.raises(Unavailable, match="the agent h1 answers 403"):
+    with pytest.raises(Unavailable, match="the agent h1 does not let the scheduler read: 403"):
         reader.read(launch(agent.url), "fw", "stdout", 0, 100)
 
 

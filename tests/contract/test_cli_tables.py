@@ -17,7 +17,7 @@ from mesos_gpu.cli import main, output
 from mesos_gpu.cli.fit import Column, Fit, fitted, short_hosts, short_ids
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
-from tests.contract.test_cli import GPU, NODE
+from tests.contract.test_cli import GPU, NODE, UUIDS
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)
@@ -30,7 +30,6 @@ TABLES: dict[str, tuple[str, ...]] = {
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
 }
-UUIDS = ("748f8361-f8f8-5919-8128-7782099d4f97", "c5d8ee65-225e-547c-968b-e6d1aeffee4a")
 HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
 COMMAND = "exec python3 -m http.server $PORT0 --bind 127.0.0.1 --directory /srv/models"
 APP = {
