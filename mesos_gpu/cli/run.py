@@ -81,9 +81,9 @@ from mesos_gpu.model.job import HIGHEST_PRIORITY, MOST_TASKS, Engine, OnGpuFailu
 def run(app: App, detach: bool, as_json: bool, **options: Any) -> None:
     """Run a command as a job and stay with it.
 
-    Its output appears here as it is written, and its exit code becomes that of this command. Ctrl-C kills
-    the job and waits for its end; a second Ctrl-C leaves at once. If this command itself is killed, the job
-    runs on.
+    Its output appears here as it is written, and its exit code becomes that of this command. Ctrl-C and SIGTERM
+    kill the job and wait for its end; a second one leaves at once. If this command itself ends by SIGKILL or
+    SIGHUP, the job runs on. A job gets no stdin: data that waits there is refused.
 
     \b
       mesos-gpu run --gpus 1 --mem 4GiB -- python train.py --epochs 3
@@ -91,11 +91,13 @@ def run(app: App, detach: bool, as_json: bool, **options: Any) -> None:
     """
     from mesos_gpu.cli.attached import submit_and_stay
     from mesos_gpu.cli.interrupt import held_interrupt
+    from mesos_gpu.cli.stdin import refuse_stdin
 
     if as_json and not detach:
         raise click.UsageError("--json needs --detach: without it, stdout is the job's own")
     if not options["cmd"] and (options["image"] is None or options["shell"]):
         raise click.UsageError("Missing argument 'CMD...'.")
+    refuse_stdin()
     request = request_of(**options)
     client = app.client()
     if not detach:

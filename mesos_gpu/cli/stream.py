@@ -112,7 +112,7 @@ class Follower:
 
     def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
         """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
-        pause_s = _BUSY_S
+        pause_s, idle_s = _BUSY_S, _QUIET_S
         while True:
             moved = self._copy()
             if ended(self.job):
@@ -125,8 +125,9 @@ class Follower:
             self.job = self._client.job(
                 self.job["id"],
                 after_version=self.job["version"],
-                timeout_s=_WAITING_S if idle else pause_s,
+                timeout_s=idle_s if idle else pause_s,
             )
+            idle_s = _WAITING_S
 
     def _copy(self) -> bool:
         latest = self._latest()

@@ -9,6 +9,7 @@ from mesos_gpu.cli.client import PATIENCE_S, Client
 from mesos_gpu.errors import MesosGpuError
 
 KILLED, NO_EXIT_CODE = 143, 125
+_LOOKS = 2  # the first is at once: every job waits then
 
 
 def exit_code_of(job: Job) -> int:
@@ -40,10 +41,27 @@ def status_of_waiting(client: Client) -> Callable[[Job], None]:
             return
         reason = f"is {job['state']}" + (f" on {job['hostname']}" if job["hostname"] else "")
         if job["state"] == "pending":
-            try:
-                reason = client.why(job["id"])["summary"]
-            except MesosGpuError:
-                reason = "waits"  # only a comfort: the call that matters follows, and speaks up
+            reason = _why(client, job)
         output.status_line.show(f"{job['id']} ({output.span(time.time() - job['submitted_at'])}): {reason}")
 
     return show
+
+
+def note_of_waiting(client: Client) -> Callable[[Job], None]:
+    """Says once which job waits and why, if it does not start at once; for `Follower.follow`."""
+    looks = 0
+
+    def say(job: Job) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == _LOOKS and job["state"] == "pending" and not job["launches"]:
+            output.note(f"job {job['id']}: {_why(client, job)}")
+
+    return say
+
+
+def _why(client: Client, job: Job) -> str:
+    try:
+        return client.why(job["id"])["summary"]
+    except MesosGpuError:
+        return "waits"  # only a comfort: the call that matters follows, and speaks up

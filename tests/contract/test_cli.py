@@ -163,6 +163,87 @@ def test_ctrl_c_while_submitting_leaves_no_job_behind(rest: FakeRest) -> None:
         assert finish(process)[0] == 130
 
 
+def test_sigterm_kills_the_job_and_waits_for_its_end(rest: FakeRest) -> None:
+    with started("run", "x") as process:
+        job = rest.submitted()
+        rest.launch(job)
+        rest.until(lambda: rest.asked[-1][0].endswith("/logs"))
+        process.send_signal(signal.SIGTERM)
+        rest.until(lambda: rest.jobs[job]["kill_requested"])
+        assert process.poll() is None, "it waits for the end"
+        rest.end(job, "killed")
+        code, _, err = finish(process)
+    assert (code, f"job {job} killed" in err) == (143, True)
+
+
+def test_sigterm_while_submitting_kills_the_job_too(rest: FakeRest) -> None:
+    with rest.held(), started("run", "x") as process:
+        rest.submitted()
+        process.send_signal(signal.SIGTERM)
+        rest.release()
+        rest.until(lambda: rest.jobs[rest.submitted()]["kill_requested"])
+        rest.end(rest.submitted(), "killed")
+        assert finish(process)[0] == 143
+
+
+@pytest.mark.parametrize("words", [["run", "cat"], ["run", "-d", "cat"]])
+def test_data_on_stdin_is_refused_and_nothing_is_submitted(
+    rest: FakeRest, tmp_path: Path, words: list[str]
+) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(b"data")
+    reader, writer = os.pipe()
+    os.write(writer, b"data")
+    with file.open() as opened:
+        for stdin in (opened, reader):
+            with started(*words, stdin=stdin) as process:
+                code, out, err = finish(process)
+            assert (code, out) == (2, "")
+            assert "stdin has data, and a job gets none" in err
+            assert "</dev/null" in err
+    os.close(reader)
+    os.close(writer)
+    assert not rest.jobs
+
+
+def test_data_that_comes_late_on_stdin_is_told_and_left_there(rest: FakeRest) -> None:
+    reader, writer = os.pipe()
+    with started("run", "cat", stdin=reader) as process:
+        job = rest.submitted()
+        rest.launch(job)
+        os.write(writer, b"late")
+        assert process.stderr is not None
+        assert b"stdin has data" in read_until(process.stderr.fileno(), b"\n")
+        rest.end(job, "finished", 0)
+        assert finish(process)[:2] == (0, "")
+    assert os.read(reader, 10) == b"late"
+    os.close(reader)
+    os.close(writer)
+
+
+def test_an_empty_pipe_as_stdin_is_no_data(rest: FakeRest) -> None:
+    with started("run", "x", stdin=subprocess.PIPE) as process:
+        job = rest.submitted()
+        rest.launch(job)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+        rest.end(job, "finished", 0)
+        assert finish(process) == (0, "", "")
+
+
+def test_the_id_of_a_job_that_waits_is_said_without_a_terminal_too(rest: FakeRest) -> None:
+    rest.fixed["GET /v1/why/job-00000000"] = (200, _why("job-00000000"))
+    with started("run", "x") as process:
+        assert process.stderr is not None
+        said = read_until(process.stderr.fileno(), b"\n")
+        assert said.startswith(b"mesos-gpu: job job-00000000: waits for 4 GPUs; nearest is n1")
+        job = rest.submitted()
+        rest.launch(job)
+        rest.end(job, "finished", 0)
+        assert finish(process) == (0, "", "")
+
+
 def test_a_second_ctrl_c_leaves_at_once(rest: FakeRest) -> None:
     with started("run", "x") as process:
         job = rest.submitted()
