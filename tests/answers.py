@@ -91,7 +91,7 @@ class Server:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Shared by all tests: where clusters live, and how to wait."""
 
-import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("busy")
 
 
-def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 30.0) -> T:
+def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first true value of `condition()`; a test that waits longer fails and says for what."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
@@ -35,13 +35,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
 
 
+def own_range() -> tuple[socket.socket, int]:
+    """The first of 500 ports that no other process of tests on this machine has, and what holds them."""
+    for begin in (31000, 31500, *range(14500, 5500, -500)):  # what clusters themselves use lies between
+        held = socket.socket(socket.AF_UNIX)
+        try:
+            held.bind(f"\0mesos-gpu-tests-{begin}")  # a name in the network namespace, gone with the process
+        except OSError:
+            held.close()
+            continue
+        return held, begin
+    raise AssertionError("20 processes run tests on this machine: no ports are left")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_ports() -> Iterator[None]:
-    """Tasks get ports that the clusters of other workers of xdist do not offer: all are on this machine."""
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    begin = 31000 if number == 0 else 15000 - 1000 * number  # what clusters themselves use lies between
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "TASK_PORTS", (begin, begin + 999))
+    """Tasks get ports that the clusters of other processes of tests do not offer: all are on this machine."""
+    held, begin = own_range()
+    with held, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "TASK_PORTS", (begin, begin + 499))
         yield
 
 

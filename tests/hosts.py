@@ -79,7 +79,7 @@ class Host:
     def end(self, state: str) -> tuple[str, Outcome]:
         """Message and outcome of the last update; the executor has ended, and holds nothing."""
         message, data = self.update(state)
-        assert self.process.wait(10) == 0
+        assert self.process.wait(60) == 0
         assert self.ledger.holdings() == ()
         return message, decode_outcome(data)
 
@@ -122,6 +122,6 @@ def host(
         if process.poll() is None:
             process.terminate()  # not SIGKILL: what runs below a test that failed goes, too
         with suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+            process.wait(60)
         process.kill()
         process.wait()

@@ -162,7 +162,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--limit", type=float, default=3600.0, metavar="S", help="of the whole run, in seconds"
     )
-    parser.add_argument("--stuck", type=float, default=400.0, metavar="S", help="of one test, in seconds")
+    parser.add_argument("--stuck", type=float, default=600.0, metavar="S", help="of one test, in seconds")
     parser.add_argument(
         "--grace", type=float, default=20.0, metavar="S", help="to end by a signal, in seconds"
     )

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _PAUSING: Final = (signal.SIGSTOP, signal.SIGCONT)
 
 
-def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 30, interval_s: float = 0.02) -> T:
+def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, interval_s: float = 0.02) -> T:
     """The first true value of `condition()`; its network errors count as "not yet".
 
     Raises:
@@ -162,7 +162,7 @@ class Process:
             file.seek(self._log_offset)
             return file.read()
 
-    def wait(self, timeout_s: float = 30) -> Self:
+    def wait(self, timeout_s: float = 60) -> Self:
         """Until it is ready: a master leads, an agent has recovered and the master has it.
 
         Raises:

@@ -95,7 +95,7 @@ class SchedulerProcess:
             )
         return self
 
-    def wait(self, timeout_s: float = 30) -> Self:
+    def wait(self, timeout_s: float = 60) -> Self:
         """Until it answers and is connected to the master.
 
         Raises:

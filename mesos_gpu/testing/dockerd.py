@@ -152,7 +152,7 @@ class Dockerd:
                 os.kill(pid, signal.SIGKILL)
         for point in reversed(self.mounts()):
             subprocess.run(["umount", "--lazy", point], check=False)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while (left := self.cgroups()) and time.monotonic() < deadline:
             for path in reversed(left):
                 with contextlib.suppress(OSError):  # what was in it is still ending
@@ -198,7 +198,7 @@ class Dockerd:
         return name in self._processes and self._processes[name].poll() is None
 
     def _until(self, name: str, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not ready():
             if not self._runs(name) or time.monotonic() > deadline:
                 log = (self.directory / "log").read_text(errors="replace")

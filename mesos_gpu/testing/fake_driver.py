@@ -28,7 +28,7 @@ class FakeDriver:
             self.calls.append((name, arguments))
             self._changed.notify_all()
 
-    def wait_for(self, name: str, timeout_s: float = 10) -> Any:
+    def wait_for(self, name: str, timeout_s: float = 60) -> Any:
         """The arguments of the first call of that name, which may be yet to come."""
 
         def found() -> list[Any]:

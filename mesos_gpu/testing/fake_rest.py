@@ -126,7 +126,7 @@ class FakeRest:
         """The job has ended."""
         self.update(job_id, state=state, exit_code=exit_code, message=message, ended_at=time.time())
 
-    def until(self, condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         """Wait for something that requests change.
 
         Raises:

@@ -84,7 +84,7 @@ class ScriptedAgent:
                 seen.setdefault(status["uuid"], status["state"])
         return list(seen.values())
 
-    def wait_for(self, condition: Any, timeout_s: float = 20) -> None:
+    def wait_for(self, condition: Any, timeout_s: float = 60) -> None:
         """Until `condition()`; checked at each request."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout_s), f"updates: {self.updates}"

@@ -83,7 +83,7 @@ class Inbox:
         with self._changed:
             return [event for event in self.events if isinstance(event, kind)]
 
-    def wait_for(self, kind: type[E], count: int = 1, timeout_s: float = 5.0) -> E:
+    def wait_for(self, kind: type[E], count: int = 1, timeout_s: float = 30.0) -> E:
         """The event that makes those of its kind `count`, which may be yet to come."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.of(kind)) >= count, timeout_s)
@@ -173,7 +173,7 @@ class ScriptedMaster:
         with self._changed:
             return [call for call in self.calls if call.type == kind]
 
-    def wait_for(self, kind: str, count: int = 1, timeout_s: float = 5.0) -> Call:
+    def wait_for(self, kind: str, count: int = 1, timeout_s: float = 30.0) -> Call:
         """The call of that type that makes them `count`, which may be yet to come."""
         with self._changed:
             arrived = self._changed.wait_for(lambda: len(self.of_type(kind)) >= count, timeout_s)

@@ -71,11 +71,11 @@ def started(*words: str, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     return process.returncode, out.decode(), (err or b"").decode()
 
 
-def read_until(fd: int, words: bytes, timeout_s: float = 20.0) -> bytes:
+def read_until(fd: int, words: bytes, timeout_s: float = 60.0) -> bytes:
     seen, deadline = b"", time.monotonic() + timeout_s
     while words not in seen:
         ready, _, _ = select.select([fd], [], [], max(deadline - time.monotonic(), 0))
@@ -683,7 +683,7 @@ def test_wait_has_a_timeout(rest: FakeRest) -> None:
     job = rest.add()
     begin = time.monotonic()
     got = call("wait", job, "--timeout", "0.3s", "--json")
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert (got.exit_code, json.loads(got.stdout)[0]["state"]) == (124, "pending")
     assert f"still not ended: {job}" in got.stderr
 
@@ -728,7 +728,7 @@ def test_a_closed_pipe_and_a_full_disk(rest: FakeRest) -> None:
 def test_closed_streams_are_no_fault(rest: FakeRest) -> None:
     rest.add()
     command = f"{sys.executable} -m mesos_gpu ps >&- 2>&-"
-    assert subprocess.run(["/bin/sh", "-c", command], timeout=30).returncode == 0
+    assert subprocess.run(["/bin/sh", "-c", command], timeout=60).returncode == 0
 
 
 def test_a_detached_run_as_json(rest: FakeRest) -> None:

@@ -313,7 +313,7 @@ def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:
         assert process.stdout.readline().startswith("/a: deployment")
         assert process.stdout.readline() == "step 1 of 1: scale /a, 1 of 3 up\n"
         good("app", "scale", "/a", "1", "--force")
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 73
     assert "is over, but /a is not as it wanted it" in error
 
@@ -341,7 +341,7 @@ def test_a_bar_on_a_terminal(rig: Played) -> None:
         while b"to be placed" not in seen:
             seen += os.read(primary, 4096)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=60)
     os.close(primary)
     assert b"[##########----------]   50%  step 1 of 1: scale /a, 1 of 2 up, /a waits for 1 new" in seen
     assert process.returncode == 130

@@ -50,7 +50,7 @@ def test_an_end_stops_a_check_and_nothing_says_running_after_it(one: Host, agent
     begun = time.monotonic()
     one.kill(grace_s=20)
     one.end("TASK_KILLED")
-    assert time.monotonic() - begun < 5, "the check, which ignores SIGTERM, is not waited for"
+    assert time.monotonic() - begun < 15, "the check, which ignores SIGTERM, is not waited for"
     assert [state for state, _, _ in told(agent)][2:] == ["TASK_KILLING", "TASK_KILLED"]
 
 

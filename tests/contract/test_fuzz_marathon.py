@@ -270,7 +270,7 @@ def test_any_path_is_answered(rig: Fuzzed, verb: str, top: str, path: list[str])
 def test_every_refusal_has_marathons_shape(
     rig: Fuzzed, verb: str, path: str, more: dict[str, Any], status: int
 ) -> None:
-    answer = rig.session.request(verb, rig.url + path, timeout=20, **more)
+    answer = rig.session.request(verb, rig.url + path, timeout=60, **more)
     assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/json")
     assert answer.json()["message"]
     assert "error" not in answer.json()

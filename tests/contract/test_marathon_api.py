@@ -385,7 +385,7 @@ def test_changes_at_once_are_all_made(rig: Marathon) -> None:
 
     def create(id: str) -> int:
         body = {"id": id, **CMD, "instances": 0}
-        return requests.post(f"{rig.url}/v2/apps", json=body, timeout=20).status_code
+        return requests.post(f"{rig.url}/v2/apps", json=body, timeout=60).status_code
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(create, ids)) == {201}

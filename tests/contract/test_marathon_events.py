@@ -28,7 +28,7 @@ class Ears:
 
     def __init__(self, url: str, query: str = "") -> None:
         self.heard: list[Event] = []
-        self.connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=20)
+        self.connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=60)
         self.connection.request("GET", f"/v2/events{query}", headers={"Accept": "text/event-stream"})
         self.response = self.connection.getresponse()
         assert self.response.status == 200
@@ -60,7 +60,7 @@ class Ears:
 
     def close(self) -> None:
         self.connection.sock.shutdown(socket.SHUT_RDWR)
-        self.thread.join(10)
+        self.thread.join(60)
         self.connection.close()
 
 
@@ -297,5 +297,5 @@ def test_a_change_of_nothing_is_done_at_once(rig: Marathon, ears: Ears) -> None:
 
 def test_listeners_are_let_go_when_the_server_stops(rig: Marathon, ears: Ears) -> None:
     rig.server.stop()
-    ears.thread.join(10)
+    ears.thread.join(60)
     assert not ears.thread.is_alive()

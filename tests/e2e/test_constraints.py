@@ -31,7 +31,7 @@ def client(stack: Stack) -> Iterator[Client]:
         yield client
         for job in client.jobs(states=("active",)):
             client.kill(job["id"])
-        wait_until("the ends", lambda: not client.jobs(states=("active",)), 30)
+        wait_until("the ends", lambda: not client.jobs(states=("active",)))
 
 
 def submit(client: Client, **fields: object) -> str:
@@ -42,7 +42,7 @@ def placed(client: Client, *jobs: str) -> list[str | None]:
     def now() -> list[Job]:
         return [client.job(job) for job in jobs]
 
-    wait_until("they run", lambda: all(job["state"] in ("running", "finished") for job in now()), 30)
+    wait_until("they run", lambda: all(job["state"] in ("running", "finished") for job in now()))
     return [job["hostname"] for job in now()]
 
 
@@ -68,7 +68,7 @@ def test_a_job_goes_where_its_constraints_say(
     client: Client, constraint: list[str], hosts: list[int]
 ) -> None:
     job = submit(client, command="true", constraints=[constraint, ["@hostname", "UNLIKE", "node9.*"]])
-    wait_until("its end", lambda: ended(client.job(job)), 30)
+    wait_until("its end", lambda: ended(client.job(job)))
     found = client.job(job)
     assert found["state"] == "finished", found
     assert found["hostname"] in [f"node{host}.localhost" for host in hosts]

@@ -100,7 +100,7 @@ def running(directory: Path, root: Path, images: Path) -> Iterator[Stack]:
     nodes = [NodeSpec(2, driver=CURRENT)]
     with Stack(directory, nodes, images=images, devices="mesos", executor_environment=given) as stack:
         with Client(stack.url) as client:
-            wait_until("the volume is reported", lambda: volumes(client) == [CURRENT], 30)
+            wait_until("the volume is reported", lambda: volumes(client) == [CURRENT])
         yield stack
 
 
@@ -219,7 +219,7 @@ def test_an_upgrade_under_a_running_task(open_directory: Path, roots: dict[str, 
         inventory = json.loads(stack.inventory(1).read_text())
         upgraded = {**inventory, "driver_version": NEXT, "cuda_version": "12.4"}
         stack.inventory(1).write_text(json.dumps(upgraded))
-        wait_until("the new volume is reported", lambda: volumes(client) == [NEXT], 30)
+        wait_until("the new volume is reported", lambda: volumes(client) == [NEXT])
         assert verify(old) == ()
         assert look(client, image=IMAGE, env={"NAMES": "libcuda.so.1"})["loads"] == {"libcuda.so.1": ""}
         assert {volume.version for volume in store.volumes()} == {CURRENT, NEXT}

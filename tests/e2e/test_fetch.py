@@ -155,7 +155,7 @@ def test_a_job_is_killed_while_it_fetches(client: Client, web: Web) -> None:
     job = submit(client, "true", [f"{web.url}/slow/file"])
     wait_until("it is being fetched", lambda: "/slow/file" in web.asked)
     client.kill(job["id"])
-    wait_until("it is killed", lambda: client.job(job["id"])["state"] == "killed", 10)
+    wait_until("it is killed", lambda: client.job(job["id"])["state"] == "killed")
 
 
 def test_mesos_is_told_of_an_apps_tasks(stack: Stack, client: Client, web: Web) -> None:
@@ -172,7 +172,7 @@ def test_mesos_is_told_of_an_apps_tasks(stack: Stack, client: Client, web: Web) 
             {"port": 0, "name": "http", "protocol": "udp,tcp", "labels": {"VIP_0": "/web:80"}}
         ],
     }
-    made = requests.post(f"{stack.url}/v2/apps", json=definition, timeout=10)
+    made = requests.post(f"{stack.url}/v2/apps", json=definition, timeout=60)
     assert made.status_code == 201, made.text
     try:
         job = wait_until(
@@ -183,7 +183,7 @@ def test_mesos_is_told_of_an_apps_tasks(stack: Stack, client: Client, web: Web) 
         state = get_json("127.0.0.1", stack.cluster.master.port, "/master/state")
         (told,) = [task for f in state["frameworks"] for task in f["tasks"] if task["id"] == job["task_id"]]
     finally:
-        requests.delete(f"{stack.url}/v2/apps/shop/web", timeout=10).raise_for_status()
+        requests.delete(f"{stack.url}/v2/apps/shop/web", timeout=60).raise_for_status()
     labels = {"labels": [{"key": "VIP_0", "value": "/web:80"}]}
     named = [{"number": port, "name": "http", "protocol": p, "labels": labels} for p in ("udp", "tcp")]
     assert told["discovery"] == {"visibility": "FRAMEWORK", "name": "web.shop", "ports": {"ports": named}}

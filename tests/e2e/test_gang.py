@@ -66,7 +66,7 @@ def test_a_gang_of_three_by_two_over_agents(client: Client, scratch: Path) -> No
     gang = until(
         client, submit(client, "train", command, 2, tasks=3, constraints=[["hostname", "UNIQUE"]]), "running"
     )
-    wait_until("all have written", lambda: len(list(scratch.iterdir())) == 6, 30)
+    wait_until("all have written", lambda: len(list(scratch.iterdir())) == 6)
     env = [dict(line.split("=", 1) for line in (scratch / str(i)).read_text().splitlines()) for i in range(3)]
     tasks = client.tasks(gang["id"])
     assert [task["rank"] for task in tasks] == [0, 1, 2]
@@ -84,7 +84,7 @@ def test_a_gang_of_three_by_two_over_agents(client: Client, scratch: Path) -> No
 def test_a_gang_waits_for_all_or_takes_nothing(client: Client) -> None:
     small = [until(client, submit(client, f"s{i}", "sleep 300", 1), "running") for i in range(3)]
     gang = submit(client, "train", "sleep 300", 4, tasks=3)
-    wait_until("it is looked at", lambda: client.why(gang["id"])["tasks_fit"] == 2, 30)
+    wait_until("it is looked at", lambda: client.why(gang["id"])["tasks_fit"] == 2)
     assert client.job(gang["id"])["gpu_ids"] == []
     for job in small:
         client.kill(job["id"])

@@ -375,23 +375,23 @@ def test_an_app_on_a_bridge(docker: Stack, data: Path) -> None:
             for protocol in ("HTTP", "MESOS_HTTP")
         ],
     }
-    made = requests.post(f"{docker.url}/v2/apps", json=app, timeout=10)
+    made = requests.post(f"{docker.url}/v2/apps", json=app, timeout=60)
     assert made.status_code == 201, made.text
 
     def served() -> dict[str, Any]:
-        return requests.get(f"{docker.url}/v2/apps/web", timeout=10).json()["app"]  # type: ignore[no-any-return]
+        return requests.get(f"{docker.url}/v2/apps/web", timeout=60).json()["app"]  # type: ignore[no-any-return]
 
     wait_until("it is healthy", lambda: served()["tasksHealthy"] == 1)
     (task,) = served()["tasks"]
     (port,) = task["ports"]
-    assert requests.get(f"http://127.0.0.1:{port}/", timeout=5).text == "served\n"
+    assert requests.get(f"http://127.0.0.1:{port}/", timeout=60).text == "served\n"
     (file,) = docker.directory.glob(
         f"mesos/agent-1/work/slaves/*/frameworks/*/executors/{task['id']}/runs/*-*/env"
     )
     env = dict(line.split("=", 1) for line in file.read_text().splitlines())
     names = ("HOST", "PORT", "PORT0", "PORT_80", "PORT_WEB", "PORTS")
     assert {name: env[name] for name in names} == {name: str(port) for name in names} | {"HOST": task["host"]}
-    assert requests.delete(f"{docker.url}/v2/apps/web", timeout=10).status_code == 200
+    assert requests.delete(f"{docker.url}/v2/apps/web", timeout=60).status_code == 200
 
 
 def test_an_agents_restart_loses_no_task_of_the_docker_engine(docker: Stack) -> None:

@@ -45,7 +45,7 @@ def url(stack: Stack) -> str:
 
 
 def call(verb: str, url: str, status: int, **how: Any) -> Any:
-    answer = requests.request(verb, url, timeout=10, **how)
+    answer = requests.request(verb, url, timeout=60, **how)
     assert answer.status_code == status, answer.text
     return answer.json()
 
@@ -70,7 +70,7 @@ def test_an_apps_life(url: str) -> None:
     found = app(url)
     assert (found["tasksRunning"], found["tasksHealthy"]) == (2, 2)
     for task in found["tasks"]:
-        assert requests.get(f"http://127.0.0.1:{task['ports'][0]}/", timeout=5).status_code == 200
+        assert requests.get(f"http://127.0.0.1:{task['ports'][0]}/", timeout=60).status_code == 200
     first = {task["id"] for task in found["tasks"]}
 
     call("PUT", f"{url}/v2/apps//shop/web", 200, json={"instances": 3.0})
@@ -161,7 +161,7 @@ def test_an_update_goes_on_after_kill_9_and_never_serves_too_little(stack: Stack
 
     def serving() -> int:
         try:
-            tasks = requests.get(f"{url}/v2/apps/model", timeout=2).json()["app"]["tasks"]
+            tasks = requests.get(f"{url}/v2/apps/model", timeout=60).json()["app"]["tasks"]
             ports.update(port for task in tasks for port in task["ports"])
         except (requests.RequestException, KeyError):
             pass  # the scheduler is away
@@ -186,7 +186,7 @@ def test_an_update_goes_on_after_kill_9_and_never_serves_too_little(stack: Stack
     def done() -> bool:
         nonlocal least
         least = min(least, serving())
-        return bool(requests.get(f"{url}/v2/deployments", timeout=5).json() == [])
+        return bool(requests.get(f"{url}/v2/deployments", timeout=60).json() == [])
 
     wait_until("the update is done", done, 90)
     assert least >= 2
@@ -198,7 +198,7 @@ def test_an_update_goes_on_after_kill_9_and_never_serves_too_little(stack: Stack
 
 def answers(port: int) -> bool:
     try:
-        return bool(requests.get(f"http://127.0.0.1:{port}/", timeout=2).status_code == 200)
+        return bool(requests.get(f"http://127.0.0.1:{port}/", timeout=60).status_code == 200)
     except requests.RequestException:
         return False
 

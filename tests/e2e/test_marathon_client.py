@@ -58,7 +58,7 @@ def heard(marathon: Any) -> Iterator[list[Any]]:
     yield events
     ended.set()
     marathon.create_group(marathon_group("/last"))  # so that there is one more
-    thread.join(20)
+    thread.join(60)
     marathon.sse_session.close()
     assert not thread.is_alive()
 

@@ -29,7 +29,7 @@ def submit(client: Client, **fields: object) -> Job:
 def test_a_job_lands_where_the_driver_is_new_enough(client: Client, fields: dict[str, object]) -> None:
     jobs = [submit(client, gpus=1, **fields)["id"] for _ in range(2)]  # one after the other: it has one GPU
     jobs.append(submit(client, min_driver="535")["id"])
-    wait_until("the ends", lambda: all(ended(client.job(job)) for job in jobs), 30)
+    wait_until("the ends", lambda: all(ended(client.job(job)) for job in jobs))
     for found in map(client.job, jobs):
         assert (found["state"], found["hostname"]) == ("finished", "node2.localhost"), found
 

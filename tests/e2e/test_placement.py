@@ -34,7 +34,7 @@ def fill(client: Client, **more: object) -> Counter[str]:
     jobs = []
     for number in range(SMALL):
         jobs.append(submit(client, f"small-{number}", 1, **more))
-        wait_until("it runs", lambda: client.job(jobs[-1]["id"])["state"] == "running", 30)
+        wait_until("it runs", lambda: client.job(jobs[-1]["id"])["state"] == "running")
     return Counter(str(client.job(job["id"])["hostname"]) for job in jobs)
 
 
@@ -52,10 +52,10 @@ def test_bundle_leaves_whole_nodes_and_the_job_runs(open_directory: Path) -> Non
     with cluster(open_directory / "bundle", "--placement-of", "wide=spread") as client:
         assert sorted(fill(client).values()) == [2, 4]
         big = submit(client, "big", 4)
-        wait_until("it runs", lambda: client.job(big["id"])["state"] == "running", 30)
+        wait_until("it runs", lambda: client.job(big["id"])["state"] == "running")
         needs = {"gpu_memory_mib": 80_000, "compute_capability": "8.0"}
         one = submit(client, "apart", 1, app="wide", **needs)
-        wait_until("it runs", lambda: client.job(one["id"])["state"] == "running", 30)
+        wait_until("it runs", lambda: client.job(one["id"])["state"] == "running")
         used = {str(job["hostname"]) for job in client.jobs() if job["name"] != "apart"}
         assert client.job(one["id"])["hostname"] not in used, "an app's placement goes before the scheduler's"
         newer = submit(client, "newer", 1, compute_capability="8.9")

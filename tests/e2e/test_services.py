@@ -105,7 +105,7 @@ class Load:
 
 def ask(port: int) -> str:
     """The version that answers."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", "/")
         answer = connection.getresponse()
         body = answer.read().decode()
@@ -147,7 +147,7 @@ def app(directory: Path, id: str, version: str, instances: int, **labels: str) -
 
 
 def call(verb: str, url: str, status: int = 200, **how: Any) -> Any:
-    answer = requests.request(verb, url, timeout=10, **how)
+    answer = requests.request(verb, url, timeout=60, **how)
     assert answer.status_code == status, answer.text
     return answer.json()
 
@@ -172,7 +172,7 @@ def running(*words: str | Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(20)
+            process.wait(60)
 
 
 def colours(directory: Path, colour: str, port: int) -> dict[str, Any]:

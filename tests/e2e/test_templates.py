@@ -169,7 +169,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
 
 
 def get(url: str, path: str) -> Any:
-    answer = requests.get(url + path, timeout=10)
+    answer = requests.get(url + path, timeout=60)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -188,7 +188,7 @@ def served(url: str, app: str) -> list[dict[str, str]]:
     found = []
     for task in get(url, f"/v2/apps{app}/tasks")["tasks"]:
         at = f"http://127.0.0.1:{task['ports'][0]}"
-        answers = {page: requests.get(f"{at}/{page}", timeout=10) for page in pages}
+        answers = {page: requests.get(f"{at}/{page}", timeout=60) for page in pages}
         found.append({page: answer.text if answer.ok else "" for page, answer in answers.items()})
         assert f"PORT0={task['ports'][0]}\n" in found[-1]["env"]
         assert f"MESOS_TASK_ID={task['id']}\n" in found[-1]["env"]
@@ -221,7 +221,7 @@ def test_servers_get_their_cards_ports_and_directories(url: str) -> None:
 
 def test_the_burn_says_what_it_tried(url: str) -> None:
     (task,) = get(url, "/v2/apps/smoke/gpu-burn/tasks")["tasks"]
-    said = requests.get(f"http://127.0.0.1:{task['ports'][0]}/result.txt", timeout=10).text.splitlines()
+    said = requests.get(f"http://127.0.0.1:{task['ports'][0]}/result.txt", timeout=60).text.splitlines()
     assert [line.partition(":")[0] for line in said] == ["GPU 0 of a test", "GPU 1 of a test"]
     assert task["host"] == NODES[1]
 

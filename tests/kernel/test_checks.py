@@ -65,7 +65,7 @@ class Watch:
         self.checker.start()
 
     def first(self) -> TaskHealth:
-        wait_until("a report", lambda: self.reports, 10)
+        wait_until("a report", lambda: self.reports)
         return self.reports[0]
 
 

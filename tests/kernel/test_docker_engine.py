@@ -107,7 +107,7 @@ class Tasks:
         try:
             _, thread = self.start(name, wish)
             ended = self.engine.wait(name)
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
         finally:
             self.engine.remove(name)

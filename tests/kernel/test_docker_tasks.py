@@ -189,7 +189,7 @@ def test_the_container_of_a_killed_executor_is_removed_by_the_monitor(one: Host,
     name = f"mesos-gpu-{one.sandbox.name}"
     assert name in docker.containers("mesos_gpu.task")
     one.process.kill()
-    one.process.wait(10)
+    one.process.wait(60)
     assert name in docker.containers("mesos_gpu.task"), "the engine keeps it"
     reap(one.ledger)
     assert name not in docker.containers("mesos_gpu.task")

@@ -235,7 +235,7 @@ def test_what_cannot_be_undone_stays_on_record_and_does_not_change_how_the_task_
     try:
         (one.sandbox / "go").touch()
         assert decode_outcome(one.update("TASK_FINISHED")[1]) == Outcome(exit_status=0)
-        assert one.process.wait(10) == 0
+        assert one.process.wait(60) == 0
         assert [held.gpus for held in one.ledger.holdings()] == [GPUS]
     finally:
         subprocess.run(["umount", node], check=True)

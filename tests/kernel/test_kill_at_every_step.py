@@ -84,7 +84,7 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
             given = {"MESOS_GPU_ISOLATION": version, "KILL_AT": str(number)}
             with host(node, agent, task=task, container=container, **given) as one:
                 one.launch("exit 3", user="nobody", gpus=GPUS)
-                if one.process.wait(20) == 0:
+                if one.process.wait(60) == 0:
                     assert one.states()[-1] == "TASK_FAILED"
                     break
                 steps.append(one.stderr().splitlines()[-1])
@@ -110,7 +110,7 @@ def following(node: Path, version: str) -> dict[str, object]:
         with host(node, agent, task=f"next.{os.getpid()}", **given) as one:
             one.launch("true", user="nobody", gpus=GPUS)
             agent.wait_for(lambda: one.states()[-1:] in (["TASK_FINISHED"], ["TASK_FAILED"]))
-            one.process.wait(10)
+            one.process.wait(60)
             return {"state": one.states()[-1], "held": [held.task for held in one.ledger.holdings()]}
 
 
@@ -127,7 +127,7 @@ def test_the_undo_itself_may_be_killed(open_directory: Path) -> None:
         one.launch("echo ready; exec sleep 600", user="nobody", gpus=GPUS)
         one.update("TASK_RUNNING")
         one.process.kill()
-        one.process.wait(10)
+        one.process.wait(60)
         assert len(traces_of(container)) == 3
         reaper = (
             "import os, signal, sys; from pathlib import Path; from isolator import enclosure, reaper, ledger\n"

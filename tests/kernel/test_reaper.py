@@ -109,7 +109,7 @@ def test_an_owner_in_a_pid_namespace_of_its_own_is_known_dead_by_its_lock(
         assert one.ledger.holdings() == (held,), "it lives"
         assert cgroup_of(one, isolation).exists()
         one.process.kill()
-        one.process.wait(10)
+        one.process.wait(60)
         wait_until("its lock is open", lambda: not one.ledger.alive(held))
         reap(one.ledger)
         assert one.ledger.holdings() == ()

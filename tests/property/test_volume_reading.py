@@ -62,7 +62,7 @@ class Kernel:
         return answer
 
     def close(self) -> None:
-        self._process.communicate(timeout=30)
+        self._process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")

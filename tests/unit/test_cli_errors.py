@@ -73,7 +73,7 @@ def test_no_scheduler_is_one_line_and_a_remedy(rest: FakeRest, words: list[str])
     rest.stop()
     begin = time.monotonic()
     got = call(*words)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 30
     assert got.exit_code == 69
     assert got.stderr == (
         f"Error: the scheduler at {rest.url} does not answer (connection refused)\n"

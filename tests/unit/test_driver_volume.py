@@ -197,7 +197,7 @@ def a_container_with(build: Path, point: Path) -> Iterator[int]:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         yield process.pid
-        process.communicate("\n", timeout=10)
+        process.communicate("\n", timeout=60)
 
 
 @root_only

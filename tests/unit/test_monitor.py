@@ -117,7 +117,7 @@ def scene(directory: Path, probe: GpuProbe, patience: HealthSettings = PATIENCE)
             yield Scene(agent, ledger, codes)
         finally:
             agent.send({"type": "SHUTDOWN"})
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -380,7 +380,7 @@ def test_a_dead_executors_claim_and_task_are_cleared_away(tmp_path: Path) -> Non
             seen.launch()
             wait_until("the claim is gone", lambda: len(seen.ledger.holdings()) == 1)
             assert [holding.task for holding in seen.ledger.holdings()] == ["alive.0"]
-            assert left.wait(10) == -9
+            assert left.wait(60) == -9
     finally:
         left.kill()
         left.wait()
@@ -456,7 +456,7 @@ def test_as_a_process_it_reads_the_inventory_file(tmp_path: Path) -> None:
             seen.launch()
             seen.wait_for_report("ok", "ok")
             agent.send({"type": "SHUTDOWN"})
-            assert process.wait(10) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
             process.wait()

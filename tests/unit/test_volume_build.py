@@ -39,11 +39,11 @@ def store(tmp_path: Path) -> Store:
 @contextmanager
 def mounted(path: Path, *what: str) -> Iterator[Path]:
     path.mkdir(exist_ok=True)
-    subprocess.run(["mount", *what, str(path)], check=True, timeout=10)
+    subprocess.run(["mount", *what, str(path)], check=True, timeout=60)
     try:
         yield path
     finally:
-        subprocess.run(["umount", str(path)], check=True, timeout=10)
+        subprocess.run(["umount", str(path)], check=True, timeout=60)
 
 
 def everything(path: Path) -> list[str]:
@@ -141,7 +141,7 @@ def test_where_blocks_can_be_shared_they_are(root: Path, tmp_path: Path) -> None
     disk = tmp_path / "disk"
     with disk.open("wb") as file:
         file.truncate(320 << 20)
-    subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", str(disk)], check=True, timeout=30)
+    subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", str(disk)], check=True, timeout=60)
     point = tmp_path / "xfs"
     point.mkdir()
     tried = subprocess.run(
@@ -157,7 +157,7 @@ def test_where_blocks_can_be_shared_they_are(root: Path, tmp_path: Path) -> None
             assert built.how == {"reflink": len(built.volume.files)}
             assert verify(built.volume) == ()
     finally:
-        subprocess.run(["umount", str(point)], check=True, timeout=30)
+        subprocess.run(["umount", str(point)], check=True, timeout=60)
 
 
 BAD = {
@@ -182,7 +182,7 @@ def test_after_a_full_disk_nothing_is_left_but_the_next_volume(root: Path, tmp_p
     with mounted(tmp_path / "small", "-t", "tmpfs", "-o", "size=40k", "tmpfs") as path:
         with pytest.raises(Unavailable):
             make(path, root)
-        subprocess.run(["mount", "-o", "remount,size=4m", str(path)], check=True, timeout=10)
+        subprocess.run(["mount", "-o", "remount,size=4m", str(path)], check=True, timeout=60)
         built = make(path, root)
         assert verify(built.volume) == ()
         assert sorted(each.name for each in path.iterdir()) == [".lock", "builds", f"nvidia_{V}"]
