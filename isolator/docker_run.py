@@ -48,7 +48,7 @@ class DockerRun:
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is not None and not enclosure.cgroup.own:
             self._given = enclosure.cgroup
-        return replace(enclosure, cgroup=None)
+        return replace(enclosure, cgroup=None, helpers=enclosure.cgroup if self._plan.fetch else None)
 
     def traces(self) -> tuple[Trace, ...]:
         """The container: the engine keeps it when the executor dies."""

@@ -16,7 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from isolator import cgroups, facts, processes, reaper
+from isolator import apart, cgroups, facts, hardening, processes, reaper
 from isolator.cgroups import Cgroup
 from isolator.docker_engine import DEFAULT_SOCKET, DockerEngine
 from isolator.enclosure import NODES
@@ -328,6 +328,26 @@ def namespaces(host: Host) -> Iterator[Finding]:
         yield Finding("namespaces", Level.OK, "a mount namespace can be made")
 
 
+def tracing(host: Host) -> Iterator[Finding]:
+    """Whether processes of one user attach to each other."""
+    yield from _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock()))
+
+
+def links(host: Host) -> Iterator[Finding]:
+    """Whether names can be laid in /tmp for root and others to fall over."""
+    yield from _answered("links", hardening.links(host.text))
+
+
+def userns(host: Host) -> Iterator[Finding]:
+    """Whether every user makes user namespaces."""
+    yield from _answered("userns", hardening.user_namespaces(host.text))
+
+
+def _answered(check: str, answers: Iterable[hardening.Answer]) -> Iterator[Finding]:
+    for answer in answers:
+        yield Finding(check, Level.WARN if answer.remedy else Level.OK, answer.text, answer.remedy)
+
+
 def users(host: Host) -> Iterator[Finding]:
     """Jobs run as users of this host."""
     names = {line.split(":")[0] for line in host.text("etc/passwd").splitlines()}
@@ -510,6 +530,9 @@ CHECKS: Final[Mapping[str, Check]] = {
     "isolation": isolation,
     "privileges": privileges,
     "namespaces": namespaces,
+    "tracing": tracing,
+    "links": links,
+    "userns": userns,
     "users": users,
     "ledger": ledger,
     "leftovers": leftovers,

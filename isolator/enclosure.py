@@ -36,6 +36,7 @@ class Enclosure:
         container: Mesos' id of the executor's container.
         isolated: False: an operator has set isolation off, and nothing is made.
         cgroup: None: what runs the task denies devices by itself (the Docker Engine).
+        helpers: Without `cgroup`, where processes are that do something for the task on the host; they get no card.
         devices: NVIDIA nodes that are granted.
         extra: Nodes of the host that every task gets.
         fence: What denies it ports; None: nothing does.
@@ -49,6 +50,7 @@ class Enclosure:
     gpu_major: int
     nodes_root: Path = NODES
     fence: Fence | None = None
+    helpers: Cgroup | None = None
 
     @property
     def nodes(self) -> Path:
@@ -67,14 +69,15 @@ class Enclosure:
     def traces(self) -> tuple[Trace, ...]:
         """What `set_up` leaves behind, in its order."""
         found = [Trace("nodes", str(self.nodes))] if self.isolated else []
-        if self.cgroup is not None and self.cgroup.own:
-            found.append(Trace(self.cgroup.version, str(self.cgroup.path)))
+        for cgroup in (self.cgroup, self.helpers):
+            if cgroup is not None and cgroup.own:
+                found.append(Trace(cgroup.version, str(cgroup.path)))
         fenced = self.fence.traces() if self.fence is not None else ()
         return (*found, *(trace for trace in fenced if trace not in found))
 
     def joins(self) -> tuple[str, ...]:
         """Directories of the cgroups that the task's processes are to join."""
-        groups = (self.cgroup, self.fence.cgroup if self.fence is not None else None)
+        groups = (self.cgroup, self.helpers, self.fence.cgroup if self.fence is not None else None)
         return tuple(dict.fromkeys(str(group.path) for group in groups if group is not None and group.own))
 
     def set_up(self) -> None:
@@ -93,6 +96,10 @@ class Enclosure:
         if self.cgroup is not None:
             self.cgroup.create()
             self.cgroup.allow(rules_of(self.devices, self.extra))
+        if self.helpers is not None and (self.helpers.own or self.helpers.version == "cgroup2"):
+            self.helpers.create()
+            # Of v1, what Mesos made denies already, and the engine's are below it.
+            self.helpers.allow(rules_of(()))
         if self.fence is not None:
             self.fence.set_up()
 

@@ -170,7 +170,7 @@ class Executor:
             if not plan.hosts:
                 self._connection.update(self._task_id, "TASK_STARTING")
             enclosure.set_up()
-            self._fetch_for(plan)
+            self._fetch_for(plan, enclosure)
             if plan.hosts:
                 self._await_others(plan)
             if self._ending.is_set():
@@ -185,18 +185,20 @@ class Executor:
             if upkeep is not None:  # what ran is gone: nobody is in the way of its last look
                 upkeep.stop()
 
-    def _fetch_for(self, plan: Assignment) -> None:
-        """Into the sandbox; what an agent's nested container gets, the agent puts into that one's."""
-        if not plan.fetch or (plan.image is not None and plan.container_engine != "docker"):
-            return
-        from isolator.fetching import Fetch
+    def _fetch_for(self, plan: Assignment, enclosure: Enclosure) -> None:
+        """Into the sandbox; of an image that the agent runs into that one's, which is below."""
+        if plan.fetch:
+            from isolator.fetching import Fetch
 
-        self._fetch = Fetch(plan, self._connection, self._env)
-        try:
-            if not self._ending.is_set():
-                self._fetch.run()
-        finally:
-            self._fetch = None
+            assert self._task_id is not None
+            self._fetch = Fetch(plan, self._task_id, self._launcher, enclosure, self._env)
+            try:
+                if not self._ending.is_set():
+                    self._fetch.run(_nested(plan))
+            finally:
+                self._fetch = None
+        if plan.image is not None:
+            self._launcher.dismiss()
 
     def _await_others(self, plan: Assignment) -> None:
         """TASK_STARTING of a gang's member says that it has its place: nothing but the others keeps it."""
@@ -208,7 +210,6 @@ class Executor:
     def _run_for(self, plan: Assignment, inventory: Inventory) -> Run:
         if plan.image is None:
             return HostRun(self._launcher)
-        self._launcher.dismiss()
         if plan.container_engine == "docker":
             from isolator.docker_run import DockerRun
 
@@ -334,6 +335,15 @@ class Executor:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+
+def _nested(plan: Assignment) -> str:
+    """The container that the agent runs an image in; "": none."""
+    if plan.image is None or plan.container_engine == "docker":
+        return ""
+    from isolator.nested_run import CONTAINER
+
+    return CONTAINER
 
 
 def _checks_of(plan: Assignment) -> "Sequence[HealthCheck]":

@@ -1,102 +1,164 @@
-"""What a task asks to have in its sandbox, fetched by the agent's own fetcher, as the task's user.
+"""What a task asks to have in its sandbox, fetched by the program of Mesos, where the task will be and as its user.
 
-The executor is root, and with URIs in its own command the fetcher would be, too: any file of the host could be read by
-a file: URI, and archives of strangers would be unpacked with root's rights. So the URIs go to a container that is
-nested in the executor's, whose user is the task's (CommandInfo.user, which the fetcher becomes: docs/fetcher.md).
-Its command does nothing; what is in its sandbox then is moved into the task's.
+The agent would run that program itself: outside the task's cgroup, with children (tar, cp, hadoop) of the task's user.
+Another process of that user could attach to one of them and use it to open every card. And with URIs in the executor's
+own command it would be root: any file of the host could be read by a file: URI. So the executor runs it, in the task's
+cgroup, without rights to gain; it becomes the task's user as if the agent ran it (launcher/fetcher.cpp).
+It fetches into a directory of its own; what is there then is moved into the task's sandbox by name.
 """
 
-import contextlib
+import json
 import os
-import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+import pwd
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
 
-from isolator.agent_api import Connection
-from isolator.runs import NotStarted, container_of, give, identity, sandbox_of
+from isolator.agent_api import Settings
+from isolator.apart import apart_of
+from isolator.enclosure import Enclosure
+from isolator.images import flags_of
+from isolator.launcher import Helped, Launcher, LaunchFailed, Order
+from isolator.runs import NotStarted, give, identity, sandbox_of
 from isolator.sandbox import CONTAINERS, STREAMS, Sandbox
+from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.assignment import Assignment, Outcome
 
-CONTAINER: Final = "fetch"
-CALL_S: Final = 30.0
-RETRY_S: Final = 0.2
+FETCHER: Final = "MESOS_GPU_FETCHER"  # its path, where the agent is not to be asked
+CONTAINER: Final = "fetch"  # where it is fetched to, beside the agent's own nested sandboxes
+STALL_S: Final = 60  # --fetcher_stall_timeout of agents
+#: CHOWN, SETGID, SETUID (linux/capability.h): to become the task's user.
+_KEEPS: Final = (0, 6, 7)
+#: What the program and hadoop go by; nothing that speaks for the executor.
+_PASSED: Final = frozenset(
+    {"PATH", "LANG", "TZ", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME", "LD_LIBRARY_PATH", "http_proxy",
+     "https_proxy", "ftp_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+     "CURL_CA_BUNDLE"}
+)  # fmt: skip
 _FAILED: Final = "Failed to fetch '"  # by the fetcher (launcher/fetcher.cpp), in its stderr
-_MOST: Final = 65536
 
 
 class Fetch:
     """One task's."""
 
-    def __init__(self, plan: Assignment, connection: Connection, own: Mapping[str, str]) -> None:
-        """Nothing is fetched yet. `own`: the executor's environment."""
-        self._plan, self._connection, self._own = plan, connection, own
-        self._id = {"value": CONTAINER, "parent": {"value": container_of(own)}}
-        self._aborted, self._done = threading.Event(), threading.Event()
+    def __init__(
+        self, plan: Assignment, task: str, launcher: Launcher, enclosure: Enclosure, own: Mapping[str, str]
+    ) -> None:
+        """Nothing is fetched yet. `task`: Mesos' id of it. `enclosure`: set up. `own`: the executor's environment."""
+        self._plan, self._task, self._launcher, self._own = plan, task, launcher, own
+        self._enclosure = enclosure
+        self._aborted = False
 
-    def run(self) -> None:
-        """Until all is in the sandbox.
+    def run(self, nested: str = "") -> None:
+        """Until all is in the sandbox; or in that of a container nested in the executor's, `nested`, which is made.
 
         Raises:
             NotStarted: It cannot be, and why.
-            OSError: The agent does not answer, or the sandbox is full.
+            MesosGpuError: It cannot be kept to where the task will be, or the agent does not say where its programs
+                are.
+            OSError: The sandbox is full.
         """
-        command: dict[str, Any] = {"shell": True, "value": "exit 0", **uris_of(self._plan)}
         sandbox, user = sandbox_of(self._own), identity(self._plan.user, self._own)
-        if user is not None and user.pw_uid != os.geteuid():
-            command["user"] = user.pw_name
+        uid, gid = (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
+        if uid != os.geteuid() and user is not None:
             give(sandbox, user, writes=False)  # else the fetcher, which is that user, may not pass it
         with Sandbox(sandbox) as place:
             place.keep(CONTAINERS)
-        ask = {"container_id": self._id, "command": command}
-        if self._aborted.is_set():
-            raise NotStarted("killed before it was started")
-        try:
-            status, answer = self._connection.call(
-                {"type": "LAUNCH_CONTAINER", "launch_container": ask}, None
-            )
-        finally:
-            self._done.set()
-        if status != 200:
-            why = failure_in(sandbox, CONTAINER)
-            text = answer.decode(errors="replace").strip()
-            raise NotStarted(
-                why or f"the agent did not fetch {_named(self._plan)}: {text}",
-                Outcome(infrastructure=not why),
-            )
-        _move(sandbox)
+            with place.enter(CONTAINERS) as above:
+                above.make(CONTAINER, uid, gid)
+                try:
+                    self._fetch(os.path.join(sandbox, CONTAINERS, CONTAINER), user)
+                    if nested:
+                        above.make(nested, uid, gid)
+                    with place.enter(*((CONTAINERS, nested) if nested else ())) as target:
+                        _move(above, target)
+                finally:
+                    above.remove(CONTAINER)
 
     def abort(self) -> None:
         """Let `run` come to an end soon. From any thread."""
-        self._aborted.set()
-        ask = {"container_id": self._id, "signal": 9}
-        while not self._done.is_set():  # the agent may not have it yet
-            with contextlib.suppress(OSError):
-                self._connection.call({"type": "KILL_CONTAINER", "kill_container": ask}, CALL_S)
-            self._done.wait(RETRY_S)
+        self._aborted = True
+        self._launcher.abort()
+
+    def _fetch(self, directory: str, user: pwd.struct_passwd | None) -> None:
+        order = self._order(directory, user)
+        if self._aborted:
+            raise NotStarted("killed before it was started")
+        try:
+            helped = self._launcher.help(order)
+        except LaunchFailed as error:
+            raise _explained(error, order) from error
+        if helped.code:
+            raise self._failed(helped)
+
+    def _order(self, directory: str, user: pwd.struct_passwd | None) -> Order:
+        info = {
+            "sandbox_directory": directory,
+            "items": [{"uri": dict(uri), "action": "BYPASS_CACHE"} for uri in self._plan.fetch],
+            "stall_timeout": {"nanoseconds": STALL_S * 10**9},
+        }
+        env = {k: v for k, v in self._own.items() if k in _PASSED}
+        # Its task's id: should the executor die, it is known by that.
+        env |= {"MESOS_TASK_ID": self._task, "MESOS_FETCHER_INFO": json.dumps(info)}
+        program = apart_of(self._own).program
+        order = Order(argv=(self._program(),), env=env, cwd="/", keeps=_KEEPS, filter=program.hex())
+        if user is not None and user.pw_uid != os.geteuid():
+            order = replace(
+                order,
+                env={**env, "MESOS_FETCHER_INFO": json.dumps({**info, "user": user.pw_name})},
+            )
+        enclosure = self._enclosure
+        if not enclosure.isolated:
+            return order
+        return replace(
+            order,
+            cgroups=enclosure.joins(),
+            refused=str(enclosure.refused),
+            denied=enclosure.fence.probes() if enclosure.fence is not None else (),
+        )
+
+    def _program(self) -> str:
+        if path := self._own.get(FETCHER):
+            return path
+        settings = Settings.from_environment(self._own)
+        flags = flags_of(settings.endpoint, authorization=settings.authorization())
+        if "launcher_dir" not in flags:
+            raise Unavailable(
+                "the agent does not say where its programs are (launcher_dir)",
+                remedy=f"set {FETCHER} on it to the path of mesos-fetcher",
+            )
+        return os.path.join(flags["launcher_dir"], "mesos-fetcher")
+
+    def _failed(self, helped: Helped) -> NotStarted:
+        print(helped.said, file=sys.stderr, flush=True)  # the executor's log
+        if why := failure_in(helped.said):
+            return NotStarted(why)
+        how = f"exit code {helped.code}" if helped.code > 0 else f"signal {-helped.code}"
+        said = (helped.said.strip().splitlines() or [""])[-1]
+        names = ", ".join(str(uri.get("value")) for uri in self._plan.fetch)
+        return NotStarted(
+            f"mesos-fetcher did not fetch {names}: {how}" + (f": {said}" if said else ""),
+            Outcome(infrastructure=True),
+        )
 
 
-def uris_of(plan: Assignment) -> Mapping[str, Sequence[object]]:
-    """The part of a CommandInfo."""
-    return {"uris": list(plan.fetch)} if plan.fetch else {}
-
-
-def failure_in(sandbox: str, container: str) -> str:
-    """What the fetcher says that it could not fetch for a nested container; "": nothing. `sandbox`: the task's."""
-    try:
-        with Sandbox(sandbox) as place, place.enter(CONTAINERS, container) as nested:
-            text = nested.read("stderr", _MOST).decode(errors="replace")
-    except OSError:
-        return ""
+def failure_in(text: str) -> str:
+    """What the fetcher says that it could not fetch; "": nothing."""
     found = text.rpartition(_FAILED)[2] if _FAILED in text else ""
     uri, _, why = found.partition("\n")[0].partition("': ")
     return f"could not fetch {uri}: {why}" if why else ""
 
 
-def _named(plan: Assignment) -> str:
-    return ", ".join(str(uri.get("value")) for uri in plan.fetch)
+def _explained(error: LaunchFailed, order: Order) -> MesosGpuError:
+    what = f"{order.argv[0]} cannot be run" if error.step == "exec" else "what fetches cannot be isolated"
+    return MesosGpuError(
+        f"{what} ({error.step}): {error.strerror}",
+        remedy=f"run mesos-gpu doctor on this host; {FETCHER} on its agent names another program",
+    )
 
 
-def _move(sandbox: str) -> None:
-    with Sandbox(sandbox) as place, place.enter(CONTAINERS, CONTAINER) as nested:
-        if taken := place.take(nested, but=STREAMS):
+def _move(above: Sandbox, target: Sandbox) -> None:
+    with above.enter(CONTAINER) as source:
+        if taken := target.take(source, but=STREAMS):
             raise NotStarted(f"{taken} was fetched, and the sandbox has a file of that name already")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator import processes
+from isolator.apart import apart_of
 from isolator.enclosure import Enclosure
 from isolator.environment import task_environment
 from isolator.launcher import Launcher, LaunchFailed, Order
@@ -44,6 +45,7 @@ class HostRun:
         if not argv:
             raise NotStarted("the task has neither a command nor an argv")
         user = identity(plan.user, launch.own)
+        apart = apart_of(launch.own)
         named = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         order = Order(
             argv=argv,
@@ -51,6 +53,8 @@ class HostRun:
             cwd=launch.sandbox,
             user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
             mounts=_mounts(launch, user),
+            domain=apart.domain,
+            filter=apart.program.hex(),
         )
         try:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch.volume))

@@ -7,6 +7,10 @@ Its order is what marshal makes of a dict, and comes from the same interpreter.
 import ctypes
 import marshal
 import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from isolator import apart_sys
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 38, 24  # linux/prctl.h
 _LAST_CAP = 63
@@ -25,6 +29,8 @@ def _become(
     user: tuple[int, int, tuple[int, ...]],
     capabilities: int,
     no_new_privileges: bool,
+    domain: bool,
+    program: bytes,
 ) -> None:
     """In order: cgroups while their files can be seen, then the task's view, rights last but exec."""
     os.umask(0o022)
@@ -43,6 +49,12 @@ def _become(
         os.chroot(".")
     os.fchdir(directory)
     _drop(libc, user, capabilities, no_new_privileges)
+    if domain:
+        apart_sys.enter_domain(
+            signals=False
+        )  # the task's own domain cannot be entered; it may signal the task
+    if program:
+        apart_sys.install(program)
     if forks:
         _check(libc.prctl(PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
     for number in _IGNORED:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from isolator import joined
+from isolator.apart import Apart, apart_of
 
 _NAMESPACES: Final = ("cgroup", "ipc", "uts", "net", "pid", "mnt")  # the mounts last: then this /proc is gone
 BEGUN_S: Final = 2.0  # an engine says that a task runs some milliseconds before its program does
@@ -37,6 +38,8 @@ class _Order:
     user: tuple[int, int, tuple[int, ...]]  # uid, gid, supplementary groups
     capabilities: int  # the most that it may ever have
     no_new_privileges: bool
+    domain: bool
+    program: bytes
 
 
 class Place:
@@ -70,6 +73,8 @@ class Place:
             # Its /bin/sh could be a way to the file of the interpreter that joins, which root of the image may
             # write to (as CVE-2019-5736 did to runc).
             raise PermissionError(1, "it is an image that runs as root")
+        bound = status["NoNewPrivs"] == "1"
+        apart = apart_of(os.environ) if bound else Apart()
         others = [name for name in _NAMESPACES if _is_other(pid, name)]
         return _Order(
             argv=(),
@@ -81,7 +86,9 @@ class Place:
             directory=self._open(f"/proc/{pid}/cwd", os.O_PATH),
             user=user,
             capabilities=int(status["CapBnd"], 16),
-            no_new_privileges=status["NoNewPrivs"] == "1",
+            no_new_privileges=bound,
+            domain=apart.domain,
+            program=apart.program,
         )
 
     def _open(self, path: str, flags: int) -> int:

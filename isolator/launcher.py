@@ -8,11 +8,11 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from isolator import view
+from isolator import apart_sys, processes, view
 from isolator.fence import see_denied
 
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24  # linux/prctl.h
@@ -21,6 +21,7 @@ LAST_CAP: Final = 63  # dropping one that the kernel does not have is EINVAL, an
 #: node, mount nothing, trace no other's process, load no program. CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
 #: SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP. Not NET_RAW: a raw socket goes round the denied ports.
 ROOT_KEEPS: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
+MOST_WORDS: Final = 65536  # of what a helper says
 
 
 class LaunchFailed(OSError):
@@ -40,11 +41,13 @@ class Order:
         user: uid, gid and supplementary groups; None: as the executor.
         cgroups: Directories of cgroups to join.
         nodes: For a /dev of its own: what to see there, and the node on the host; None: the host's /dev.
-        refused: With `nodes`, the path of a node that must be denied once the cgroups are joined.
+        refused: The path of a node that must be denied once the cgroups are joined; "": nothing is verified.
         volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
         mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
             only read.
         denied: Port, and address or None for any, that must be denied once the cgroups are joined.
+        keeps: Capabilities that root keeps; other users keep none.
+        domain, filter: See `apart.Apart`; the filter in hexadecimal digits.
     """
 
     argv: tuple[str, ...]
@@ -57,11 +60,22 @@ class Order:
     volume: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
     denied: tuple[tuple[int, str | None], ...] = ()
+    keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
+    domain: bool = False
+    filter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Helped:
+    """How a helper ended: its exit status, or minus the signal that ended it; and the last that it said."""
+
+    code: int
+    said: str
 
 
 @dataclass(slots=True)
 class Launcher:
-    """The parent's end. Of `start` and `dismiss` one is called, once."""
+    """The parent's end. Of `start` and `dismiss` one is called, once, after any number of `help`."""
 
     pid: int
     _socket: socket.socket = field(repr=False)
@@ -84,12 +98,35 @@ class Launcher:
             LaunchFailed: It could not; it has ended.
         """
         with self._socket:
-            self._socket.sendall(json.dumps(asdict(order)).encode())
-            self._socket.shutdown(socket.SHUT_WR)
-            said = b"".join(iter(lambda: self._socket.recv(65536), b""))
+            self._tell("start", order)
+            said = _read(self._socket.fileno())
         if said:
             self.wait()
             raise LaunchFailed(**json.loads(said))
+
+    def help(self, order: Order) -> Helped:
+        """Have a child of it do something for the task, kept as the task will be, and wait for its end.
+
+        Raises:
+            LaunchFailed: It could not be kept so, or not be started.
+            OSError: The process has ended.
+        """
+        self._tell("help", order)
+        with self._socket.makefile("rb") as file:
+            answer = file.readline()
+        if not answer:
+            raise ProcessLookupError(3, "the process that becomes the task has ended")
+        done = json.loads(answer)
+        if "step" in done:
+            raise LaunchFailed(**done)
+        return Helped(**done)
+
+    def abort(self) -> None:
+        """End what `help` waits for. From any thread."""
+        processes.send(processes.descendants(self.pid), signal.SIGKILL)
+
+    def _tell(self, what: str, order: Order) -> None:
+        self._socket.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
 
     def wait(self) -> int:
         """Until it has ended: its exit status, or minus the signal that ended it."""
@@ -108,33 +145,68 @@ def _run(theirs: socket.socket) -> None:
     """The child's life."""
     os.closerange(3, theirs.fileno())
     os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    with theirs.makefile("rb") as orders:
+        for line in orders:
+            what, order = json.loads(line)
+            if what == "start":
+                _become(theirs.fileno(), order)
+            os.write(theirs.fileno(), _help(theirs, order) + b"\n")
+    os._exit(0)
+
+
+def _help(theirs: socket.socket, order: Mapping[str, Any]) -> bytes:
+    """A child that becomes what the order says; what the parent is to be told of its end."""
+    (failure, fails), (words, says) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        theirs.close()
+        os.dup2(says, 1)
+        os.dup2(says, 2)
+        _become(fails, order)
+    os.close(fails)
+    os.close(says)
+    failed = _read(failure)
+    said = _read(words, MOST_WORDS)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(failure)
+    os.close(words)
+    return failed or json.dumps({"code": code, "said": said.decode(errors="replace")}).encode()
+
+
+def _read(fd: int, most: int = 1 << 20) -> bytes:
+    """To its end; the last of it."""
+    found = b""
+    while data := os.read(fd, 65536):
+        found = (found + data)[-most:]
+    return found
+
+
+def _become(fails: int, order: Mapping[str, Any]) -> None:
+    """Does not return; `fails`: where a failure is told, closed by exec."""
     step = "order"
     try:
-        text = b"".join(iter(lambda: theirs.recv(65536), b""))
-        if not text:
-            os._exit(0)
-        order = json.loads(text)
         for name, action in _steps(order):
             step = name
             action()
     except OSError as error:
-        _fail(theirs, step, error.errno or 0, error.strerror or str(error))
+        _fail(fails, step, error.errno or 0, error.strerror or str(error))
     except Exception as error:  # noqa: BLE001 - whatever it is: the parent waits for a word
-        _fail(theirs, step, 0, repr(error))
+        _fail(fails, step, 0, repr(error))
     os._exit(255)
 
 
-def _fail(theirs: socket.socket, step: str, number: int, text: str) -> None:
-    theirs.sendall(json.dumps({"step": step, "number": number, "text": text}).encode())
+def _fail(fails: int, step: str, number: int, text: str) -> None:
+    os.write(fails, json.dumps({"step": step, "number": number, "text": text}).encode())
     os._exit(255)
 
 
 def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
     """In order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
     steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
-    if order["nodes"] is not None:
+    nodes = [(seen, path) for seen, path in order["nodes"] or ()]
+    if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
-        nodes = [(seen, path) for seen, path in order["nodes"]]
+    if order["nodes"] is not None:
         steps += [("namespace", view.enter)]
         if order["volume"]:
             steps += [("volume", lambda: view.mount_volume(order["volume"]))]
@@ -143,15 +215,23 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
     steps += [("ports", lambda probe=probe: see_denied(probe)) for probe in order["denied"]]  # type: ignore[misc]
     if order["nodes"] is not None:
         steps += [("cgroups", view.freeze_cgroups)]
+    if order["refused"]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
+    if order["nodes"] is not None:
         # As late as can be: from here on nothing of the host's file system is used.
         steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"]))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),
-        ("rights", lambda: _drop(order["user"])),
+        ("rights", lambda: _drop(order["user"], order["keeps"])),
+        *_fence(order["domain"], bytes.fromhex(order["filter"])),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
     return steps
+
+
+def _fence(domain: bool, program: bytes) -> list[tuple[str, Callable[[], None]]]:
+    steps: list[tuple[str, Callable[[], None]]] = [("domain", apart_sys.enter_domain)] if domain else []
+    return [*steps, ("filter", lambda: apart_sys.install(program))] if program else steps
 
 
 def _session() -> None:
@@ -178,13 +258,13 @@ def _verify(granted: list[str], denied: int) -> None:
         raise PermissionError(1, "the rules of the task's cgroup deny nothing")
 
 
-def _drop(user: list[Any] | None) -> None:
+def _drop(user: list[Any] | None, root_keeps: Sequence[int]) -> None:
     """No new privileges, a bounding set that fits, and the job's user."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     if os.geteuid() == 0:
-        keeps = ROOT_KEEPS if user is None or user[0] == 0 else frozenset()
+        keeps = frozenset(root_keeps if user is None or user[0] == 0 else ())
         for capability in range(LAST_CAP + 1):
             if capability not in keeps:
                 libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)

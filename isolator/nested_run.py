@@ -17,7 +17,6 @@ from typing import Any, Final
 from isolator import cgroups
 from isolator.agent_api import Connection, Settings
 from isolator.enclosure import Enclosure
-from isolator.fetching import failure_in, uris_of
 from isolator.image_run import KILL, TERM, Prepared, command_of, ended_of, prepare, refused_without_isolation
 from isolator.images import flags_of, read_config, registry_of
 from isolator.ledger import Trace
@@ -84,8 +83,6 @@ class NestedRun:
         self._asked = True
         status, answer = self._connection.call(self._order(prepared), None)
         if status != 200:
-            if why := failure_in(launch.sandbox, CONTAINER):
-                raise NotStarted(why)
             # The agent's own words: the image is not there, the command cannot be, the disk is full.
             text = answer.decode(errors="replace").strip()
             raise NotStarted(
@@ -101,7 +98,6 @@ class NestedRun:
             "environment": {
                 "variables": [{"name": k, "type": "VALUE", "value": v} for k, v in prepared.env.items()]
             },
-            **uris_of(plan),
         }
         if plan.command is not None:
             command |= {"shell": True, "value": plan.command}

@@ -12,6 +12,7 @@ Sources: open(2), unlinkat(2), sticky bit in unlink(2); acl(5), whose bytes are 
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import struct
 from collections.abc import Collection, Iterator, Sequence
@@ -223,6 +224,24 @@ class Sandbox:
         with self.enter(name) as found:
             if os.fstat(found._fd).st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, f"{name} in the sandbox is not the executor's")
+
+    def make(self, name: str, uid: int, gid: int) -> None:
+        """Have a new directory of a user there. For directories that only this process' user writes to.
+
+        Raises:
+            OSError: Something has the name, or the kernel refuses.
+        """
+        os.mkdir(_one(name), 0o755, dir_fd=self._fd)
+        with self.enter(name) as found:
+            os.fchown(found._fd, uid, gid)
+
+    def remove(self, name: str) -> None:
+        """Remove a directory with all that is in it, following no link; what cannot be removed stays.
+
+        Raises:
+            OSError: It cannot be looked at.
+        """
+        shutil.rmtree(_one(name), ignore_errors=True, dir_fd=self._fd)
 
     def make_point(self, names: Sequence[str], *, is_file: bool) -> None:
         """What something can be mounted over, with the directories above it; they are the owner's of what they are in.

@@ -20,7 +20,7 @@ class Artifact:
     uri: str
     extract: bool = True  # an archive into the sandbox, beside what was fetched
     executable: bool = False  # to be made executable; then it is not extracted
-    cache: bool = False  # kept on the agent, for other tasks of its user
+    cache: bool = False  # Mesos' cache; taken, and not used: it is filled outside the task's cage
     dest_path: str | None = None  # below the sandbox; None: the last part of the URI
 
     @property

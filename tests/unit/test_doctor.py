@@ -81,6 +81,10 @@ class Scene:
         self.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n")
         self.file("proc/driver/nvidia/version", OLD)
         self.file("proc/driver/nvidia/gpus/0000:01:00.0/information", "GPU UUID: GPU-1\nDevice Minor: 1\n")
+        self.file("proc/sys/kernel/yama/ptrace_scope", "1\n")
+        for name in ("symlinks", "hardlinks", "fifos", "regular"):
+            self.file(f"proc/sys/fs/protected_{name}", "1\n")
+        self.file("proc/sys/user/max_user_namespaces", "0\n")
         self.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
         self.file("etc/ld.so.cache", "glibc-ld.so.cache1.1\0libcuda.so.1\0/usr/lib/libcuda.so.1\0")
         self.volume = driver_volume(self.root / "var/lib/mesos/volumes", "535.183.01")
@@ -386,6 +390,15 @@ def test_this_machine(tmp_path: Path, version: str) -> None:
     assert texts["namespaces"] == Finding("namespaces", Level.OK, "a mount namespace can be made")
     for mount in cgroups.mounted().values():
         assert not list((mount / cgroups.OWN_ROOT).glob(f".doctor-{os.getpid()}"))
+
+
+def test_what_a_kernel_leaves_open_is_a_warning(scene: Scene) -> None:
+    scene.file("proc/sys/kernel/yama/ptrace_scope", "0\n")
+    scene.file("proc/sys/fs/protected_fifos", "0\n")
+    scene.file("proc/sys/user/max_user_namespaces", "100\n")
+    for check in ("tracing", "links", "userns"):
+        (found,) = scene.findings(check)
+        assert (found.level, found.remedy[:7]) == (Level.WARN, "sysctl ")
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

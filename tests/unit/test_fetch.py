@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from isolator.fetching import Fetch, failure_in
+from isolator.enclosure import Enclosure
+from isolator.fetching import Fetch
+from isolator.launcher import Helped, Order
 from isolator.runs import NotStarted
 from mesos_gpu.local import fetcher
 from mesos_gpu.model.artifact import Artifact
@@ -66,56 +68,70 @@ def test_it_is_said_of_a_job_request() -> None:
 # --- the executor
 
 
-class Agent:
-    """Its answer to the launch of the container that fetches, and what it has put there."""
+class Program:
+    """In place of the process that runs mesos-fetcher: what it ends with, and what it puts where it is told."""
 
-    def __init__(self, sandbox: Path, status: int, **files: str) -> None:
-        self.status, self.asked = status, list[Mapping[str, Any]]()
-        nested = sandbox / "containers" / "fetch"
-        nested.mkdir(parents=True)
-        for name, text in {"stdout": "", "stderr": "", **files}.items():
-            (nested / name).write_text(text)
+    def __init__(self, code: int = 0, said: str = "", **files: str) -> None:
+        self.orders, self._helped, self._files = list[Order](), Helped(code, said), files
 
-    def call(self, body: Mapping[str, Any], timeout_s: float | None) -> tuple[int, bytes]:
-        self.asked.append(body)
-        return self.status, b"the agent's own words"
+    def help(self, order: Order) -> Helped:
+        self.orders.append(order)
+        for name, text in self._files.items():
+            Path(self.info["sandbox_directory"], name).write_text(text)
+        return self._helped
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = json.loads(self.orders[-1].env["MESOS_FETCHER_INFO"])
+        return told
 
 
-def fetch(agent: Agent, sandbox: Path) -> None:
-    own = {"MESOS_SANDBOX": str(sandbox), "MESOS_GPU_ALLOW_ROOT": "1"}
-    plan = Assignment("j", 1, "true", fetch=({"value": "http://h/a"}, {"value": "http://h/b"}))
-    Fetch(plan, agent, own).run()  # type: ignore[arg-type]
+def fetch(program: Program, sandbox: Path, nested: str = "") -> None:
+    own = {
+        "MESOS_SANDBOX": str(sandbox), "MESOS_GPU_ALLOW_ROOT": "1", "MESOS_GPU_FETCHER": "/there/mesos-fetcher",
+        "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "secret", "PATH": "/bin",
+    }  # fmt: skip
+    plan = Assignment("j", 1, "true", fetch=({"value": "http://h/a"}, {"value": "http://h/b", "cache": True}))
+    enclosure = Enclosure("c", isolated=False, cgroup=None, devices=(), extra=(), gpu_major=195)
+    Fetch(plan, "task-1", program, enclosure, own).run(nested)  # type: ignore[arg-type]
 
 
 def test_the_executor_moves_what_was_fetched(tmp_path: Path) -> None:
-    agent = Agent(tmp_path, 200, a="A", b="B")
-    fetch(agent, tmp_path)
+    program = Program(a="A", b="B", stderr="its own words")
+    fetch(program, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "containers"]
+    assert not list((tmp_path / "containers").iterdir())
     assert ((tmp_path / "a").read_text(), (tmp_path / "b").read_text()) == ("A", "B")
-    assert not (tmp_path / "stderr").exists()
-    (asked,) = agent.asked
-    assert asked["launch_container"]["container_id"] == {"value": "fetch", "parent": {"value": tmp_path.name}}
-    assert [uri["value"] for uri in asked["launch_container"]["command"]["uris"]] == [
-        "http://h/a",
-        "http://h/b",
-    ]
+    (order,) = program.orders
+    assert order.argv == ("/there/mesos-fetcher",)
+    assert {*order.env} == {"PATH", "MESOS_FETCHER_INFO", "MESOS_TASK_ID"}, "no token of the executor's"
+    assert [(item["uri"]["value"], item["action"]) for item in program.info["items"]] == [
+        ("http://h/a", "BYPASS_CACHE"), ("http://h/b", "BYPASS_CACHE"),
+    ]  # fmt: skip
+
+
+def test_what_an_image_gets_is_moved_to_where_it_will_be(tmp_path: Path) -> None:
+    (tmp_path / "containers").mkdir()
+    fetch(Program(a="A"), tmp_path, "task")
+    assert (tmp_path / "containers" / "task" / "a").read_text() == "A"
 
 
 def test_nothing_of_the_sandbox_is_replaced(tmp_path: Path) -> None:
-    agent = Agent(tmp_path, 200, a="A", **{"executor.log": "mine"})
     (tmp_path / "executor.log").write_text("its own")
     with pytest.raises(NotStarted, match=r"executor\.log was fetched"):
-        fetch(agent, tmp_path)
+        fetch(Program(0, "", a="A", **{"executor.log": "mine"}), tmp_path)
     assert (tmp_path / "executor.log").read_text() == "its own"
 
 
-def test_a_link_in_place_of_its_directory_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_directory_is_not_followed(tmp_path: Path) -> None:
     elsewhere, sandbox = tmp_path / "elsewhere", tmp_path / "sandbox"
-    agent = Agent(elsewhere, 200, a="A")
     sandbox.mkdir()
-    (sandbox / "containers").symlink_to(elsewhere / "containers")
+    (elsewhere / "task").mkdir(parents=True)
+    (sandbox / "containers").symlink_to(elsewhere)
     with pytest.raises(OSError, match="Not a directory"):
-        fetch(agent, sandbox)
-    assert (elsewhere / "containers" / "fetch" / "a").exists()
+        fetch(Program(a="A"), sandbox)
+    assert not (elsewhere / "task" / "a").exists()
+    assert [path.name for path in sandbox.iterdir()] == ["containers"]
 
 
 MESOS = (
@@ -126,19 +142,17 @@ MESOS = (
 
 def test_the_fetchers_words_are_told(tmp_path: Path) -> None:
     with pytest.raises(NotStarted, match="could not fetch http://h/b: received HTTP return code 404") as said:
-        fetch(Agent(tmp_path, 500, stderr=MESOS), tmp_path)
+        fetch(Program(1, MESOS, a="A"), tmp_path)
     assert said.value.outcome == Outcome()
+    assert [path.name for path in tmp_path.rglob("*")] == ["containers"]
 
 
-def test_without_its_words_the_agent_is_to_blame(tmp_path: Path) -> None:
+def test_without_its_words_the_host_is_to_blame(tmp_path: Path) -> None:
     with pytest.raises(
-        NotStarted, match="did not fetch http://h/a, http://h/b: the agent's own words"
+        NotStarted, match="did not fetch http://h/a, http://h/b: signal 9: half a line"
     ) as said:
-        fetch(Agent(tmp_path, 500), tmp_path)
+        fetch(Program(-9, "first\nhalf a line\n"), tmp_path)
     assert said.value.outcome.infrastructure
-    (tmp_path / "containers" / "silent").mkdir()
-    os.mkfifo(tmp_path / "containers" / "silent" / "stderr")
-    assert failure_in(str(tmp_path), "silent") == "", "nobody writes to it, and nobody waits"
 
 
 # --- the embedded Mesos' fetcher

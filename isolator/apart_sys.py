@@ -1,0 +1,57 @@
+"""System calls of `apart`. What joins a task for a health check imports this and little else, so it stays small."""
+
+import ctypes
+import os
+import struct
+
+PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # on every architecture
+_VERSION_FLAG = 1
+_FS_MAKE_BLOCK = 1 << 11  # device rules deny it as well; something must be named
+_SCOPE_SIGNAL = 2
+_SCOPES_SINCE = 6  # ABI, of Linux 6.12
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def landlock_abi() -> int:
+    """The version of Landlock; less than 1: this kernel has none, or it is off."""
+    return int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG))
+
+
+def enter_domain(*, signals: bool = True) -> None:
+    """From now on this process and its children may attach to each other, and to no others: not by ptrace, nor by
+    what asks the same (/proc/PID/mem, process_vm_readv, pidfd_getfd). To be called with no_new_privs set.
+
+    Args:
+        signals: Whether signals are kept in as well, where the kernel can (Linux 6.12). Before, the domain also keeps
+            the process from mounting, in user namespaces of its own, too.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    if signals and landlock_abi() >= _SCOPES_SINCE:
+        attributes = struct.pack("=QQQ", 0, 0, _SCOPE_SIGNAL)  # handled_access_fs, handled_access_net, scoped
+    else:
+        attributes = struct.pack("=Q", _FS_MAKE_BLOCK)
+    ruleset = _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    _check(ruleset)
+    try:
+        _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    finally:
+        os.close(ruleset)
+
+
+def install(program: bytes) -> None:
+    """Have the kernel filter the calls of this process and its children, for ever. With no_new_privs set.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    code = ctypes.create_string_buffer(program, len(program))
+    filter = struct.pack("@HP", len(program) // 8, ctypes.addressof(code))  # struct sock_fprog
+    _check(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0, 0))
+
+
+def _check(result: int) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

@@ -1,0 +1,93 @@
+"""What the kernel of a host does, beside our cages, to keep processes of one user, and tasks and root, apart. Pure.
+
+Sources: the kernel's Documentation/admin-guide/LSM/Yama.rst, Documentation/admin-guide/sysctl/{fs,user}.rst, Debian's
+and Ubuntu's kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+#: sysctl, the least that is right, and what its lack lets a task do.
+_PROTECTED: Final = (
+    ("protected_symlinks", 1, "have root follow a link in /tmp"),
+    ("protected_hardlinks", 1, "link to files that it may not read"),
+    ("protected_fifos", 1, "put a FIFO where another's file in /tmp is written"),
+    ("protected_regular", 1, "put a file of its own where another's in /tmp is written"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One thing that was looked at. `remedy` is empty where it is right."""
+
+    text: str
+    remedy: str = ""
+
+
+def tracing(read: Callable[[str], str], *, landlock: bool) -> Iterator[Answer]:
+    """Whether a process may attach to another of its user that it did not start.
+
+    Args:
+        read: A file's text by its path below the root; empty if it is not there.
+        landlock: Whether tasks without an image get a domain of Landlock each.
+    """
+    scope = read("proc/sys/kernel/yama/ptrace_scope").strip()
+    if scope.isdigit() and int(scope) >= 1:
+        yield Answer(
+            f"kernel.yama.ptrace_scope is {scope}: processes of one user do not attach to each other"
+        )
+        return
+    what = "is 0" if scope else "is not there"
+    who = (
+        "tasks without an image are kept apart by Landlock, images of the Mesos containerizer are not"
+        if landlock
+        else "only the filter of system calls keeps tasks without an image from it"
+    )
+    yield Answer(
+        f"kernel.yama.ptrace_scope {what}: a process may attach to others of its user; {who}",
+        "sysctl kernel.yama.ptrace_scope=1"
+        + ("" if scope else " on a kernel with CONFIG_SECURITY_YAMA")
+        + "; or give each job a user of its own (MESOS_GPU_USER_POOL)",
+    )
+
+
+def links(read: Callable[[str], str]) -> Iterator[Answer]:
+    """Whether names in /tmp and other directories for all can be laid for others to fall over. `read`: as above."""
+    lacking = [
+        (name, does)
+        for name, least, does in _PROTECTED
+        if int(read(f"proc/sys/fs/{name}").strip() or 0) < least
+    ]
+    if lacking:
+        yield Answer(
+            "; ".join(f"fs.{name} is 0: a task may {does}" for name, does in lacking),
+            "sysctl "
+            + " ".join(f"fs.{name}={2 if name.endswith(('fifos', 'regular')) else 1}" for name, _ in lacking)
+            + ", and in /etc/sysctl.d",
+        )
+    else:
+        yield Answer("fs.protected_symlinks, _hardlinks, _fifos and _regular are set")
+
+
+def user_namespaces(read: Callable[[str], str]) -> Iterator[Answer]:
+    """Whether any user may make one, in which he is root over parts of the kernel that only root else reaches."""
+    reasons = [
+        name
+        for name, path, off in (
+            ("user.max_user_namespaces=0", "proc/sys/user/max_user_namespaces", "0"),
+            ("kernel.unprivileged_userns_clone=0", "proc/sys/kernel/unprivileged_userns_clone", "0"),
+            ("kernel.apparmor_restrict_unprivileged_userns=1",
+             "proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
+        )
+        if read(path).strip() == off
+    ]  # fmt: skip
+    if reasons:
+        yield Answer(f"users make no user namespaces: {reasons[0]}")
+    elif not read("proc/sys/user/max_user_namespaces"):
+        yield Answer("this kernel has no user namespaces")
+    else:
+        yield Answer(
+            "every user may make user namespaces: no way out of a cage, but a way to more of the kernel's code",
+            "sysctl user.max_user_namespaces=0, unless jobs make containers of their own (Apptainer, rootless Podman)",
+        )

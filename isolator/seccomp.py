@@ -1,0 +1,132 @@
+"""A filter of system calls as a classic BPF program, assembled here. Pure.
+
+Layouts and numbers: include/uapi/linux/{filter,seccomp,audit}.h, arch/x86/entry/syscalls/syscall_{64,32}.tbl,
+include/uapi/asm-generic/unistd.h, arch/arm/tools/syscall.tbl; seccomp(2). The program gets struct seccomp_data
+{nr, arch, instruction_pointer, args[6]} and returns what is to become of the call.
+"""
+
+import struct
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+LOAD: Final = 0x20  # BPF_LD | BPF_W | BPF_ABS: a word of the data
+JUMP_IF: Final = 0x15  # BPF_JMP | BPF_JEQ | BPF_K
+JUMP_ANY: Final = 0x45  # BPF_JMP | BPF_JSET | BPF_K
+RETURN: Final = 0x06  # BPF_RET | BPF_K
+ALLOW: Final = 0x7FFF0000
+DENY: Final = 0x00050000 | 1  # SECCOMP_RET_ERRNO: EPERM
+_NR, _ARCH = 0, 4
+_FIRST: Final = 16 if sys.byteorder == "little" else 20  # the lower half of args[0]
+_X32: Final = 0x40000000  # __X32_SYSCALL_BIT
+
+#: Ways to another process of the same user: its memory, its open files, and what they are.
+PROCESSES: Final = ("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp")
+#: Keys are the user's, over all its tasks; programs and faults in the kernel's own paths are no task's business.
+KERNEL: Final = ("add_key", "request_key", "keyctl", "bpf", "userfaultfd")
+#: Of ptrace, what begins to trace a process that did not ask for it (linux/ptrace.h). Debuggers of programs that they
+#: start use PTRACE_TRACEME.
+ATTACHES: Final = (16, 0x4206)  # PTRACE_ATTACH, PTRACE_SEIZE
+
+_GENERIC: Final = {
+    "ptrace": 117, "add_key": 217, "request_key": 218, "keyctl": 219, "process_vm_readv": 270, "process_vm_writev": 271,
+    "kcmp": 272, "bpf": 280, "userfaultfd": 282, "pidfd_getfd": 438,
+}  # fmt: skip
+_X86_64: Final = {
+    "ptrace": 101, "add_key": 248, "request_key": 249, "keyctl": 250, "process_vm_readv": 310, "process_vm_writev": 311,
+    "kcmp": 312, "bpf": 321, "userfaultfd": 323, "pidfd_getfd": 438,
+}  # fmt: skip
+_I386: Final = {
+    "ptrace": 26, "add_key": 286, "request_key": 287, "keyctl": 288, "process_vm_readv": 347, "process_vm_writev": 348,
+    "kcmp": 349, "bpf": 357, "userfaultfd": 374, "pidfd_getfd": 438,
+}  # fmt: skip
+_ARM: Final = {
+    "ptrace": 26, "add_key": 309, "request_key": 310, "keyctl": 311, "process_vm_readv": 376, "process_vm_writev": 377,
+    "kcmp": 378, "bpf": 386, "userfaultfd": 388, "pidfd_getfd": 438,
+}  # fmt: skip
+#: What programs of a machine may enter the kernel as, by AUDIT_ARCH_*; the first is its own.
+ENTRIES: Final[Mapping[str, Mapping[int, Mapping[str, int]]]] = {
+    "x86_64": {0xC000003E: _X86_64, 0x40000003: _I386},
+    "aarch64": {0xC00000B7: _GENERIC, 0x40000028: _ARM},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, struct sock_filter. `true`, `false`: instructions to jump over."""
+
+    code: int
+    value: int
+    true: int = 0
+    false: int = 0
+
+    def __str__(self) -> str:
+        return {
+            LOAD: f"A = data[{self.value}]",
+            JUMP_IF: f"if A == {self.value:#x} goto +{self.true} else +{self.false}",
+            JUMP_ANY: f"if A & {self.value:#x} goto +{self.true} else +{self.false}",
+            RETURN: f"return {'allow' if self.value == ALLOW else 'EPERM'}",
+        }[self.code]
+
+
+def compile_filter(denied: Iterable[str], machine: str) -> tuple[Instruction, ...]:
+    """The program that denies these calls with EPERM, of ptrace only `ATTACHES`; and every call of an unknown entry,
+    such as x32.
+
+    Args:
+        denied: Names of calls.
+        machine: As uname(2) has it.
+
+    Returns:
+        No instruction for a machine whose numbers are not known here.
+    """
+    names, program = tuple(denied), [Instruction(LOAD, _ARCH)]
+    if machine not in ENTRIES:
+        return ()
+    for arch, numbers in ENTRIES[machine].items():
+        body = [Instruction(LOAD, _NR)]
+        if machine == "x86_64" and numbers is _X86_64:
+            body += [Instruction(JUMP_ANY, _X32, 0, 1), Instruction(RETURN, DENY)]
+        for name in names:
+            body += _call(name, numbers[name])
+        body.append(Instruction(RETURN, ALLOW))
+        program += [Instruction(JUMP_IF, arch, 0, len(body)), *body]
+    return (*program, Instruction(RETURN, DENY))
+
+
+def _call(name: str, number: int) -> list[Instruction]:
+    if name != "ptrace":
+        return [Instruction(JUMP_IF, number, 0, 1), Instruction(RETURN, DENY)]
+    attaches = [
+        instruction
+        for request in ATTACHES
+        for instruction in (Instruction(JUMP_IF, request, 0, 1), Instruction(RETURN, DENY))
+    ]
+    body = [Instruction(LOAD, _FIRST), *attaches, Instruction(RETURN, ALLOW)]
+    return [Instruction(JUMP_IF, number, 0, len(body)), *body]
+
+
+def encode(program: Sequence[Instruction]) -> bytes:
+    """As the kernel takes it: 8 bytes an instruction, struct sock_filter, in the byte order of this machine."""
+    return b"".join(struct.pack("=HBBI", i.code, i.true, i.false, i.value) for i in program)
+
+
+def listing(program: Sequence[Instruction]) -> str:
+    """The program for people."""
+    return "\n".join(f"{place:4}: {instruction}" for place, instruction in enumerate(program)) + "\n"
+
+
+def verdict(program: Sequence[Instruction], call: int, arch: int, first: int = 0) -> int:
+    """What the kernel would answer: the program, run here. `first`: the call's first argument."""
+    data = struct.pack("=iIQ6Q", call, arch, 0, first, *[0] * 5)
+    place, word = 0, 0
+    while True:
+        i = program[place]
+        place += 1
+        if i.code == RETURN:
+            return i.value
+        if i.code == LOAD:
+            (word,) = struct.unpack_from("=I", data, i.value)
+        else:
+            place += i.true if (word == i.value if i.code == JUMP_IF else word & i.value) else i.false
