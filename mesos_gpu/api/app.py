@@ -55,6 +55,7 @@ class ApiSettings:
 
     webui_url: str
     version: str
+    host_names: tuple[str, ...] = ()  # by which clients may call this host, beside its addresses
     permits: Permits = field(default_factory=Permits)
     agent_authorization: str = field(default="", repr=False)  # the header that agents want, to read logs
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
@@ -103,7 +104,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
                 version=settings.version,
             ),
         ],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard, names=settings.host_names)],
         lifespan=api.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},
     )

@@ -6,6 +6,7 @@ that is made to resolve to 127.0.0.1 shows in Host.
 """
 
 import ipaddress
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -25,9 +26,10 @@ _SECURITY: Final = {
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Around the application."""
+    def __init__(self, app: ASGIApp, names: Collection[str] = ()) -> None:
+        """Around the application. `names`: by which operators call this host."""
         self._app = app
+        self._names = frozenset(map(_plain, names))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on; mark the answer."""
@@ -40,10 +42,21 @@ class Guard:
                 message["headers"] = [*message["headers"], *_SECURITY.items()]
             await send(message)
 
-        refusal = _refusal(scope)
+        refusal = self._other_host(scope) or _refusal(scope)
         await (error_answer(refusal, scope["path"]) if refusal else self._app)(scope, receive, marked)
 
+    def _other_host(self, scope: Scope) -> Refusal | None:
+        """A name that somebody else makes resolve to this address. An address is nobody's to make so."""
+        host = Headers(scope=scope).get("host", "")
+        name = _plain(_name(f"//{host}"))
+        own = _is_local_name if _is_loopback(scope) else _is_address
+        if name in self._names or own(name):
+            return None
+        remedy = _HOST_REMEDY.format(name or "NAME")
+        return Refusal(403, "forbidden", f"Host {host!r} is not this machine", remedy=remedy)
 
+
+_HOST_REMEDY: Final = "use http://127.0.0.1:PORT there; or let the scheduler take it, by --allowed-host {}"
 _RELAYED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -53,7 +66,7 @@ def may_see_env(request: Request) -> bool:
     Raises:
         Refusal: He is not.
     """
-    near = request.client is not None and _is_loopback_address(request.client.host)
+    near = request.client is not None and is_loopback_address(request.client.host)
     if near and not any(name in request.headers for name in _RELAYED):
         return True
     what = "environments are shown on the scheduler's own host only"
@@ -63,10 +76,6 @@ def may_see_env(request: Request) -> bool:
 def _refusal(scope: Scope) -> Refusal | None:
     headers = Headers(scope=scope)
     host = headers.get("host", "")
-    if _is_loopback(scope) and not _is_local_name(_name(f"//{host}")):
-        return Refusal(
-            403, "forbidden", f"Host {host!r} is not this machine", remedy="use http://127.0.0.1:PORT"
-        )
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return None
     origin = headers.get("origin")
@@ -90,14 +99,27 @@ def _name(url: str) -> str:
 
 def _is_loopback(scope: Scope) -> bool:
     server = scope.get("server")
-    return server is not None and _is_loopback_address(server[0])
+    return server is not None and is_loopback_address(server[0])
 
 
 def _is_local_name(name: str) -> bool:
-    return name == "localhost" or name.endswith(".localhost") or _is_loopback_address(name)
+    return name == "localhost" or name.endswith(".localhost") or is_loopback_address(name)
 
 
-def _is_loopback_address(text: str) -> bool:
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback_address(text: str) -> bool:
+    """Whether it is an address, and only this machine has it."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

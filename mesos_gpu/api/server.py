@@ -7,6 +7,7 @@ import threading
 import uvicorn
 from starlette.applications import Starlette
 
+from mesos_gpu.api.bounds import Bounded, connections, on_trouble
 from mesos_gpu.errors import Conflict, Unavailable
 
 
@@ -19,6 +20,7 @@ class _Uvicorn(uvicorn.Server):
         self._app = app
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(on_trouble)
         await super().startup(sockets=sockets)
         self.settled.set()
 
@@ -31,8 +33,10 @@ class _Uvicorn(uvicorn.Server):
 class Server:
     """A running server. `url` is where it is reached from this machine."""
 
-    def __init__(self, app: Starlette, listener: socket.socket) -> None:
-        """Serve on a socket that listens already.
+    def __init__(
+        self, app: Starlette, listener: socket.socket, *, most_connections: int | None = None
+    ) -> None:
+        """Serve on a socket that listens already. `most_connections`: at once; None: as many as is safe.
 
         Raises:
             Unavailable: The application did not start.
@@ -47,6 +51,8 @@ class Server:
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=2,
+            http=Bounded,
+            limit_concurrency=connections() if most_connections is None else most_connections,
         )
         self._server = _Uvicorn(config, app)
         self._listener = listener

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -21,6 +22,7 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
+from mesos_gpu.api.guard import is_loopback_address
 from mesos_gpu.api.server import Server, listen
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
@@ -70,6 +72,8 @@ class Options:
     preemption: bool = True
     service_ports: range = SERVICE_PORTS
     accept_older_state: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    insecure_no_authentication: bool = False
     journal: Path | None = None
     journal_size_mib: int = 256
 
@@ -146,6 +150,14 @@ def run(options: Options) -> int:
         MesosGpuError: A part cannot start.
     """
     with contextlib.closing(listen(options.host, options.port)) as listener:
+        open_to = listener.getsockname()[0]
+        if not is_loopback_address(open_to) and not options.insecure_no_authentication:
+            raise BadConfiguration(
+                f"--host {options.host}: whoever reaches {open_to} could run commands as any user that jobs may have, "
+                "for there is no authentication",
+                remedy="leave --host out and put a proxy with authentication before 127.0.0.1; or, where a firewall "
+                "or the network keeps others off, say so with --insecure-no-authentication",
+            )
         return _run(options, listener)
 
 
@@ -178,6 +190,7 @@ def _run(options: Options, listener: socket.socket) -> int:
         ApiSettings(
             webui_url=webui_url,
             version=__version__,
+            host_names=(*options.allowed_hosts, urlsplit(webui_url).hostname or ""),
             permits=options.permits,
             agent_authorization=credential.header if credential else "",
             container_engine=Engine(options.container_engine),
@@ -188,7 +201,9 @@ def _run(options: Options, listener: socket.socket) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     server = Server(app, listener)
-    logger.info("REST interface and dashboard on %s", server.url)
+    logger.info("REST interface and dashboard on %s", _where(*listener.getsockname()[:2]))
+    if not is_loopback_address(listener.getsockname()[0]):
+        logger.warning("whoever reaches that address can do everything: there is no authentication")
     daemon.start()
     try:
         while not stop.is_set() and not daemon.wait(0.2):
@@ -197,6 +212,12 @@ def _run(options: Options, listener: socket.socket) -> int:
         server.stop()
         daemon.stop()
     return 1 if daemon.failure is not None else 0
+
+
+def _where(address: str, port: int) -> str:
+    """What it listens on, in words that are true."""
+    shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"every address of this host, port {port}" if address in ("0.0.0.0", "::") else f"http://{shown}"
 
 
 def _reachable(host: str) -> str:
@@ -285,6 +306,10 @@ def _own_user() -> str:
 @click.option("--accept-older-state", is_flag=True,
               help="Go on with a state file that is older than what was written; for one start.")  # fmt: skip
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the REST interface.")
+@click.option("--insecure-no-authentication", is_flag=True,
+              help="Let --host be other than loopback: whoever reaches it can do everything.")  # fmt: skip
+@click.option("--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+              help="Name by which clients may call this host, as that of --webui-url; may be repeated.")  # fmt: skip
 @click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Its port.")
 @click.option(
     "--webui-url", metavar="URL", help="What the Mesos master links to; default: the REST interface."

@@ -209,7 +209,7 @@ def _run(cmd: str, env: dict[str, str], where: Path) -> subprocess.CompletedProc
 TOOLS = {
     "jupyter": "start-notebook.py --ServerApp.ip=0.0.0.0 --ServerApp.port=31005 --ServerApp.root_dir=/notebooks",
     "mesos-gpu-scheduler": "mesos-gpu scheduler --master leader.mesos:5050 "
-    "--state /var/lib/mesos-gpu/scheduler/state.sqlite --host 0.0.0.0 --port 31005 --webui-url http://gpu-2:31005",
+    "--state /var/lib/mesos-gpu/scheduler/state.sqlite --port 31005",
     "node-exporter": "dcgm-exporter --address :31005 --remote-hostengine-info localhost:5555 "
     "--collectors /etc/dcgm-exporter/default-counters.csv --collect-interval 15000",
     "pytorch-train": "torchrun --standalone --nproc-per-node=gpu /code/train.py --resume "
