@@ -11,7 +11,7 @@ from mesos_gpu.model.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.model.queue import LaunchDelay, QueueUse, Waiting
+from mesos_gpu.model.queue import Ends, LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.rollout import VersionInfo
 from mesos_gpu.model.service import Deployment, RootVersion
 from mesos_gpu.model.split import Split
@@ -69,6 +69,7 @@ class View(Protocol):
     @property
     def roots(self) -> Sequence[RootVersion]: ...
     def instances_of(self, app_id: str) -> Sequence[Job]: ...
+    def ends_of(self, app_id: str) -> Ends | None: ...
     def last_failures(self, app_ids: Collection[str]) -> Mapping[str, Job]: ...
     @property
     def launch_delays(self) -> Mapping[str, LaunchDelay]: ...

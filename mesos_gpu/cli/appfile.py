@@ -16,7 +16,7 @@ Json = dict[str, Any]
 # What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
 PRINTED: Final = frozenset(
     ("version", "versionInfo", "tasks", "tasksStaged", "tasksRunning", "tasksHealthy", "tasksUnhealthy",
-     "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats")
+     "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends")
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.crashing import ends_words, last_words
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import APP, VERSION
 
@@ -198,20 +199,34 @@ def tasks(app: App, app_id: str, as_json: bool) -> None:
         output.document([{**each, "gpuIds": held.get(each["id"], [])} for each in found["tasks"]])
         return
     _show_tasks(marathon, found)
+    ends = ends_words(found)
     missing = found["instances"] - len(found["tasks"])
     if missing > 0:
-        output.note(f"{missing} of {found['instances']} have no task: {_why_missing(marathon, found)}")
+        why = ends or _why_missing(marathon, found)
+        output.note(f"{missing} of {found['instances']} have no task: {why}")
+    elif ends:
+        output.note(ends)
+    if ends:
+        show_last_words(marathon, found)
 
 
 def why_of(marathon: "Marathon", id: str) -> "tuple[str, Why | None]":
     """Why an app is not as it shall be, and why the first of its instances waits that have no place."""
     found = marathon.app(id)
     reasons = [f"deployment {each}" for each in _deploying(marathon, id)]
-    if reasons and (failure := found.get("lastTaskFailure")):
+    if reasons and not found.get("ends") and (failure := found.get("lastTaskFailure")):
         reasons.append(f"the last one that failed{_on(failure['host'])}: {failure['message']}")
     waiting = [job for job in marathon.client.jobs(states=["pending"]) if job["app"] == id]
+    if ends := ends_words(found):
+        reasons.append(ends)
     stand = f"{found['tasksRunning']} of {found['instances']} instances run"
     return "; ".join([stand, *reasons]), marathon.client.why(waiting[-1]["id"]) if waiting else None
+
+
+def show_last_words(marathon: "Marathon", app: "Json") -> None:
+    """What the instance that ended last wrote to stderr at the end."""
+    for line in last_words(marathon, app):
+        output.note(f"  stderr: {line}")
 
 
 def _held(marathon: "Marathon", app: "Json") -> Mapping[str, list[str]]:

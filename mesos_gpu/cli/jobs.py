@@ -222,12 +222,17 @@ def why(app: App, id: str, as_json: bool) -> None:
         output.document(found) if as_json else _explain(found)
         return
     from mesos_gpu.cli.apps_seen import why_of
+    from mesos_gpu.cli.crashing import last_words
 
-    said, instance = why_of(app.marathon(), id)
+    marathon = app.marathon()
+    said, instance = why_of(marathon, id)
+    words = last_words(marathon, marathon.app(id))
     if as_json:
-        output.document({"app": id, "summary": said, "instance": instance})
+        output.document({"app": id, "summary": said, "instance": instance, "stderr": words})
         return
     output.line(f"{id}: {said}.")
+    for line in words:
+        output.line(f"  stderr: {line}")
     if instance is not None:
         _explain(instance)
 

@@ -93,8 +93,8 @@ class Marathon:
         return found
 
     def app(self, id: str) -> Json:
-        """One app with its tasks."""
-        found: Json = self.client.call("GET", f"/v2/apps{id}", Json)["app"]
+        """One app with its tasks, and how they end by themselves."""
+        found: Json = self.client.call("GET", f"/v2/apps{id}", Json, {"embed": "app.ends"})["app"]
         return found
 
     def versions(self, id: str) -> list[str]:

@@ -11,6 +11,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import PATIENCE_S, Refused
+from mesos_gpu.cli.crashing import last_words, words_of
 from mesos_gpu.errors import Conflict, MesosGpuError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _FIRST_PAUSE_S, _PAUSE_S = 0.05, 0.5
 _MOST_ASKED: Final = 10  # apps of one step that are looked at, each with a request
 _BAR: Final = 1000
+_LOOK_S: Final = 2.0  # so long instances without health checks are watched when a deployment is over
 _STILL_S: Final = 15.0  # after which a line says again how far it is, and why
 _VERBS: Final = {
     "StartApplication": "add",
@@ -73,6 +75,7 @@ def follow(
         screen.done()
     if last is not None and not undoes:
         _check(marathon, last)
+        _look_after(marathon, last)
 
 
 def find(marathon: "Marathon", id: str) -> "Deployment | None":
@@ -102,6 +105,33 @@ def _check(marathon: "Marathon", over: "Deployment") -> None:
                 "changed again",
                 remedy=f"see mesos-gpu app show {id}",
             )
+
+
+def _look_after(marathon: "Marathon", over: "Deployment") -> None:
+    """Without health checks an instance is up as soon as it runs: some end right after that.
+
+    Raises:
+        Conflict: An instance of what the deployment brought has ended by itself.
+    """
+    apps = [app for id in over["affectedApps"][:_MOST_ASKED] if (app := app_if_any(marathon, id))]
+    new = [
+        app
+        for app in apps
+        if app["instances"] and app["versionInfo"]["lastConfigChangeAt"] >= over["version"]
+    ]
+    until = time.monotonic() + (_LOOK_S if any(not app.get("healthChecks") for app in new) else 0.0)
+    while new:
+        for app in new:
+            found = app_if_any(marathon, app["id"]) or {}
+            if ends := found.get("ends"):
+                words = "; ".join([words_of(ends), *last_words(marathon, found)])
+                raise Conflict(
+                    f"deployment {over['id']} is over, but {app['id']} does not stay up: {words}",
+                    remedy=f"see mesos-gpu why {app['id']}; to go back: mesos-gpu app rollback {app['id']}",
+                )
+        if time.monotonic() >= until:
+            return
+        time.sleep(_PAUSE_S)
 
 
 def app_if_any(marathon: "Marathon", id: str) -> "Json | None":

@@ -6,7 +6,7 @@ from itertools import count
 from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.delays import forget_delays, launch_delay_s
+from mesos_gpu.engine.delays import forget_delays, launch_delay_s, was_steady
 from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.history import forget_gone, moment, remember
 from mesos_gpu.engine.state import State
@@ -37,7 +37,6 @@ _STATES = {
     JobState.KILLING: InstanceState.RUNNING,
 }
 _UNWANTED = "not wanted any more"
-_STEADY_S = 60.0  # an instance that ran so long was none of a row of failures
 
 
 def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
@@ -333,7 +332,7 @@ def _count_failures(turn: Turn) -> None:
         state.stirred.add(app.id)
         if job.state is JobState.KILLED:
             continue
-        steady = job.started_at is not None and turn.now - job.started_at >= _STEADY_S
+        steady = was_steady(job, turn.now)
         key = app.id, job.app_version or 0.0
         failures = 1 if steady else state.backoffs.get(key, (0, 0.0))[0] + 1
         state.backoffs[key] = failures, turn.now + launch_delay_s(app, failures)

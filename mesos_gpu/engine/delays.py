@@ -1,15 +1,45 @@
 """How long apps wait before their next launch, because instances failed."""
 
 from dataclasses import replace
+from typing import Final
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.app import App
-from mesos_gpu.model.job import JobState
-from mesos_gpu.model.queue import LaunchDelay
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.queue import Ends, LaunchDelay
 from mesos_gpu.policy.backoff import delay_s
+
+_STEADY_S: Final = 60.0  # an instance that ran so long was none of a row of failures
+
+
+def was_steady(job: Job, now: float) -> bool:
+    """Whether an instance ran for long before its end, at `now`."""
+    return job.started_at is not None and now - job.started_at >= _STEADY_S
+
+
+def ends_of(state: State, app_id: str, now: float) -> Ends | None:
+    """How instances of an app's present configuration ended by themselves, the latest in a row; None: none did."""
+    info = state.services.versions.get(app_id)
+    version = info.last_config_change_at if info else 0.0
+    row: list[Job] = []
+    for job in map(state.jobs.__getitem__, reversed(state.ended)):
+        if job.spec.app != app_id or job.app_version != version or not _by_itself(state, job):
+            continue
+        if row and was_steady(job, job.ended_at or now):
+            break
+        row.append(job)
+    if not row:
+        return None
+    until = state.backoffs.get((app_id, version), (0, 0.0))[1]
+    return Ends(len(row), row[0], until if until > now else None)
+
+
+def _by_itself(state: State, job: Job) -> bool:
+    task = state.tasks.get(job.task_id) if job.task_id else None
+    return job.state is not JobState.KILLED or (task is not None and bool(task.unhealthy))
 
 
 def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:

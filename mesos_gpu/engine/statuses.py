@@ -152,6 +152,8 @@ def _on_job(
         message = f"unhealthy: {task.unhealthy}"
     code = exit_code(outcome)
     if Action.COMPLETE in actions:
+        if job.app_version is not None:
+            message += "; an app's instance shall run on, and another one takes its place"
         turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code or 0)
     elif Action.CANCEL in actions or (
         job.kill_requested and (Action.RETRY in actions or Action.REQUEUE in actions)

@@ -45,6 +45,15 @@ class QueueUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """That an app's instances end by themselves, one after the other. Times are seconds since the epoch."""
+
+    in_a_row: int  # at most as many as are remembered
+    last: Job
+    next_at: float | None  # when the next may start; None: nothing delays it
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchDelay:
     """Why an app has fewer instances than it wants: some failed, and none starts before `until`."""
 

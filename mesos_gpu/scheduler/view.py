@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from mesos_gpu.engine.delays import launch_delays
+from mesos_gpu.engine.delays import ends_of, launch_delays
 from mesos_gpu.engine.line import ask_of
 from mesos_gpu.engine.moves import problem_of
 from mesos_gpu.engine.neighbours import Neighbours
@@ -24,7 +24,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.offer import Offer, total
-from mesos_gpu.model.queue import LaunchDelay, QueueUse, Waiting
+from mesos_gpu.model.queue import Ends, LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.rollout import VersionInfo
 from mesos_gpu.model.service import Deployment, RootVersion
 from mesos_gpu.model.split import Split
@@ -159,6 +159,10 @@ class StateView:
     def _failed(self, job: Job) -> bool:
         task = self._state.tasks.get(job.task_id) if job.task_id else None
         return job.state is JobState.FAILED or (task is not None and bool(task.unhealthy))
+
+    def ends_of(self, app_id: str) -> Ends | None:
+        """How the instances of an app ended by themselves of late; None: none did."""
+        return ends_of(self._state, app_id, self._now)
 
     @property
     def launch_delays(self) -> Mapping[str, LaunchDelay]:

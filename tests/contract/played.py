@@ -11,15 +11,18 @@ from mesos_gpu.testing.builders import offer
 from tests.contract.test_marathon_api import Marathon
 
 _STEP_S = 0.02
+_RUNS_S = 0.5  # what ends by itself
 
 
 class Played(Marathon):
-    """`room` is whether there are offers, `works` whether tasks run; else they fail."""
+    """`room` is whether there are offers, `works` whether tasks run; else they fail. `ends_as`: the state in
+    which those that run end after a moment; "": they run on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock.time = time.time()
-        self.room, self.works = True, True
+        self.room, self.works, self.ends_as = True, True, ""
+        self._running: list[tuple[float, str, str]] = []  # when it began, task, agent
         self._over = threading.Event()
         self._seen = 0
         self._thread = threading.Thread(target=self._play, name="cluster")
@@ -35,6 +38,10 @@ class Played(Marathon):
             for name, what in calls[self._seen :]:
                 self._answer(name, what)
             self._seen = len(calls)
+            for began, task, agent in list(self._running) if self.ends_as else ():
+                if time.monotonic() - began > _RUNS_S:
+                    self._running.remove((began, task, agent))
+                    self._tell(task, self.ends_as, agent)
 
     def _answer(self, name: str, what: Any) -> None:
         if name == "kill":
@@ -42,7 +49,9 @@ class Played(Marathon):
         for info in what[1] if name == "accept" else ():
             if info["name"] != "gpu-monitor":  # its reports are the test's
                 state = "TASK_RUNNING" if self.works else "TASK_FAILED"
-                self._tell(info["task_id"]["value"], state, info["agent_id"]["value"])
+                task, agent = info["task_id"]["value"], info["agent_id"]["value"]
+                self._tell(task, state, agent)
+                self._running.append((time.monotonic(), task, agent))
 
     def _tell(self, task: str, state: str, agent: str) -> None:
         status = Status(TaskId(task), state, AgentId(agent), message="out of luck", uuid="u")

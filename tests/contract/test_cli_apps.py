@@ -38,7 +38,7 @@ def rig(played: Played, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play
     monkeypatch.setenv("MESOS_GPU_URL", played.url)
     monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    played.room, played.works = True, True
+    played.room, played.works, played.ends_as = True, True, ""
     played.call("DELETE", "/v2/groups/?force=true")
     played.settled()
     return played
@@ -289,15 +289,43 @@ def test_an_update_is_undone(rig: Played) -> None:
 def test_what_fails_is_the_reason(rig: Played) -> None:
     rig.works = False
     good("app", "create", "-", stdin={"id": "/sad", **APP})
-    wait_until(
-        "a failure", lambda: "the last one that failed on a1.example: out of luck" in good("why", "/sad")
+    words = (
+        r"its instances end again and again, \d+ times in a row, the last on a1.example \w+ ago: out of luck"
     )
+    wait_until("a failure", lambda: re.search(words, good("why", "/sad")))
     (one,) = json.loads(good("deployment", "list", "--json"))
     assert (
         good("deployment", "stop", one["id"], "--force")
         == f"{one['id']}: stopped; its apps are not brought back\n"
     )
     assert json.loads(good("deployment", "list", "--json")) == []
+
+
+@pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_FINISHED"])
+def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> None:
+    rig.ends_as = state
+    got = call("app", "create", "-", "--wait", stdin={"id": "/crash", **APP})
+    assert got.exit_code == 73, got.output
+    assert "done" not in got.stdout
+    assert "/crash does not stay up: " in got.stderr
+    assert "out of luck" in got.stderr
+    assert "mesos-gpu why /crash; to go back: mesos-gpu app rollback /crash" in got.stderr
+
+    def ends() -> dict[str, Any]:
+        found: dict[str, Any] = rig.ask("GET", "/v2/apps/crash?embed=app.ends")["app"]["ends"]
+        return found
+
+    wait_until("the third", lambda: ends()["inARow"] >= 3)
+    said = good("why", "/crash")
+    assert re.search(r"end again and again, \d+ times in a row, the last on a1.example", said)
+    assert "stderr" in said, "what it wrote, or why that cannot be read"
+    assert re.search(r"again and again, \d+ times in a row", call("app", "tasks", "/crash").stderr)
+    assert json.loads(good("why", "/crash", "--json"))["stderr"]
+    if state == "TASK_FINISHED":
+        assert "an app's instance shall run on" in said, "an end with 0 does not read as success"
+    rig.ends_as = ""
+    good("app", "update", "/crash", "env.A=1", "--wait")
+    assert "ends" not in rig.shown("/crash")
 
 
 def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:

@@ -62,7 +62,7 @@ class Apps:
     async def show(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}."""
         embed = embeds(request, *_PREFIXES) | _OF_ONE
-        facts = await self._core.read(lambda view: facts_at(view, place.id))
+        facts = await self._core.read(lambda view: facts_at(view, place.id, ends=views.ENDS in embed))
         return json_answer({"app": views.app_info(facts, embed)})
 
     async def versions(self, _request: Request, place: Place) -> Response:
@@ -185,8 +185,8 @@ def _whole(request: Request) -> bool:
     return not flag(request, "partialUpdate", default=True)
 
 
-def facts_at(view: View, id: str) -> views.Facts:
-    """Of one app.
+def facts_at(view: View, id: str, *, ends: bool = False) -> views.Facts:
+    """Of one app; see `views.facts_of`.
 
     Raises:
         Refused: It does not exist.
@@ -194,7 +194,7 @@ def facts_at(view: View, id: str) -> views.Facts:
     app = tree.app_at(view.root, id)
     if app is None:
         raise no_app(id)
-    return views.facts_of(view, [app], failures=True)[0]
+    return views.facts_of(view, [app], failures=True, ends=ends)[0]
 
 
 def _past(view: View, id: str) -> Past:

@@ -13,6 +13,7 @@ from mesos_gpu.api.service import View
 from mesos_gpu.model.app import App, Group
 from mesos_gpu.model.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.job import Job
+from mesos_gpu.model.queue import Ends
 from mesos_gpu.model.rollout import Action, VersionInfo
 from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task, TaskState
@@ -22,6 +23,7 @@ from mesos_gpu.wire.marathon.moments import stamp
 
 COUNTS, TASKS, DEPLOYMENTS = "counts", "tasks", "deployments"
 LAST_FAILURE, FAILURES, READINESS, STATS = "lastTaskFailure", "failures", "readiness", "taskStats"
+ENDS = "ends"  # ours
 STATES: Final = {
     TaskState.ABSENT: "TASK_UNKNOWN",
     TaskState.LAUNCHED: "TASK_STAGING",
@@ -64,10 +66,14 @@ class Facts:
     launches: tuple[Launch, ...] = ()
     deployments: tuple[str, ...] = ()  # that change it
     failure: tuple[Job, Task | None] | None = None  # the instance that failed last
+    ends: tuple[Ends, Task | None] | None = (
+        None  # how its instances end by themselves, and the last one's task
+    )
 
 
-def facts_of(view: View, apps: Iterable[App], *, failures: bool = False) -> list[Facts]:
-    """Of `apps`, which are those of the view's root; `failures`: the last one of each too."""
+def facts_of(view: View, apps: Iterable[App], *, failures: bool = False, ends: bool = False) -> list[Facts]:
+    """Of `apps`, which are those of the view's root; `failures`: the last one of each too; `ends`: how instances end
+    by themselves, of few apps only."""
     apps = list(apps)
     failed = view.last_failures([app.id for app in apps]) if failures else {}
     busy: dict[str, list[str]] = {}
@@ -81,6 +87,7 @@ def facts_of(view: View, apps: Iterable[App], *, failures: bool = False) -> list
             launches_of(view, app.id),
             tuple(busy.get(app.id, ())),
             _failure(view, failed.get(app.id)),
+            _ends(view, app.id) if ends else None,
         )
         for app in apps
     ]
@@ -94,6 +101,13 @@ def launches_of(view: View, app_id: str) -> tuple[Launch, ...]:
         for task in view.round_of(job)
         if not task.ended
     )
+
+
+def _ends(view: View, app_id: str) -> tuple[Ends, Task | None] | None:
+    found = view.ends_of(app_id)
+    if found is None:
+        return None
+    return found, view.tasks.get(found.last.task_id) if found.last.task_id else None
 
 
 def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
@@ -127,6 +141,8 @@ def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
         body["taskStats"] = _stats_by_version(facts)
     if READINESS in embed:
         body["readinessCheckResults"] = readiness_json(facts.launches)
+    if facts.ends is not None:
+        body["ends"] = _ends_json(facts.app.id, *facts.ends)
     if {LAST_FAILURE, FAILURES} & embed and facts.failure is not None:
         body["lastTaskFailure"] = _failure_json(facts.app.id, *facts.failure)
     return body
@@ -257,6 +273,16 @@ def _failure_json(app_id: str, job: Job, task: Task | None) -> dict[str, Any]:
         "timestamp": stamp(job.ended_at or 0.0),
         "version": stamp(job.app_version or 0.0),
         **({"slaveId": task.agent_id} if task else {}),
+    }
+
+
+def _ends_json(app_id: str, ends: Ends, task: Task | None) -> dict[str, Any]:
+    """The last one as a failure is shown, with its job and its exit code."""
+    last = _failure_json(app_id, ends.last, task)
+    return {
+        "inARow": ends.in_a_row,
+        "last": {**last, "jobId": ends.last.id, "exitCode": ends.last.exit_code},
+        "nextAt": None if ends.next_at is None else stamp(ends.next_at),
     }
 
 
