@@ -201,13 +201,18 @@ def remove(record: Record, *, timeout_s: float = 20.0) -> None:
 
 def processes(record: Record) -> set[int]:
     """Every living process of the cluster: the noted ones, those marked by their environment, and what shares
-    a session with or descends from these; never this process and its ancestors."""
+    a session with or descends from these; never this process, its ancestors, and others of their sessions."""
     stats = dict(_all_stats())
     own = set(_ancestors(os.getpid(), stats))
+    kept = {
+        "0",
+        str(os.getsid(0)),
+        *(stats[pid][3] for pid in own),
+    }  # a terminal's: also of whoever shares it
     noted = {process.pid for process in record.processes.values() if process.alive}
     found = noted | {pid for pid in stats.keys() - own if _is_marked(pid, record.directory)}
     while True:
-        sessions = {stats[pid][3] for pid in found if pid in stats} - {"0", str(os.getsid(0))}
+        sessions = {stats[pid][3] for pid in found if pid in stats} - kept
         kin = {pid for pid, stat in stats.items() if int(stat[1]) in found or stat[3] in sessions} - own
         if kin <= found:
             return found

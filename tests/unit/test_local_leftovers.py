@@ -105,6 +105,29 @@ def test_processes_are_found_by_note_mark_session_and_descent(
     assert list(tmp_path.iterdir()) == []
 
 
+CALLER = """
+import os, subprocess, sys
+stranger = subprocess.Popen(["sleep", "1000"])
+marked = subprocess.Popen(["sleep", "1000"], env={**os.environ, sys.argv[1]: sys.argv[2]})
+code = "import sys; from pathlib import Path; from mesos_gpu.local import leftovers; "
+code += "leftovers.clean_up(Path(sys.argv[1]))"
+cleaner = subprocess.run([sys.executable, "-c", code, sys.argv[2]], start_new_session=True)
+print(cleaner.returncode, marked.wait(), stranger.poll())
+stranger.kill()
+"""
+
+
+def test_who_shares_the_session_of_the_caller_is_none_of_the_clusters(tmp_path: Path) -> None:
+    """A marked process in a terminal's session, and a clean-up from a session of its own below the same terminal."""
+    record = Record(tmp_path, GONE, False)
+    record.save()
+    command = [sys.executable, "-c", CALLER, leftovers.MARK, str(tmp_path)]
+    found = subprocess.run(
+        command, start_new_session=True, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert found.stdout == "0 -9 None\n", found.stderr
+
+
 def test_only_what_was_made_is_removed(tmp_path: Path) -> None:
     directory = tmp_path / "made"
     umask = os.umask(0o077)
