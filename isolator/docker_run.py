@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import Final
 
 from isolator.cgroups import Cgroup
-from isolator.docker_engine import DEFAULT_SOCKET, ContainerWish, DockerEngine, verify
+from isolator.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine, verify
 from isolator.docker_output import Output
 from isolator.enclosure import Enclosure
 from isolator.facts import read_driver
 from isolator.image_run import KILL, SANDBOX, TERM, command_of, prepare, refused_without_isolation
 from isolator.ledger import Trace
+from isolator.memory import Witness, most_used
 from isolator.rules import rules_of
 from isolator.runs import Ended, Launch, NotStarted, container_of
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.image import ImageConfig
+from mesos_gpu.policy.limits import out_of_memory
 
 OUTPUT_S: Final = 5.0  # after the container's end, for its last output
 
@@ -34,12 +36,14 @@ class DockerRun:
         self._plan, self._inventory = plan, inventory
         self._socket = own.get("MESOS_GPU_DOCKER_SOCKET") or DEFAULT_SOCKET
         self._engine = DockerEngine(self._socket)
-        self._name = f"mesos-gpu-{container_of(own)}"
-        self._parent = memory_cgroup(container_of(own))
+        self._container = container_of(own)
+        self._name = f"mesos-gpu-{self._container}"
+        self._parent = memory_cgroup(self._container)
         self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
         self._created = False  # whether the engine may have the container
         self._pid = 0  # on the host
         self._output: Output | None = None
+        self._witness: Witness | None = None
         self._copier: threading.Thread | None = None
         self._ended, self._aborted = threading.Event(), threading.Event()
 
@@ -89,6 +93,10 @@ class DockerRun:
         self._copier.start()
         self._pid = self._engine.start(self._name)
         if self._pid:
+            with contextlib.suppress(
+                OSError
+            ):  # it has ended, or is under version 2, where the engine's word is enough
+                self._witness = Witness(self._pid)
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)
 
@@ -133,8 +141,12 @@ class DockerRun:
             self._ended.set()
         if self._copier is not None:
             self._copier.join(OUTPUT_S)
-        why = "out of memory" if ended.oom_killed else ended.error
-        return Ended(exit_status=ended.exit_status, why=why, infrastructure=bool(ended.error))
+        used = most_used(self._container) if self._parent is not None else None
+        seen = ended.oom_killed or (
+            self._witness is not None and ended.exit_status == SIGKILLED and self._witness.end()
+        )
+        limit = out_of_memory(self._plan.mem_mib, used) if seen else ""
+        return Ended(ended.exit_status, why=ended.error, infrastructure=bool(ended.error), limit=limit)
 
     def terminate(self, grace_s: float) -> None:
         """As `Run.terminate`."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from isolator import driver_volume, processes
@@ -316,10 +317,19 @@ class Executor:
 
     def _wait_for(self, run: Run, ended: list[Ended]) -> None:
         try:
-            ended.append(run.wait())
+            ended.append(self._explained(run.wait()))
         except (MesosGpuError, OSError) as error:
             ended.append(Ended(why=f"its end could not be seen: {error}", infrastructure=True))
         self._want_end("", "", 0.0)
+
+    def _explained(self, ended: Ended) -> Ended:
+        """With the want of memory that the kernel met in this container, unless it is known already."""
+        if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
+            return ended
+        from isolator.memory import lack
+
+        asked_mib = self._assignment.mem_mib if self._assignment else 0
+        return replace(ended, limit=lack(self._container, asked_mib))
 
     def _let_go(self, run: Run, enclosure: Enclosure) -> None:
         """End what the command left running; the claim goes last, when nothing can use the GPU any more. What cannot
@@ -360,8 +370,10 @@ def _holdings(found: Refused | Stale) -> Sequence[Holding]:
 
 def result_of(ended: Ended) -> tuple[str, str, Outcome]:
     """State, message and outcome of a command that ended by itself."""
-    why = f": {ended.why}" if ended.why else ""
+    why = "".join(f": {text}" for text in (ended.why, ended.limit) if text)
     outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
+    if ended.limit and ended.killed:
+        return "TASK_FAILED", ended.limit, outcome
     if ended.signal is not None:
         name = signal.strsignal(ended.signal) or "unknown"
         return "TASK_FAILED", f"Command terminated with signal {ended.signal} ({name}){why}", outcome

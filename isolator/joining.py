@@ -175,14 +175,14 @@ def _is_other(pid: int, name: str) -> bool:
 
 def _other_cgroups(pid: int) -> list[str]:
     """Directories of the cgroups that a process is in and this one is not."""
-    mine, found = _cgroups("self"), []
-    for hierarchy, path in _cgroups(str(pid)).items():
+    mine, found = cgroups_of("self"), []
+    for hierarchy, path in cgroups_of(str(pid)).items():
         if mine.get(hierarchy) != path:
-            found.append(_mount_of(hierarchy) + path)
+            found.append(mount_of(hierarchy) + path)
     return found
 
 
-def _cgroups(pid: str) -> dict[str, str]:
+def cgroups_of(pid: str) -> dict[str, str]:
     """By their controllers as /proc names them; "" is version 2."""
     with open(f"/proc/{pid}/cgroup") as file:
         return {
@@ -190,7 +190,12 @@ def _cgroups(pid: str) -> dict[str, str]:
         }
 
 
-def _mount_of(hierarchy: str) -> str:
+def mount_of(hierarchy: str) -> str:
+    """Where a hierarchy with these controllers is mounted; "" is version 2.
+
+    Raises:
+        FileNotFoundError: Nowhere.
+    """
     with open("/proc/self/mounts") as file:
         for line in file:
             _, point, kind, options, *_ = line.split(" ")

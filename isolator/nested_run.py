@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from isolator import cgroups
@@ -25,6 +26,7 @@ from isolator.sandbox import CONTAINERS, STREAMS, Sandbox
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
+from mesos_gpu.policy.limits import is_out_of_memory, out_of_memory, used_in
 
 CONTAINER: Final = "task"
 CALL_S: Final = 30.0
@@ -168,7 +170,7 @@ class NestedRun:
                 except OSError:  # the agent is away
                     status, answer = 0, b""
                 if status == 200:
-                    return _ended(json.loads(answer)["wait_container"])
+                    return _ended(json.loads(answer)["wait_container"], self._plan.mem_mib)
                 if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
                     return Ended(why="the agent does not know its container any more", infrastructure=True)
                 time.sleep(RETRY_S)
@@ -240,11 +242,16 @@ def _has_other_root(pid: int) -> bool:
         return False
 
 
-def _ended(said: Mapping[str, Any]) -> Ended:
+def _ended(said: Mapping[str, Any], mem_mib: float) -> Ended:
     reason, message = said.get("reason", ""), said.get("message", "")
+    limit = out_of_memory(mem_mib, used_in(message)) if is_out_of_memory(reason) else ""
     if "exit_status" not in said:
         why = message or reason or "its container ended without a status"
-        return Ended(why=why, infrastructure=reason in _FAILED_INFRASTRUCTURE)
-    return ended_of(
-        int(said["exit_status"]), message if reason.startswith("REASON_CONTAINER_LIMITATION") else ""
-    )
+        return Ended(
+            signal=KILL if limit else None,
+            why="" if limit else why,
+            infrastructure=reason in _FAILED_INFRASTRUCTURE,
+            limit=limit,
+        )
+    more = message if reason.startswith("REASON_CONTAINER_LIMITATION") and not limit else ""
+    return replace(ended_of(int(said["exit_status"]), more), limit=limit)

@@ -5,12 +5,14 @@ import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from isolator.enclosure import Enclosure
 from isolator.ledger import Trace
 from isolator.sandbox import STREAMS, Sandbox
 from mesos_gpu.model.assignment import Assignment, Outcome
+
+KILLED: Final = 9
 
 
 class NotStarted(Exception):
@@ -24,12 +26,19 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended: by itself with a status, or by a signal. `why`: more for the user, as "out of memory"."""
+    """How a command ended: by itself with a status, or by a signal. `why`: more for the user. `limit`: of what it had
+    more than it asked for, in words; processes of it were killed for that."""
 
     exit_status: int | None = None
     signal: int | None = None
     why: str = ""
     infrastructure: bool = False
+    limit: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """Whether by SIGKILL, or as a shell says that of the command that it waited for."""
+        return KILLED in (self.signal, (self.exit_status or 0) - 128)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from mesos_gpu.model.status import Status
 from mesos_gpu.model.task import ENDED, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.backoff import delay_s
 from mesos_gpu.policy.blame import exit_code, is_final_error, next_state
+from mesos_gpu.policy.limits import in_words
 from mesos_gpu.policy.trust import doubt, is_echo, is_left_over
 from mesos_gpu.wire import assignment, report
 
@@ -59,6 +60,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         return
     outcome = _outcome(status)
     job = turn.state.current(task)
+    if job is not None:
+        status, outcome = in_words(status, outcome, job.spec.mem_mib)
     new = next_state(
         status,
         outcome,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator, Mapping
@@ -48,6 +49,9 @@ APPLETS = [
     "unshare",
     "cp",
     "chmod",
+    "ln",
+    "mkfifo",
+    "rm",
 ]
 CUDA: Mapping[str, Any] = json.loads(
     (Path(__file__).parent.parent / "data/cuda-image/config.json").read_text()
@@ -309,6 +313,32 @@ def test_nothing_of_it_stays(stack: Stack, client: Client) -> None:
 # --- by the Docker Engine
 
 
+HUNGRY = "x=0123456789; while :; do x=$x$x; done"
+
+
+def lacks_memory(client: Client, **more: str) -> None:
+    job = run(client, HUNGRY, gpus=0, **more)
+    assert re.fullmatch(r"out of memory: 64 MiB asked, \d+ used; ask for more with --mem", job["message"])
+    assert (job["state"], job["exit_code"]) == ("failed", 137)
+
+
+def keeps_its_output(client: Client, says: str, **more: str) -> None:
+    """Whatever the task makes of the name that its output has where it can see it."""
+    spoils = "rm stdout stderr; mkfifo stdout; ln -s /etc/passwd stderr"
+    command = f"cd $MESOS_SANDBOX; echo said; {spoils}; sleep 1; echo on"
+    job = run(client, command, gpus=0, **more)
+    assert (job["state"], said(client, job)) == ("finished", "said\non\n"), job["message"]
+    assert says in said(client, job, "stderr")
+
+
+def test_an_image_that_wants_memory_is_told_so(client: Client) -> None:
+    lacks_memory(client)
+
+
+def test_an_image_cannot_put_anything_in_place_of_its_output(client: Client) -> None:
+    keeps_its_output(client, "")
+
+
 @pytest.fixture(scope="module")
 def engine(images: Path) -> Iterator[dockerd.Dockerd]:
     with dockerd.Dockerd(bridged=True) as started:
@@ -351,6 +381,14 @@ def test_the_docker_engine_mounts_the_same_and_passes_arguments(docker: Stack, d
         sees_volumes(client, data, "/etc/weights", container_engine="docker", gpus=0)
         job = run(client, None, image="plain:1", args=["other", "words"], container_engine="docker", gpus=0)
         assert (job["state"], said(client, job)) == ("finished", "other words\n"), job["message"]
+
+
+def test_the_docker_engines_containers_are_told_the_same_of_memory_and_keep_their_output(
+    docker: Stack,
+) -> None:
+    with Client(docker.url) as client:
+        lacks_memory(client, container_engine="docker")
+        keeps_its_output(client, "Operation not permitted", container_engine="docker")
 
 
 def test_an_app_on_a_bridge(docker: Stack, data: Path) -> None:

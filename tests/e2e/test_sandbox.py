@@ -1,6 +1,7 @@
 """What a job does to its output and its disk on a real Mesos, and what others notice of it."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,3 +116,16 @@ def test_a_disk_that_is_full_is_said_to_be_so(client: Client) -> None:
     job = end_of(client, submit(client, "head -c 9000000 /dev/zero > x; exec sleep 600", disk_mib=4))
     assert job["state"] == "failed"
     assert job["message"].startswith("out of disk: 4 MiB asked, 9 used in its sandbox")
+
+
+HUNGRY = "{python} -c 'x = b\"x\" * (300 << 20); import time; time.sleep(600)'"
+
+
+@pytest.mark.parametrize("shell", ["", "; exit $?"], ids=["itself", "a shell's child"])
+def test_a_want_of_memory_is_one_line(client: Client, shell: str) -> None:
+    if "memory" not in Path("/proc/self/cgroup").read_text():
+        pytest.skip("needs cgroups that limit memory (v1): Mesos 1.11 uses no others")
+    job = end_of(client, submit(client, HUNGRY.format(python="/usr/bin/python3") + shell, mem_mib=64))
+    assert job["state"] == "failed"
+    assert re.fullmatch(r"out of memory: 64 MiB asked, \d+ used; ask for more with --mem", job["message"])
+    assert job["exit_code"] == 137

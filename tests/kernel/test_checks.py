@@ -293,7 +293,7 @@ def test_the_tasks_root_directory(start: Start, watch: Begin, tmp_path: Path) ->
 @needs_root
 def test_the_tasks_cgroup(start: Start, watch: Begin) -> None:
     mount = next(
-        (Path(joining._mount_of(name)) for name in ("devices", "pids", "") if _is_mounted(name)), None
+        (Path(joining.mount_of(name)) for name in ("devices", "pids", "") if _is_mounted(name)), None
     )
     if mount is None or not os.access(mount, os.W_OK):
         pytest.skip("no cgroup can be made here")
@@ -313,7 +313,7 @@ def test_the_tasks_cgroup(start: Start, watch: Begin) -> None:
 
 def _is_mounted(hierarchy: str) -> bool:
     try:
-        return bool(joining._mount_of(hierarchy))
+        return bool(joining.mount_of(hierarchy))
     except FileNotFoundError:
         return False
 

@@ -292,6 +292,7 @@ ELSEWHERE = {
     "joined": "files of cgroups",
     "launcher": "files of cgroups",
     "ledger": "the node directory, which is root's",
+    "memory": "files of cgroups",
     "view": "the task's own /dev, and what takes the place of a directory of the host",
 }
 CHANGES = {
