@@ -66,7 +66,9 @@ class Witness:
             while True:
                 with contextlib.suppress(BlockingIOError):
                     count += os.eventfd_read(self._event)
-                there = os.path.exists(self._directory)  # asked later, so that no count is of its end if it is
+                there = os.path.exists(
+                    self._directory
+                )  # asked later, so that no count is of its end if it is
                 if count > (not there) or time.monotonic() > deadline:
                     return count > (not there)
                 time.sleep(0.02)
