@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 
 from isolator import processes
+from mesos_gpu.local import leftovers
+from mesos_gpu.testing import dockerd
 from tests import progress
 
 POLL_S = 0.2
@@ -41,7 +43,8 @@ class Run:
         """Nothing runs yet."""
         self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
         self._began_at = time.monotonic()
-        self._directory = Path(tempfile.mkdtemp(prefix="mesos-gpu-run-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="mgr-"))  # short: paths of sockets are below it
+        self._progress, self._temporary = self._directory / "progress", self._directory / "tmp"
         self._asked: int | None = None  # the signal that ends this run
         self._trouble: list[str] = []
 
@@ -51,15 +54,19 @@ class Run:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._ask)
         command = [sys.executable, "-m", "pytest", "-p", progress.__name__, *self._arguments]
+        for path, mode in (self._directory, 0o755), (self._progress, 0o755), (self._temporary, 0o1777):
+            path.mkdir(exist_ok=True)
+            path.chmod(mode)
+        mine = {progress.VARIABLE: str(self._progress), "TMPDIR": str(self._temporary)}
+        # pytest's own directories stay where they are looked for after a failure.
+        mine["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()
         # A session of its own: a test that signals its own group does not end this process.
-        child = subprocess.Popen(
-            command, env={**os.environ, progress.VARIABLE: str(self._directory)}, start_new_session=True
-        )
+        child = subprocess.Popen(command, env={**os.environ, **mine}, start_new_session=True)
         try:
             status = self._watch(child.pid)
         finally:
             self._sweep()
-            shutil.rmtree(self._directory)
+            self._remove()
         if self._trouble:
             print("", *(f"FAILED {line}" for line in self._trouble), sep="\n", file=sys.stderr, flush=True)
         return status or (FAILED if self._trouble else 0)
@@ -85,7 +92,7 @@ class Run:
         if not self._trouble and self._asked is None:
             self._trouble += self._died()
             if status > SIGNALLED and not self._trouble:
-                ran = [test.name for test in progress.read(self._directory) if test.busy]
+                ran = [test.name for test in progress.read(self._progress) if test.busy]
                 self._trouble.append(
                     f"pytest died by signal {status - SIGNALLED} during {', '.join(ran) or 'no test'}"
                 )
@@ -108,7 +115,7 @@ class Run:
         """Why this run cannot go on, each with the test; empty: it goes on."""
         if died := self._died():
             return died
-        running = progress.read(self._directory)
+        running = progress.read(self._progress)
         waited_s = time.monotonic() - self._began_at
         if waited_s > self._limit_s:
             return [
@@ -129,7 +136,7 @@ class Run:
     def _died(self) -> list[str]:
         return [
             f"{test.name}: the process that ran it died ({test.worker}, process {test.pid})"
-            for test in progress.read(self._directory)
+            for test in progress.read(self._progress)
             if not test.alive
         ]
 
@@ -142,6 +149,15 @@ class Run:
             self._trouble += [f"left running: {words}" for words in left]
         if stuck := processes.kill_descendants():
             self._trouble.append(f"could not be killed: {stuck}")
+
+    def _remove(self) -> None:
+        """What a run that was killed has left of engines and clusters: mounts, cgroups, files."""
+        for path in self._temporary.glob(f"{dockerd.PREFIX}*"):
+            dockerd.Dockerd(left=path, bridged=True).close()
+        for path in self._temporary.rglob(leftovers.RECORD):
+            leftovers.clean_up(path.parent)
+        leftovers.unmount(self._temporary)
+        shutil.rmtree(self._directory)
 
     def _left(self) -> list[str]:
         processes.reap()

@@ -27,6 +27,8 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 address = "{at}/containerd.sock"
 """
 
+PREFIX: Final = "mesos-gpu-docker-"  # of the names of engines' directories
+
 
 def missing() -> str:
     """What this host lacks for a Docker Engine and its images; empty: nothing."""
@@ -50,9 +52,10 @@ def _ip(*words: str) -> None:
 class Dockerd:
     """Use as a context manager. Needs root, and that `missing()` is empty."""
 
-    def __init__(self, *flags: str, bridged: bool = False) -> None:
-        """`flags`: further ones of dockerd. `bridged`: containers may have a bridge; needs `ip`."""
-        self.directory = Path(tempfile.mkdtemp(prefix="mesos-gpu-docker-"))
+    def __init__(self, *flags: str, bridged: bool = False, left: Path | None = None) -> None:
+        """`flags`: further ones of dockerd. `bridged`: containers may have a bridge; needs `ip`. `left`: the directory
+        of one whose process is gone, to `close` it."""
+        self.directory = left or Path(tempfile.mkdtemp(prefix=PREFIX))
         self.directory.chmod(0o755)
         self.socket = self.directory / "docker.sock"
         self.cgroup = "/" + self.directory.name  # containers are below it unless they say otherwise

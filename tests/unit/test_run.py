@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.testing import dockerd
 from tests.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +105,21 @@ def test_what_a_test_leaves_running_is_ended_and_makes_the_run_red(tmp_path: Pat
     assert status == 1, text
     assert len(re.findall(rf"^FAILED left running: \d+ sleep {re.escape(mark)}", text, re.M)) == 2, text
     assert running(f"sleep\0{mark}") == []
+
+
+@pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())
+def test_an_engine_that_a_dead_test_left_is_ended_and_removed(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    body = (
+        "from mesos_gpu.testing.dockerd import Dockerd\nengine = Dockerd()\nengine.start()\n"
+        f"open({str(said)!r}, 'w').write(str(engine.directory))\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    status, text = run(tmp_path, body, "-n0")
+    assert status != 0, text
+    directory = Path(said.read_text())
+    assert running(str(directory)) == []
+    assert not directory.exists()
+    assert str(directory) not in Path("/proc/self/mounts").read_text()
 
 
 def test_a_failure_is_shown_once_and_when_it_happens(tmp_path: Path) -> None:
