@@ -72,6 +72,7 @@ class ContainerWish:
     labels: Mapping[str, str] = field(default_factory=dict)
     bindings: tuple[PortBinding, ...] | None = None  # on the engine's bridge; None: the host's network
     options: DockerOptions = field(default_factory=DockerOptions)  # but its labels
+    gate: tuple[str, str, bool] | None = None  # a bind of our own: no path of the task's choice
 
     def __post_init__(self) -> None:
         if not _NUMBERS.fullmatch(self.user):
@@ -439,7 +440,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             ],
             "DeviceRequests": [],
             "DeviceCgroupRules": [],
-            "Mounts": [_mount(*bind) for bind in wish.binds],
+            "Mounts": [_mount(*bind) for bind in (*wish.binds, *([wish.gate] if wish.gate else []))],
             "GroupAdd": [str(group) for group in wish.groups],
             "UsernsMode": "host",  # the user's numbers are the host's, also where the engine maps others'
             "CgroupnsMode": "private",

@@ -14,11 +14,13 @@ from isolator.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, Doc
 from isolator.docker_output import Output
 from isolator.enclosure import Enclosure
 from isolator.facts import read_driver
-from isolator.image_run import KILL, SANDBOX, TERM, command_of, prepare, refused_without_isolation
+from isolator.gate import PROGRAM, Gate
+from isolator.image_run import KILL, SANDBOX, TERM, argv_of, command_of, prepare, refused_without_isolation
 from isolator.ledger import Trace
 from isolator.memory import Witness, most_used
 from isolator.rules import rules_of
 from isolator.runs import Ended, Launch, NotStarted, container_of
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
@@ -42,6 +44,7 @@ class DockerRun:
         self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
         self._created = False  # whether the engine may have the container
         self._pid = 0  # on the host
+        self._gate: Gate | None = None
         self._output: Output | None = None
         self._witness: Witness | None = None
         self._copier: threading.Thread | None = None
@@ -65,13 +68,14 @@ class DockerRun:
         config = self._config(plan.image)
         command_of(plan, config)
         prepared = prepare(launch, config, self._inventory)
-        user = prepared.user
+        user, argv = prepared.user, argv_of(plan, config)
+        gate = self._gate = Gate(enclosure.gate, enclosure.fence) if enclosure.fence is not None else None
+        if gate is not None:
+            gate.open()
         wish = ContainerWish(
             image=plan.image,
             user=f"{user.pw_uid}:{user.pw_gid}",
-            command=plan.command,
-            argv=plan.argv,
-            args=plan.args,
+            argv=argv if gate is None else (PROGRAM, *argv),
             env=prepared.env,
             groups=groups_of(user.pw_name, user.pw_gid),
             devices=tuple((str(enclosure.node(d)), d.path) for d in (*enclosure.devices, *enclosure.extra)),
@@ -82,12 +86,13 @@ class DockerRun:
             labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
             options=plan.docker,
             bindings=plan.bindings,
+            gate=gate.bind() if gate is not None else None,
         )
         if self._aborted.is_set():
             raise NotStarted("killed before it was started")
         self._let_through(enclosure)
         self._created = True
-        self._engine.create(self._name, wish)
+        ident = self._engine.create(self._name, wish)
         self._output = self._engine.attach(self._name)
         self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
         self._copier.start()
@@ -99,6 +104,11 @@ class DockerRun:
                 self._witness = Witness(self._pid)
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)
+        if self._pid and gate is not None:
+            gate.admit(argv, self._has_ended, ident)
+
+    def _has_ended(self) -> bool:
+        return start_ticks(self._pid) is None
 
     def _let_through(self, enclosure: Enclosure) -> None:
         """A cgroup of v1 can have no device that the one above lacks: Mesos' list stays, the granted are added."""
@@ -162,6 +172,8 @@ class DockerRun:
 
     def clear(self) -> list[int]:
         """As `Run.clear`."""
+        if self._gate is not None:
+            self._gate.close()
         if self._created:
             self._engine.remove(self._name)
         if self._output is not None:

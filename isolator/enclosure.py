@@ -25,6 +25,7 @@ from mesos_gpu.model.ids import GpuId
 NODES: Final = Path("/dev/mesos_gpu")
 #: The node of a minor that no GPU has (nv.h: GPUs end below 247), to see that the rules deny.
 DENIED: Final = ".denied"
+GATE: Final = ".gate"
 _DENIED_MINOR: Final = 253
 
 
@@ -61,6 +62,11 @@ class Enclosure:
     def refused(self) -> Path:
         """A node that the rules must deny."""
         return self.nodes / DENIED
+
+    @property
+    def gate(self) -> Path:
+        """Directory of the gate, if it is to have one."""
+        return self.nodes / GATE
 
     def node(self, device: Device) -> Path:
         """Where the node of a device is on the host."""

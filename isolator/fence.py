@@ -18,6 +18,7 @@ from isolator import bpf, bpf_sys, cgroups
 from isolator.cgroups import Cgroup
 from isolator.control_ports import Denial
 from isolator.ledger import Trace
+from mesos_gpu.errors import Unavailable
 
 #: Each with the address family that it decides on.
 _PROGRAMS: Final = (
@@ -65,6 +66,37 @@ class Fence:
         with _opened(directory) as fd:
             for kind, family in _PROGRAMS:
                 bpf_sys.install(fd, bpf.encode(bpf.compile_denials(self.denied, family)), kind)
+
+    def probe4(self) -> tuple[int, str]:
+        """Port and IPv4 address of something that is denied.
+
+        Raises:
+            Unavailable: Only single addresses of version 6 are.
+        """
+        for port, address in self.probes():
+            if address is None or ":" not in address:
+                return port, address or _LOOPBACK[socket.AF_INET]
+        raise Unavailable(
+            "an image cannot see that ports are denied to it: none of IPv4 is",
+            remedy="give the agent an address of version 4",
+        )
+
+    def take(self, pid: int, own_cgroup: str = "") -> None:
+        """Put a process behind it that another has started.
+
+        Args:
+            pid: Of the process.
+            own_cgroup: A word that the path of the process' cgroup has if it is of the container alone: there the
+                programs go to that one, which has its limits; "": there is none.
+
+        Raises:
+            MesosGpuError, OSError: It cannot be.
+        """
+        path = cgroups.membership(pid).get("cgroup2", "/")
+        if own_cgroup and own_cgroup in path:
+            self.put_on(cgroups.mounted()["cgroup2"] / path.lstrip("/"))
+        else:
+            (self.cgroup.path / "cgroup.procs").write_text(str(pid))
 
     def stands(self) -> bool:
         """Whether exactly its programs are on its cgroup.

@@ -99,6 +99,15 @@ def command_of(plan: Assignment, config: ImageConfig) -> None:
         raise NotStarted(f"neither the job nor the image {plan.image} says what to run")
 
 
+def argv_of(plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
+    """What an image runs: the job's command, or its own entrypoint with the job's arguments or its own."""
+    if plan.command is not None:
+        return ("/bin/sh", "-c", plan.command)
+    if plan.argv:
+        return plan.argv
+    return (*config.entrypoint, *(plan.args or config.cmd))
+
+
 def refused_without_isolation(isolated: bool) -> None:
     """An image is never run with every card.
 

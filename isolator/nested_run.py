@@ -18,7 +18,17 @@ from typing import Any, Final
 from isolator import cgroups
 from isolator.agent_api import Connection, Settings
 from isolator.enclosure import Enclosure
-from isolator.image_run import KILL, TERM, Prepared, command_of, ended_of, prepare, refused_without_isolation
+from isolator.gate import PROGRAM, Gate
+from isolator.image_run import (
+    KILL,
+    TERM,
+    Prepared,
+    argv_of,
+    command_of,
+    ended_of,
+    prepare,
+    refused_without_isolation,
+)
 from isolator.images import flags_of, read_config, registry_of
 from isolator.ledger import Trace
 from isolator.runs import Ended, Launch, NotStarted, container_of
@@ -47,7 +57,8 @@ class NestedRun:
         self._container = {"value": CONTAINER, "parent": {"value": container_of(own)}}
         self._enclosure: Enclosure | None = None
         self._task = ""  # Mesos' id of it
-        self._has_entrypoint = False  # whether the image has one
+        self._gate: Gate | None = None
+        self._how: Ended | None = None
         self._asked = False  # whether the agent may have the container
         self._ended = threading.Event()
 
@@ -77,13 +88,16 @@ class NestedRun:
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)
-        self._has_entrypoint = bool(config.entrypoint)
+        argv = argv_of(self._plan, config)
         prepared = prepare(launch, config, self._inventory, by_agent=True)
         _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)
         with Sandbox(launch.sandbox) as place:
             place.keep(CONTAINERS)
+        if launch.enclosure.fence is not None:
+            self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence)
+            self._gate.open()
         self._asked = True
-        status, answer = self._connection.call(self._order(prepared), None)
+        status, answer = self._connection.call(self._order(prepared, argv), None)
         if status != 200:
             # The agent's own words: the image is not there, the command cannot be, the disk is full.
             text = answer.decode(errors="replace").strip()
@@ -91,8 +105,11 @@ class NestedRun:
                 f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=status != 400)
             )
         self._show_streams(launch.sandbox)
+        threading.Thread(target=self._follow, daemon=True).start()
+        if self._gate is not None:
+            self._gate.admit(argv, self._ended.is_set)
 
-    def _order(self, prepared: Prepared) -> dict[str, Any]:
+    def _order(self, prepared: Prepared, argv: Sequence[str]) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure
         assert enclosure is not None
         command: dict[str, Any] = {
@@ -101,17 +118,14 @@ class NestedRun:
                 "variables": [{"name": k, "type": "VALUE", "value": v} for k, v in prepared.env.items()]
             },
         }
-        if plan.command is not None:
-            command |= {"shell": True, "value": plan.command}
-        elif plan.argv:
-            command |= {"shell": False, "value": plan.argv[0], "arguments": list(plan.argv)}
-        elif plan.args and not self._has_entrypoint:
-            command |= {"shell": False, "value": plan.args[0], "arguments": list(plan.args)}
-        else:  # without a value the agent puts the image's entrypoint before them (docker/runtime.cpp)
-            command |= {"shell": False, "arguments": list(plan.args)}
+        first = argv if self._gate is None else (PROGRAM, *argv)
+        command |= {"shell": False, "value": first[0], "arguments": list(first)}
         nodes = [(str(enclosure.node(d)), d.path, "RW") for d in (*enclosure.devices, *enclosure.extra)]
+        gate = [self._gate.bind()] if self._gate is not None else []
         kept = list(ROOT_KEEPS) if prepared.user.pw_uid == 0 else []
-        binds = [(outside, inside, "RO" if only else "RW") for outside, inside, only in prepared.binds]
+        binds = [
+            (outside, inside, "RO" if only else "RW") for outside, inside, only in (*prepared.binds, *gate)
+        ]
         return {
             "type": "LAUNCH_CONTAINER",
             "launch_container": {
@@ -161,21 +175,29 @@ class NestedRun:
         return (None, None)
 
     def wait(self) -> Ended:
-        """As `Run.wait`; goes on over restarts of the agent."""
-        ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
+        """As `Run.wait`."""
+        self._ended.wait()
+        return self._how or Ended(why="how its container ended cannot be understood", infrastructure=True)
+
+    def _follow(self) -> None:
         try:
-            while True:
-                try:
-                    status, answer = self._connection.call(ask, None)
-                except OSError:  # the agent is away
-                    status, answer = 0, b""
-                if status == 200:
-                    return _ended(json.loads(answer)["wait_container"], self._plan.mem_mib)
-                if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
-                    return Ended(why="the agent does not know its container any more", infrastructure=True)
-                time.sleep(RETRY_S)
+            self._how = self._awaited()
         finally:
             self._ended.set()
+
+    def _awaited(self) -> Ended:
+        """How the container ended, when it has; goes on over restarts of the agent."""
+        ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
+        while True:
+            try:
+                status, answer = self._connection.call(ask, None)
+            except OSError:  # the agent is away
+                status, answer = 0, b""
+            if status == 200:
+                return _ended(json.loads(answer)["wait_container"], self._plan.mem_mib)
+            if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
+                return Ended(why="the agent does not know its container any more", infrastructure=True)
+            time.sleep(RETRY_S)
 
     def terminate(self, grace_s: float) -> None:
         """As `Run.terminate`. The agent signals the first process only; the others are found in the cgroup."""
@@ -209,6 +231,8 @@ class NestedRun:
 
     def clear(self) -> list[int]:
         """As `Run.clear`."""
+        if self._gate is not None:
+            self._gate.close()
         if self._asked and not self._ended.is_set():
             self._kill(KILL)
             with contextlib.suppress(OSError):
