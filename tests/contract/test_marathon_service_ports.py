@@ -1,5 +1,7 @@
 """Service ports as balancers for Marathon read them."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +17,7 @@ from mesos_gpu.scheduler.daemon import Daemon
 from tests.contract.test_marathon_api import Marathon
 from tests.contract.test_marathon_events import Ears
 
+HAPROXY = shutil.which("haproxy")
 BRIDGED: dict[str, Any] = {
     "networks": [{"mode": "container/bridge"}],
     "container": {
@@ -118,6 +121,40 @@ def test_they_are_in_tasks_environment_and_events(rig: Marathon) -> None:
         assert ports(ears.wait("api_post_event")["appDefinition"]) == [10000]
     text = rig.call("GET", "/v2/tasks", headers={"Accept": "text/plain"}).text
     assert text.split("\t")[:2] == ["a", "10000"]
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="no haproxy: apt-get install haproxy")
+def test_a_balancer_listens_at_each_of_them(rig: Marathon, tmp_path: Path) -> None:
+    """What marathon-lb makes of the answers: for each service port a frontend at it, with the tasks' own behind."""
+    rig.create("/web", instances=2)
+    rig.create("/shop/api", portDefinitions=[{"port": 0, "name": "a"}, {"port": 0, "name": "b"}])
+    rig.create("/bridged", **BRIDGED)
+    rig.create("/none", portDefinitions=[])
+    for id, count in (("/web", 2), ("/shop/api", 1), ("/bridged", 1), ("/none", 1)):
+        rig.tasks(id, count)
+    lines = [
+        "global",
+        "defaults",
+        "  mode tcp",
+        "  timeout connect 3s",
+        "  timeout client 30s",
+        "  timeout server 30s",
+    ]
+    seen = []
+    for app in rig.ask("GET", "/v2/apps?embed=apps.tasks")["apps"]:
+        for index, port in enumerate(ports(app)):
+            name = f"{app['id'].strip('/').replace('/', '_')}_{port}"
+            seen.append(port)
+            lines += [f"frontend {name}", f"  bind *:{port}", f"  use_backend {name}", f"backend {name}"]
+            for i, task in enumerate(app["tasks"]):
+                assert task["servicePorts"] == ports(app)
+                lines.append(f"  server s{i} 127.0.0.1:{task['ports'][index]}")
+    assert sorted(seen) == list(range(10000, 10005)), "each is there, and none twice"
+    (tmp_path / "haproxy.cfg").write_text("\n".join(lines) + "\n")
+    checked = subprocess.run(
+        [str(HAPROXY), "-c", "-f", tmp_path / "haproxy.cfg"], capture_output=True, text=True, timeout=30
+    )
+    assert checked.returncode == 0, checked.stderr + checked.stdout
 
 
 def test_when_all_are_in_use_it_is_said(rig: Marathon) -> None:
