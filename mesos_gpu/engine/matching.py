@@ -143,6 +143,7 @@ def match(turn: Turn) -> None:
             used = tuple(offer.id for offer in desk.offers)
             turn.effects.append(Launch(used, tuple(desk.launches)))
             for offer_id in used:
+                turn.state.unused.pop(turn.state.offers[offer_id].agent_id, None)
                 turn.state.drop_offer(offer_id)
     _balance(turn)
 

@@ -116,6 +116,9 @@ class State:
         default_factory=set, compare=False, metadata=DERIVED
     )  # since the table was made
 
+    #: By agent, the latest offer of which nothing was used, be it given back by now; for those who ask why.
+    unused: dict[AgentId, Offer] = field(default_factory=dict, compare=False, metadata=DERIVED)
+
     @classmethod
     def restored(cls, started_at: float, saved: Saved) -> "State":
         """The state from what was saved."""
@@ -139,7 +142,7 @@ class State:
 
     def hold_offer(self, offer: Offer) -> None:
         """Put an offer on the table."""
-        self.offers[offer.id] = offer
+        self.offers[offer.id] = self.unused[offer.agent_id] = offer
         self.touched.add(offer.agent_id)
 
     def drop_offer(self, offer_id: OfferId) -> None:

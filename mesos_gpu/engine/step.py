@@ -72,6 +72,7 @@ def _on_rescinded(turn: Turn, event: ev.OfferRescinded) -> None:
 
 def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
     node = turn.state.nodes.get(event.agent_id)
+    turn.state.unused.pop(event.agent_id, None)
     for offer in [o for o in turn.state.offers.values() if o.agent_id == event.agent_id]:
         turn.state.drop_offer(offer.id)
     if node is not None and node.lost_at is None:

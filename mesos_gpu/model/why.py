@@ -15,6 +15,7 @@ class Stage(Enum):
     LOST = "lost"
     UNREPORTED = "unreported"  # its GPUs are not known, or no longer
     CONSTRAINT = "constraint"
+    SCARCE = "scarce"  # it has GPUs, and they are for work that needs them
     DRIVER = "driver"
     MODEL = "model"
     SIZE = "size"  # fewer GPUs, whoever uses them
@@ -50,6 +51,7 @@ class NodeReasons:
     hostname: str
     agent_id: AgentId
     reasons: tuple[str, ...]
+    stage: Stage | None = None  # of the first of them
 
 
 @dataclass(frozen=True, slots=True)

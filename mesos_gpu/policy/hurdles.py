@@ -18,6 +18,7 @@ from mesos_gpu.policy.placement import Ask
 from mesos_gpu.policy.ports import enough, offers
 from mesos_gpu.policy.reservation import Reservation
 
+OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
 _DAY_S: Final = 86400.0
 _MOST_RANGES: Final = 3
 
@@ -72,7 +73,8 @@ def hurdles(
     if node.silent and ask.gpus:
         found.append(Hurdle(Stage.UNREPORTED, f"cannot be used: {node.silent}"))
     if node.ruled_out or node.barred:
-        found.append(Hurdle(Stage.CONSTRAINT, node.ruled_out or node.barred))
+        stage = Stage.SCARCE if node.ruled_out == OFF_GPUS else Stage.CONSTRAINT
+        found.append(Hurdle(stage, node.ruled_out or node.barred))
     if not as_new_as(node.driver, ask.min_driver):
         has = f"has driver {node.driver}" if node.driver else "reports no NVIDIA driver"
         found.append(Hurdle(Stage.DRIVER, f"{has}, and {ask.min_driver} is the oldest that will do"))

@@ -57,7 +57,9 @@ def explain(
         _summary(job, ask, found, queue, now, open_nodes=open_nodes, able=able, nearest=nearest),
         queue.position,
         can_ever_run=able,
-        nodes=tuple(NodeReasons(p.node.hostname, p.node.agent_id, _words(p)) for p in found.passages),
+        nodes=tuple(
+            NodeReasons(p.node.hostname, p.node.agent_id, _words(p), p.stage) for p in found.passages
+        ),
         nearest=nearest,
         estimate=queue.estimate,
         funnel=found.stages,

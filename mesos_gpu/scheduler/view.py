@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
 
 from mesos_gpu.engine.delays import ends_of, launch_delays
 from mesos_gpu.engine.line import ask_of
@@ -32,12 +31,10 @@ from mesos_gpu.model.task import Task
 from mesos_gpu.model.why import Why
 from mesos_gpu.policy.defrag import Problem
 from mesos_gpu.policy.estimate import gpus_of
-from mesos_gpu.policy.hurdles import NodeView
+from mesos_gpu.policy.hurdles import OFF_GPUS, NodeView
 from mesos_gpu.policy.queue import position_of
 from mesos_gpu.policy.reservation import Reservation
 from mesos_gpu.policy.why import QueueView, explain
-
-_OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
 
 
 def _beyond(job: Job, limit: int | None) -> str:
@@ -209,8 +206,13 @@ class StateView:
         """Every drain, also of what is away."""
         return self._state.drains.values()
 
-    def explain(self, job_id: JobId) -> Why:
-        """Why the job waits.
+    @property
+    def unused_offers(self) -> Collection[Offer]:
+        """The latest of each agent of which nothing was used."""
+        return self._state.unused.values()
+
+    def explain(self, job_id: JobId, *, past_offers: bool = False) -> Why:
+        """Why the job waits; with `past_offers`, of an agent that offers nothing now by what it offered last.
 
         Raises:
             NotFound: There is no such job.
@@ -224,6 +226,8 @@ class StateView:
         offers: dict[AgentId, list[Offer]] = {}
         for offer in self._state.offers.values():
             offers.setdefault(offer.agent_id, []).append(offer)
+        for offer in self._state.unused.values() if past_offers else ():
+            offers.setdefault(offer.agent_id, [offer])
         neighbours, gpu_nodes = Neighbours(self._state), Placing(self._state, self._settings).key(job)
         nodes = [
             replace(
@@ -231,7 +235,7 @@ class StateView:
                 kept=tuple(kept.get(node.id, ())),
                 barred=neighbours.barred(job, node),
                 ruled_out=neighbours.ruled_out(job.spec, node)
-                or (_OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
+                or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
             )
             for node in self._state.nodes.values()
         ]

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.api.marathon.queue import _summary
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.job import JobState
+from mesos_gpu.model.why import NodeReasons, Stage, Why
 from tests.conftest import wait_until
 from tests.contract.test_marathon_api import Marathon
 
@@ -40,6 +44,72 @@ def test_an_app_that_fails_waits_until_its_delay_is_reset(rig: Marathon) -> None
     unknown = rig.ask("DELETE", "/v2/queue/b/c/delay", 404)
     assert unknown == {"message": "Application /b/c not found in tasks queue."}
     rig.ask("DELETE", "/v2/queue", 405)
+
+
+REASONS = [
+    "UnfulfilledRole",
+    "UnfulfilledConstraint",
+    "NoCorrespondingReservationFound",
+    "AgentMaintenance",
+    "InsufficientCpus",
+    "InsufficientMemory",
+    "InsufficientDisk",
+    "InsufficientGpus",
+    "InsufficientPorts",
+    "DeclinedScarceResources",
+]
+
+
+def test_the_whole_funnel_is_told_with_its_zeros_and_the_offers(rig: Marathon) -> None:
+    rig.create("/ports", portDefinitions=[{"port": 9}], requirePorts=True)
+    rig.create("/cpus", cpus=99)
+    rig.create("/gpus", gpus=1)
+    rig.create("/late", backoffSeconds=5000, maxLaunchDelaySeconds=100_000)
+    (task,) = rig.tasks("/late", 1)
+    rig.status(task["id"], "TASK_FAILED")
+    lacks = {
+        "/ports": "InsufficientPorts",
+        "/cpus": "InsufficientCpus",
+        "/gpus": "InsufficientGpus",
+        "/late": "",
+    }
+
+    def waiting() -> dict[str, Any] | None:
+        rig.offers()
+        found = rig.ask("GET", "/v2/queue?embed=lastUnusedOffers")["queue"]
+        whole = {entry["app"]["id"]: entry for entry in found}
+        return whole if whole.keys() == lacks.keys() and whole["/cpus"]["lastUnusedOffers"] else None
+
+    for id, entry in (wait_until("all wait", waiting) or {}).items():
+        summary, lack = entry["processedOffersSummary"], lacks[id]
+        for name in ("rejectSummaryLastOffers", "rejectSummaryLaunchAttempt"):
+            assert [each["reason"] for each in summary[name]] == REASONS, (id, "those of nothing, too")
+            assert {each["reason"]: each["declined"] for each in summary[name] if each["declined"]} == (
+                {lack: 1} if lack else {}
+            ), id
+            last = summary[name][-1]
+            assert last["processed"] == (0 if lack or id == "/late" else 1)
+        if lack:
+            (unused,) = [each for each in entry["lastUnusedOffers"] if each["reason"] == [lack]][-1:]
+            assert (unused["offer"]["agentId"], unused["offer"]["hostname"]) == ("a1", "a1.example")
+            resources = {each["name"]: each for each in unused["offer"]["resources"]}
+            assert (resources["cpus"]["scalar"], resources["cpus"]["role"]) == (16, "*")
+            assert resources["ports"]["ranges"]
+        else:
+            assert entry["lastUnusedOffers"] == []
+    assert "lastUnusedOffers" not in queue(rig)[0]
+
+
+def test_gpus_that_are_kept_for_others_are_scarce(rig: Marathon) -> None:
+    assert _summary(None)["processedOffersCount"] == 0
+    nodes = tuple(
+        NodeReasons(f"h{i}", AgentId(f"a{i}"), ("",) if stage else (), stage)
+        for i, stage in enumerate((Stage.SCARCE, Stage.KEPT, Stage.OFFER, Stage.DRIVER, None))
+    )
+    found = _summary(Why(JobId("j"), JobState.PENDING, "", 0, True, nodes))
+    assert (found["processedOffersCount"], found["unusedOffersCount"]) == (4, 3), "nothing was offered of one"
+    declined = {each["reason"]: each["declined"] for each in found["rejectSummaryLastOffers"]}
+    assert (declined["DeclinedScarceResources"], declined["InsufficientGpus"]) == (2, 1)
 
 
 def test_a_delay_that_is_reset_begins_anew(rig: Marathon) -> None:

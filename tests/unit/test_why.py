@@ -378,7 +378,7 @@ def test_work_without_gpus_is_kept_off_nodes_with_gpus() -> None:
     world.submit()
     why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
     example = "a1.example has GPUs, and this work without GPUs keeps off such nodes"
-    assert funnel_of(why) == [("constraint", 1, 0, example)]
+    assert funnel_of(why) == [("scarce", 1, 0, example)]
     assert (why.summary, why.can_ever_run) == (f"no node meets its constraints; {example}", False)
 
 

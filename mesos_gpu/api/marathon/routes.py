@@ -14,6 +14,7 @@ from mesos_gpu.api.marathon.deployments import Deployments
 from mesos_gpu.api.marathon.errors import Refused, answer_of
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.groups import Groups
+from mesos_gpu.api.marathon.queue import Queue
 from mesos_gpu.api.marathon.system import System
 from mesos_gpu.api.marathon.tasks import Tasks
 from mesos_gpu.api.service import Service
@@ -33,11 +34,8 @@ def routes(
 ) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
     core = Core(service, events, permits=permits, service_ports=service_ports)
-    system, tasks, deployments = (
-        System(core, webui_url=webui_url, version=version),
-        Tasks(core),
-        Deployments(core),
-    )
+    system, tasks = System(core, webui_url=webui_url, version=version), Tasks(core)
+    deployments, queue = Deployments(core), Queue(core)
     pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], system.pods)
     found = [
         _exact("/ping", {"GET": system.ping}),
@@ -51,9 +49,7 @@ def routes(
         _exact("/v2/tasks/delete", {"POST": tasks.kill_listed}),
         *_below("/v2/tasks", {_ALL: {"GET": tasks.list}}),
         *_below("/v2/deployments", {_ALL: {"GET": deployments.list}, _ONE: {"DELETE": deployments.delete}}),
-        *_below(
-            "/v2/queue", {_ALL: {"GET": deployments.queue}, "delay": {"DELETE": deployments.reset_delay}}
-        ),
+        *_below("/v2/queue", {_ALL: {"GET": queue.list}, "delay": {"DELETE": queue.reset_delay}}),
         *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
         *_below("/v2", {}),
     ]

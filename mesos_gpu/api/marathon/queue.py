@@ -1,0 +1,193 @@
+"""/v2/queue: what waits, and which agents were not used for it, under Marathon's words."""
+
+import json
+import time
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.answers import large_answer
+from mesos_gpu.api.marathon import views
+from mesos_gpu.api.marathon.asked import Place, embeds
+from mesos_gpu.api.marathon.core import Core
+from mesos_gpu.api.marathon.errors import Refused
+from mesos_gpu.api.requests import result_of
+from mesos_gpu.api.service import View
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.app import App
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.offer import Offer
+from mesos_gpu.model.queue import LaunchDelay
+from mesos_gpu.model.rollout import VersionInfo
+from mesos_gpu.model.why import Stage, Why
+from mesos_gpu.wire.marathon.moments import stamp
+
+_MOST_EXPLAINED: Final = 100  # apps, in one answer
+_GPUS: Final = "InsufficientGpus"
+#: Marathon's reasons, in the order in which it counts them, with what is meant here.
+_FUNNEL: Final = {
+    "UnfulfilledRole": (),
+    "UnfulfilledConstraint": (Stage.CONSTRAINT,),
+    "NoCorrespondingReservationFound": (),
+    "AgentMaintenance": (Stage.DRAINED, Stage.LOST),
+    "InsufficientCpus": (Stage.CPUS,),
+    "InsufficientMemory": (Stage.MEM,),
+    "InsufficientDisk": (Stage.DISK,),
+    _GPUS: (),  # all that it has no word for: GPUs that do not fit
+    "InsufficientPorts": (Stage.PORTS,),
+    "DeclinedScarceResources": (Stage.SCARCE, Stage.KEPT, Stage.LIMIT),
+}
+_REASONS: Final = {stage: reason for reason, stages in _FUNNEL.items() for stage in stages}
+_UNOFFERED: Final = (Stage.OFFER,)  # nothing of such an agent was there to be refused
+
+
+class Queue:
+    """The routes' functions."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def reset_delay(self, _request: Request, place: Place) -> Response:
+        """DELETE /v2/queue/{id}/delay."""
+        try:
+            await result_of(self._core.service.reset_delay(place.id))
+        except NotFound as error:
+            raise Refused(404, f"Application {place.id} not found in tasks queue.") from error
+        return Response(status_code=204)
+
+    async def list(self, request: Request, _place: Place) -> Response:
+        """GET /v2/queue: the apps with instances that wait, and why."""
+        offers = "lastUnusedOffers" in embeds(request)
+        found = await self._core.read(_waiting)
+        # One at a time: together they would keep the engine from its work for seconds.
+        whys = [await self._core.read(partial(_why, each, offers=offers)) for each in found[:_MOST_EXPLAINED]]
+        padded = chain(whys, repeat(_Refusals()))
+        entries = (_entry(each, why, offers=offers) for each, why in zip(found, padded, strict=False))
+        return await large_answer({"queue": entries})
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """An app with instances that wait, or that are not started yet because others failed."""
+
+    app: App
+    info: VersionInfo
+    jobs: tuple[Job, ...]
+    delay: LaunchDelay | None
+
+    @property
+    def until(self) -> float:
+        """When the first of them may start."""
+        return min([job.not_before for job in self.jobs] or [self.delay.until if self.delay else 0.0])
+
+    @property
+    def since(self) -> float:
+        """How long one has waited."""
+        delayed = [self.delay.since] if self.delay else []
+        return min([job.submitted_at for job in self.jobs] + delayed)
+
+
+def _waiting(view: View) -> list[_Queued]:
+    delays, found = view.launch_delays, []
+    for app in view.root.all_apps():
+        jobs = tuple(job for job in view.instances_of(app.id) if job.state is JobState.PENDING)
+        if jobs or app.id in delays:
+            found.append(_Queued(app, view.versions[app.id], jobs, delays.get(app.id)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusals:
+    """Why the first of an app's instances waits, and what was offered meanwhile."""
+
+    why: Why | None = None  # None: none of them was queued yet
+    offers: tuple[Offer, ...] = ()
+
+
+def _why(queued: _Queued, view: View, *, offers: bool) -> _Refusals:
+    first = next(iter(queued.jobs), None)
+    if first is None or first.id not in view.jobs:
+        return _Refusals()
+    why = view.explain(first.id, past_offers=True)
+    return _Refusals(why, tuple(view.unused_offers) if offers else ())
+
+
+def _entry(queued: _Queued, found: _Refusals, *, offers: bool) -> dict[str, Any]:
+    """`why`, in the summary, is ours, and of the first of its instances that wait."""
+    left_s = max(0, round(queued.until - time.time()))
+    entry = {
+        "app": views.app_json(queued.app, queued.info),
+        "count": len(queued.jobs) + (queued.delay.missing if queued.delay else 0),
+        "delay": {"timeLeftSeconds": left_s, "overdue": left_s == 0},
+        "since": stamp(queued.since),
+        "processedOffersSummary": _summary(found.why),
+    }
+    return entry | ({"lastUnusedOffers": _unused(found)} if offers else {})
+
+
+def _stages(why: Why | None) -> dict[AgentId, Stage | None]:
+    """By agent that had something to offer: what kept the app off it; None: nothing does."""
+    if why is None:
+        return {}
+    limit = next((Stage.LIMIT for each in why.funnel if each.reason is Stage.LIMIT), None)
+    return {node.agent_id: node.stage or limit for node in why.nodes if node.stage not in _UNOFFERED}
+
+
+def _reason(stage: Stage) -> str:
+    return _REASONS.get(stage, _GPUS)
+
+
+def _summary(why: Why | None) -> dict[str, Any]:
+    stages = _stages(why)
+    refused = [_reason(stage) for stage in stages.values() if stage is not None]
+    left, funnel = len(stages), []
+    for reason in _FUNNEL:
+        funnel.append({"reason": reason, "declined": refused.count(reason), "processed": left})
+        left -= refused.count(reason)
+    return {
+        "processedOffersCount": len(stages),
+        "unusedOffersCount": len(refused),
+        "rejectSummaryLastOffers": funnel,
+        "rejectSummaryLaunchAttempt": funnel,
+        **({"why": why.summary} if why else {}),
+    }
+
+
+def _unused(found: _Refusals) -> list[dict[str, Any]]:
+    stages = _stages(found.why)
+    return [
+        {"offer": _offer_json(offer), "reason": [_reason(stage)], "timestamp": stamp(offer.received_at)}
+        for offer in found.offers
+        if (stage := stages.get(offer.agent_id)) is not None
+    ]
+
+
+def _offer_json(offer: Offer) -> dict[str, Any]:
+    ranges: dict[str, list[dict[str, int]]] = {}
+    for each in offer.ports:
+        ranges.setdefault(_role(each.kind), []).append({"begin": each.begin, "end": each.end})
+    scalars = [
+        {"name": each.name, "role": _role(each.kind), "scalar": each.amount} for each in offer.resources
+    ]
+    return {
+        "id": offer.id,
+        "hostname": offer.hostname,
+        "agentId": offer.agent_id,
+        "resources": [
+            *scalars,
+            *({"name": "ports", "role": role, "ranges": found} for role, found in ranges.items()),
+        ],
+        "attributes": [{"name": name, "text": text} for name, text in offer.attributes.items()],
+    }
+
+
+def _role(kind: str) -> str:
+    """Of a resource's kind, which is the rest of Mesos' Resource: the latest reservation's."""
+    rest = json.loads(kind)
+    reservations = rest.get("reservations") or [rest]
+    return str(reservations[-1].get("role", "*"))
