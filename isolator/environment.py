@@ -19,6 +19,8 @@ _SECRET = (
     "MESOS_GPU_CONTROL_PORTS",
 )
 _OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
+#: Whatever the agent was started with: the same command finds the same programs on every host.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SECRET_PREFIXES = ("LIBPROCESS_",)
 
 
@@ -31,11 +33,13 @@ def task_environment(
         own: The executor's environment, from the agent.
         task_id: Mesos' task id.
         assignment: The launch. Its `env` overrides all but MESOS_* and the two variables that choose GPUs.
-        user: HOME, USER and LOGNAME of the user that the command runs as.
+        user: USER and LOGNAME of the user that the command runs as.
     """
     kept = {k: v for k, v in own.items() if k not in _SECRET and not k.startswith(_SECRET_PREFIXES)}
+    # HOME: an account's directory is another host's on each host, and often none. Python's output comes as it is said.
+    usual = {"HOME": sandbox_of(own), "PATH": PATH, "PYTHONUNBUFFERED": "1"}
     hostfile = {"HOSTFILE": hostfile_in(sandbox_of(own))} if assignment.hosts else {}
-    return {**kept, **user, **_of_job(task_id, assignment), **hostfile}
+    return {**kept, **usual, **user, **_of_job(task_id, assignment), **hostfile}
 
 
 def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignment) -> dict[str, str]:

@@ -4,6 +4,7 @@ import os
 import pwd
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,12 +16,14 @@ from isolator.environment import task_environment
 from isolator.launcher import Launcher, LaunchFailed, Order
 from isolator.ledger import Trace
 from isolator.runs import Ended, Launch, NotStarted, give, identity
+from isolator.sandbox import Sandbox
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.image import ImageConfig
 from mesos_gpu.policy.image import container_environment
 
 _POLL_S: Final = 0.02
+MOST_NAMES: Final = 12
 
 
 class HostRun:
@@ -46,7 +49,7 @@ class HostRun:
             raise NotStarted("the task has neither a command nor an argv")
         user = identity(plan.user, launch.own)
         apart = apart_of(launch.own)
-        named = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
+        named = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         order = Order(
             argv=argv,
             env=task_environment(launch.own, launch.task, plan, named),
@@ -59,7 +62,7 @@ class HostRun:
         try:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch.volume))
         except LaunchFailed as error:
-            raise _explained(error, argv[0], launch.sandbox) from error
+            raise _explained(error, argv[0], launch.sandbox, order.env) from error
 
     def pid(self) -> int:
         """As `Run.pid`."""
@@ -134,11 +137,14 @@ def _with_volume(order: Order, volume: Path | None) -> Order:
     return replace(order, volume=str(volume), env={**order.env, **paths})
 
 
-def _explained(error: LaunchFailed, program: str, sandbox: str) -> NotStarted | MesosGpuError:
+def _explained(
+    error: LaunchFailed, program: str, sandbox: str, env: Mapping[str, str]
+) -> NotStarted | MesosGpuError:
     if error.step == "exec":
         # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
         status = 127 if isinstance(error, FileNotFoundError) or error.errno == 2 else 126
-        return NotStarted(f"cannot start {program!r}: {error.strerror}", Outcome(exit_status=status))
+        where = _where(program, sandbox, env) if status == 127 else ""
+        return NotStarted(f"cannot start {program!r}: {error.strerror}{where}", Outcome(exit_status=status))
     if error.step == "mounts":
         return NotStarted(f"a volume cannot be mounted: {error.strerror}")
     if error.step == "cwd":
@@ -147,4 +153,26 @@ def _explained(error: LaunchFailed, program: str, sandbox: str) -> NotStarted | 
     return MesosGpuError(
         f"the task cannot be isolated ({error.step}): {error.strerror}",
         remedy="run mesos-gpu doctor on this host",
+    )
+
+
+def _where(program: str, sandbox: str, env: Mapping[str, str]) -> str:
+    """Where a program was looked for, and how it gets there."""
+    if "/" not in program:
+        return f" in PATH, which is {env.get('PATH', os.defpath)}"
+    if program.startswith("/"):
+        there = os.path.lexists(program)
+        return (
+            ": what its first line names is not there"
+            if there
+            else " on this host; an --image brings its own"
+        )
+    with Sandbox(sandbox) as place:
+        names = place.names()
+    if program.removeprefix("./") in names:
+        return ": what its first line names is not there"
+    held = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    return (
+        f"; looked in the sandbox {sandbox}, which holds {held}. Files of yours come there by --fetch URI, and paths "
+        "of the host by --volume"
     )

@@ -211,6 +211,10 @@ class Sandbox:
             raise NotAFile(name)
         return fd
 
+    def names(self) -> list[str]:
+        """Of all that is there, in order."""
+        return sorted(os.listdir(self._fd))
+
     # --- directories and mount points
 
     def keep(self, name: str) -> None:

@@ -66,6 +66,9 @@ class Job(TypedDict):
     preemptible: bool
     env: dict[str, str]
     user: str | None
+    runs_as: Annotated[
+        str | None, says(description="user, or that of jobs that name none; null: the executors' own")
+    ]
     labels: dict[str, str]
     max_attempts: int
     timeout_s: float | None

@@ -44,6 +44,7 @@ def job(view: View, found: Job, *, show_env: bool = False) -> shapes.Job:
         "preemptible": spec.preemptible,
         "env": dict(spec.env) if show_env else dict.fromkeys(spec.env, HIDDEN),
         "user": spec.user,
+        "runs_as": spec.user or view.default_user,
         "labels": dict(spec.labels),
         "max_attempts": spec.max_attempts,
         "timeout_s": spec.timeout_s,

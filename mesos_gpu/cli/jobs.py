@@ -139,7 +139,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("healthy", _HEALTHY[job["healthy"]]),
         ("held gpus", " ".join(job["gpu_ids"])),
         ("node", " ".join(job["hostnames"])),
-        ("user", job["user"]),
+        ("runs as", job["runs_as"] or "the user of its executor"),
         ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
         ("labels", shlex.join(labels)),
         ("attempts", f"{job['attempts']} of {job['max_attempts']}"),

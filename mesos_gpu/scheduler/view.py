@@ -73,6 +73,11 @@ class StateView:
         return self._state.nodes
 
     @property
+    def default_user(self) -> str | None:
+        """Of jobs that name none; None: the executors' own."""
+        return self._settings.default_user
+
+    @property
     def framework_id(self) -> str | None:
         """None before the first registration."""
         return self._state.framework_id

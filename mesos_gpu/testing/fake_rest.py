@@ -15,8 +15,8 @@ _ENDED: Final = ("finished", "failed", "killed")
 _DEFAULTS: Final[dict[str, Any]] = {
     "command": None, "argv": None, "args": None, "pull": False, "cpus": 1.0, "mem_mib": 128, "disk_mib": 0,
     "gpus": 0, "gpu_model": [], "env": {}, "control_access": [],
-    "user": None, "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0, "started_at": None,
-    "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
+    "user": None, "runs_as": "nobody", "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0,
+    "started_at": None, "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0, "kill_requested": False,
     "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
     "placement": None, "gpu_memory_mib": None, "compute_capability": None, "tasks": 1, "on_member_failure": "restart",
     "preemptible": False, "health_checks": [], "ports": [], "fetch": [], "volumes": [], "healthy": None,

@@ -74,7 +74,11 @@ def test_argv_needs_no_shell(one: Host) -> None:
 @pytest.mark.parametrize(
     ("argv", "says", "status"),
     [
-        (("/no/such/program",), "cannot start '/no/such/program': No such file or directory", 127),
+        (
+            ("/no/such/program",),
+            "cannot start '/no/such/program': No such file or directory on this host; an --image brings its own",
+            127,
+        ),
         (("/etc/passwd",), "cannot start '/etc/passwd': Permission denied", 126),
         ((), "the task has neither a command nor an argv", None),
     ],
@@ -136,6 +140,44 @@ def test_the_environment(open_directory: Path, agent: ScriptedAgent) -> None:
     assert hidden.isdisjoint(env)
 
 
+def test_home_path_and_python_are_the_same_on_every_host(open_directory: Path, agent: ScriptedAgent) -> None:
+    theirs = {"HOME": "/root", "PYTHONUNBUFFERED": "", "PATH": f"/opt/theirs:{os.environ['PATH']}"}
+    standard = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    with host(open_directory, agent, **theirs) as one:
+        env = environment(one)
+        assert (env["HOME"], env["PATH"], env["PYTHONUNBUFFERED"]) == (str(one.sandbox), standard, "1")
+
+
+def test_but_for_what_the_job_says(one: Host) -> None:
+    asked = {"HOME": "/tmp", "PATH": "/usr/bin:/bin", "PYTHONUNBUFFERED": ""}
+    env = environment(one, env=asked)
+    assert {name: env[name] for name in asked} == asked
+
+
+def test_a_program_that_is_not_in_the_sandbox(one: Host) -> None:
+    (one.sandbox / "data").touch()
+    one.launch(command=None, argv=("./train.sh",))
+    message, outcome = one.end("TASK_FAILED")
+    assert message == (
+        "cannot start './train.sh': No such file or directory; looked in the sandbox "
+        f"{one.sandbox}, which holds data, executor.log, stderr, stdout. Files of yours come there by --fetch URI, "
+        "and paths of the host by --volume"
+    )
+    assert outcome == Outcome(exit_status=127)
+
+
+def test_a_program_whose_interpreter_is_not_there(one: Host) -> None:
+    (one.sandbox / "train.sh").write_text("#!/no/such/python\n")
+    (one.sandbox / "train.sh").chmod(0o755)
+    one.launch(command=None, argv=("./train.sh",))
+    assert one.end("TASK_FAILED")[0].endswith("directory: what its first line names is not there")
+
+
+def test_a_program_that_no_directory_has(one: Host) -> None:
+    one.launch(command=None, argv=("no-such-program",), env={"PATH": "/usr/bin:/bin"})
+    assert one.end("TASK_FAILED")[0].endswith("No such file or directory in PATH, which is /usr/bin:/bin")
+
+
 def test_without_gpus_none_is_visible(one: Host) -> None:
     one.launch('echo "$NVIDIA_VISIBLE_DEVICES|${CUDA_VISIBLE_DEVICES-unset}|$CUDA_DEVICE_ORDER"')
     one.end("TASK_FINISHED")
@@ -161,7 +203,7 @@ def test_another_user(one: Host) -> None:
     )
     one.end("TASK_FINISHED")
     name, groups, named, session = one.stdout().splitlines()
-    assert (name, groups, named) == ("nobody", "nogroup", "/nonexistent nobody nobody")
+    assert (name, groups, named) == ("nobody", "nogroup", f"{one.sandbox} nobody nobody")
     assert int(session) not in (os.getsid(0), one.process.pid)
     assert (one.sandbox / "file").owner() == "nobody"
 
