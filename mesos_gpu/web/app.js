@@ -7,6 +7,8 @@ const rows = new Map(); // job id to {version, row}: a row that is made anew los
 let filter = "all";
 let statusShown = "";
 let appsShown = 0, rounds = 0;
+let nodesShown = "", most = 200, answeredAt = 0; // answeredAt: milliseconds since the epoch of the latest whole answer
+const LIMIT_MS = 8000, OLD_MS = 10000; // an answer must have come by then; what is shown counts as old after
 
 function make(tag, className, text, title) {
   const element = document.createElement(tag);
@@ -17,10 +19,26 @@ function make(tag, className, text, title) {
 }
 
 async function api(path, options) {
-  const response = await fetch(path, options);
+  const response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), ...options });
   const body = await response.json();
   if (!response.ok) throw new Error(body.error ? body.error.message : response.statusText);
   return body;
+}
+
+function clock(milliseconds) {
+  return new Date(milliseconds).toLocaleTimeString();
+}
+
+function since(seconds) {
+  const moment = new Date(seconds * 1000), today = moment.toDateString() === new Date().toDateString();
+  return `since ${today ? moment.toLocaleTimeString() : moment.toLocaleString()}`;
+}
+
+function showAge() { // once a second, whether answers come or not
+  const old = Date.now() - answeredAt > OLD_MS;
+  if (!answeredAt) return;
+  $("as-of").textContent = old ? `old: as of ${clock(answeredAt)}, ${span((Date.now() - answeredAt) / 1000)} ago` : `as of ${clock(answeredAt)}`;
+  document.body.classList.toggle("old", old);
 }
 
 function span(seconds) {
@@ -51,10 +69,10 @@ function showStatus(status) {
 }
 
 function standing(gpu) {
-  const since = gpu.since ? ` for ${span(Date.now() / 1000 - gpu.since)}` : "";
+  const from = gpu.since ? ` ${since(gpu.since)}` : "";
   const says = gpu.drain && gpu.node_health !== "ok" ? ` (its node says ${gpu.node_health}: ${gpu.node_reason})` : "";
   const limit = gpu.drain?.deadline_at ? `; jobs are ended at ${new Date(gpu.drain.deadline_at * 1000).toLocaleString()}` : "";
-  return `${gpu.health}${since}${gpu.reason ? `: ${gpu.reason}` : ""}${says}${limit}`;
+  return `${gpu.health}${from}${gpu.reason ? `: ${gpu.reason}` : ""}${says}${limit}`;
 }
 
 function gpuBox(gpu) {
@@ -62,16 +80,19 @@ function gpuBox(gpu) {
   const lines = [gpu.uuid, `${gpu.model}, ${gpu.memory_mib} MiB, minor ${gpu.minor}`, standing(gpu)];
   lines.push(...gpu.warnings.map((text) => `warning: ${text}`));
   lines.push(gpu.job_id ? `held by ${gpu.job_id}` : "free");
-  const box = make("i", `gpu ${kind}${gpu.warnings.length ? " warned" : ""}`.replace(/ +/g, " "), gpu.minor, lines.join("\n"));
-  box.setAttribute("role", "img");
+  const box = make("button", `gpu ${kind}${gpu.warnings.length ? " warned" : ""}`.replace(/ +/g, " "), gpu.minor, lines.join("\n"));
+  box.type = "button";
+  box.dataset.uuid = gpu.uuid;
   box.setAttribute("aria-label", lines.join(", "));
+  box.addEventListener("click", () => showDetails(`${gpu.hostname}:${gpu.minor}`, lines.join("\n")));
   return box;
 }
 
 function gpuNotes(gpus) {
   const list = make("ul", "notes");
   for (const gpu of gpus) {
-    const says = gpu.health === "ok" ? [] : [standing(gpu)];
+    const withNode = gpu.drain?.target === "node" && gpu.node_health === "ok"; // said once, of the node
+    const says = gpu.health === "ok" || withNode ? [] : [standing(gpu)];
     says.push(...gpu.warnings.map((text) => `warning: ${text}`));
     if (says.length) list.append(make("li", gpu.health, `${gpu.minor}: ${says.join("; ")}`, gpu.uuid));
   }
@@ -79,6 +100,10 @@ function gpuNotes(gpus) {
 }
 
 function showNodes(nodes, gpus) {
+  const key = JSON.stringify([nodes.map((node) => ({ ...node, reported_at: null })), gpus]);
+  if (key === nodesShown) return; // what is made anew loses the keyboard's focus
+  nodesShown = key;
+  const focused = document.activeElement?.dataset?.uuid;
   $("nodes").replaceChildren(...nodes.map((node) => {
     const card = make("div", `node ${node.state}`);
     const head = make("h3", "", node.hostname);
@@ -96,6 +121,7 @@ function showNodes(nodes, gpus) {
     card.append(gpuNotes(own));
     return card;
   }));
+  if (focused) document.querySelector(`[data-uuid="${CSS.escape(focused)}"]`)?.focus();
 }
 
 function showDetails(title, text) {
@@ -103,6 +129,8 @@ function showDetails(title, text) {
   dialog.querySelector("h3").textContent = title;
   dialog.querySelector("pre").textContent = text;
   if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+  dialog.querySelector("h3").focus(); // not the button: that would scroll what is said out of sight
 }
 
 async function showWhy(job) {
@@ -111,6 +139,13 @@ async function showWhy(job) {
   const funnel = why.funnel.map((stage) => `${stage.reason}: ${stage.removed} out, ${stage.left} left`);
   const place = why.queue_position === null ? [] : [`place in the queue: ${why.queue_position + 1}`];
   showDetails(job.id, [why.summary, ...place, "", ...funnel, "", ...nodes].join("\n"));
+}
+
+function about(job) {
+  const facts = [["state", job.state + (job.exit_code === null ? "" : `, exit code ${job.exit_code}`)], ["message", job.message],
+    ["image", job.image], ["command", job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["hosts", job.hostnames.join(" ")],
+    ["GPUs", job.gpu_ids.join("\n  ")], ["submitted", new Date(job.submitted_at * 1000).toLocaleString()]];
+  return facts.filter(([, value]) => value).map(([name, value]) => `${name}: ${value}`).join("\n");
 }
 
 async function showLogs(job) {
@@ -136,24 +171,39 @@ function action(label, act, job) {
   return button;
 }
 
+function message(text) { // three lines of it; all in the title, and of a job in its details
+  const cell = make("td", "message", null, text);
+  cell.append(make("div", "", text));
+  return cell;
+}
+
+function labelled(row, table) { // on a narrow screen each cell stands below the last, with its column's name
+  const heads = $(table).closest("table").querySelectorAll("th");
+  [...row.children].forEach((cell, i) => { cell.dataset.label = heads[i].textContent; });
+  return row;
+}
+
 function jobRow(job) {
   const row = make("tr");
-  const buttons = make("td");
+  const buttons = make("td", "actions");
+  const name = make("td", "cut", null, [job.id, job.image, job.command || (job.argv || []).join(" ")].filter(Boolean).join("\n"));
+  name.append(action(job.id, (each) => Promise.resolve(showDetails(each.id, about(each))), job));
+  name.firstChild.className = "link";
   if (job.state === "pending") buttons.append(action("why", showWhy, job), " ");
   if (job.launches) buttons.append(action("logs", showLogs, job), " ");
   if (!ENDED.has(job.state)) buttons.append(action("kill", kill, job));
   row.append(
-    make("td", "cut", job.id, [job.id, job.image, job.command || (job.argv || []).join(" ")].filter(Boolean).join("\n")),
+    name,
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     make("td", "", job.queue + (job.priority ? ` (${job.priority})` : "")),
     make("td", "n", job.tasks > 1 ? `${job.tasks}\u00d7${job.gpus}` : job.gpus, job.gpu_ids.join("\n")),
     make("td", "", job.hostnames.join(" ")),
     make("td", "n age"),
     make("td", "n ran"),
-    make("td", "message", job.message),
+    message(job.message),
     buttons,
   );
-  return row;
+  return labelled(row, "jobs");
 }
 
 function rowOf(job, now) {
@@ -164,7 +214,9 @@ function rowOf(job, now) {
   return row;
 }
 
-function showJobs(jobs) {
+function showJobs(jobs, total) {
+  $("hidden").hidden = total <= jobs.length;
+  $("hidden-count").textContent = `${jobs.length} of ${total} jobs are shown: what runs before what waits before what has ended. `;
   const now = Date.now() / 1000;
   const wanted = jobs.map((job) => rowOf(job, now));
   const shown = $("jobs").children;
@@ -189,9 +241,9 @@ function appRow(app, deployments) {
     make("td", "n", app.gpus ? `${app.instances}\u00d7${app.gpus}` : 0),
     make("td", "n", span((Date.now() - Date.parse(app.version)) / 1000)),
     make("td", "cut", runs, runs),
-    make("td", "message", words.join("; ")),
+    message(words.join("; ")),
   );
-  return row;
+  return labelled(row, "apps");
 }
 
 async function showApps() {
@@ -209,17 +261,20 @@ async function refresh() {
   const state = wanted === "all" ? "" : `&state=${wanted}`;
   try {
     const [status, nodes, gpus, jobs] = await Promise.all(
-      ["/v1/status", "/v1/nodes", "/v1/gpus", `/v1/jobs?limit=200${state}`].map((path) => api(path)),
+      ["/v1/status", "/v1/nodes", "/v1/gpus", `/v1/jobs?order=activity&limit=${most}${state}`].map((path) => api(path)),
     );
     if (wanted !== filter) return; // another was chosen meanwhile
     showStatus(status);
     showNodes(nodes.nodes, gpus.gpus);
-    showJobs(jobs.jobs);
+    showJobs(jobs.jobs, jobs.total);
     await showApps();
+    answeredAt = Date.now();
+    showAge();
   } catch (error) {
     statusShown = "";
+    const why = error.name === "TimeoutError" ? `no answer within ${LIMIT_MS / 1000} s` : error.message;
     $("status").className = "bad";
-    $("status").textContent = `the scheduler does not answer: ${error.message}`;
+    $("status").textContent = `the scheduler does not answer: ${why}`;
   }
 }
 
@@ -232,6 +287,12 @@ for (const button of document.querySelectorAll("[data-filter]")) {
     refresh();
   });
 }
+
+$("more").addEventListener("click", () => {
+  most *= 5;
+  refresh();
+});
+setInterval(showAge, 1000);
 
 async function loop() {
   if (!document.hidden) await refresh();

@@ -1,14 +1,18 @@
 """The dashboard in a real browser."""
 
+import json
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from mesos_gpu.model.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
@@ -51,10 +55,10 @@ def test_the_page_shows_nodes_and_jobs_and_runs_nothing_of_theirs(rig: Rig, tmp_
     assert "<title>mesos_gpu</title>" in page
     assert "<img" not in page, "a command is text, not HTML"
     assert "1 of 1 GPUs in use" in page
-    assert re.search(r'class="gpu used"[^>]*>0</i>', page)
+    assert re.search(r'class="gpu used"[^>]*>0</button>', page)
     assert f"held by {holder['id']}" in page
     states = re.findall(r'class="state (\w+)"', page)
-    assert states == ["pending", "starting"]
+    assert states == ["starting", "pending"]
     assert [re.findall(rf">{word}</button>", page) != [] for word in ("why", "logs", "kill")] == [True] * 3
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
 
@@ -78,7 +82,7 @@ def test_the_page_shows_how_cards_stand_and_that_isolation_is_off(rig: Rig, tmp_
     assert "no driver volume: no room &lt;b&gt;" in page
     assert 'class="gpu drained"' in page
     assert 'class="gpu sick warned"' in page
-    assert re.search(r"<li[^>]*>0: drained for [^<]*: drained by ann: fan</li>", page)
+    assert re.search(r"<li[^>]*>0: drained since [^<]*: drained by ann: fan</li>", page)
     assert re.search(r"<li[^>]*>1: sick: XID 79 &lt;b&gt;; warning: XID 13</li>", page)
     assert "1 not healthy · 1 drained" in page
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
@@ -96,12 +100,113 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
     )  # fmt: skip
     page = done.stdout
     assert '<section id="apps-section" aria-labelledby="apps-title">' in page
-    row = page[page.index(">/shop/web</td>") :]
-    assert '<td class="state pending">0 of 2</td><td class="">' in row.replace("<td>", '<td class="">')
+    row = re.sub(' data-label="[^"]*"', "", page[page.index(">/shop/web</td>") :])
+    assert '<td class="state pending">0 of 2</td><td>' in row
     assert "2\u00d73</td>" in row
     assert "serve &lt;b&gt;</td>" in row
-    assert "step 2 of 2: waits for 2 new instances to be placed</td>" in row
+    assert "step 2 of 2: waits for 2 new instances to be placed</div></td>" in row
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_a_drained_node_is_said_once_and_holders_are_buttons(rig: Rig, tmp_path: Path) -> None:
+    rig.node(gpus=(gpu("g0"), gpu("g1")))
+    holder = rig.submit(name="holder", gpus=1)
+    wait_until("it is launched", lambda: rig.call("GET", f"/v1/jobs/{holder['id']}").json()["task_id"])
+    assert rig.call("POST", "/v1/nodes/a1/drain", json={"reason": "the fan", "by": "ann"}).ok
+    page = dom(rig.url, tmp_path)
+    assert len(re.findall(r">[^<]*drained by ann: the fan[^<]*<", page)) == 1
+    assert re.search(rf'<button class="gpu drained held"[^>]*aria-label="[^"]*held by {holder["id"]}"', page)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_what_runs_stands_first_and_the_hidden_are_counted(rig: Rig, tmp_path: Path) -> None:
+    rig.node()
+    runs = rig.submit(name="runs", gpus=1)
+    for _ in range(230):
+        rig.submit(name="waits", gpus=1)
+    page = dom(rig.url, tmp_path)
+    shown = re.findall(r'class="link">([^<]+)</button>', page)
+    assert (shown[0], len(shown)) == (runs["id"], 200)
+    assert "200 of 231 jobs are shown" in page
+    assert '<p id="hidden"><' in page
+
+
+class Stops(ThreadingHTTPServer):
+    """In front of a scheduler that stops: nothing below /v1 and /v2 is answered any more once `left` are.
+
+    Its page has an image more, that comes when the page shows `until`: until then it counts as not loaded.
+    """
+
+    def __init__(self, url: str, left: int, until: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Relay)
+        self.daemon_threads = True
+        self.target, self.left, self.over, self.shown = url, left, threading.Event(), threading.Event()
+        look = (
+            f"document.getElementById('as-of').textContent.includes({json.dumps(until)}) && fetch('/shown')"
+        )
+        self.more = f"<img src='/late'><script>setInterval(() => {look}, 200)</script>"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Relay(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Stops)
+        if self.path == "/shown":
+            server.shown.set()
+        if self.path == "/late":
+            server.shown.wait(90)
+        if self.path in ("/late", "/shown"):
+            self.send_error(404)
+            return
+        if self.path.startswith("/v"):
+            server.left -= 1
+            if server.left < 0:
+                server.over.wait(120)
+                return
+        answer = requests.get(server.target + self.path, timeout=20)
+        more = server.more.encode() if self.path == "/" else b""
+        self.send_response(answer.status_code)
+        self.send_header("Content-Type", answer.headers["Content-Type"])
+        self.send_header("Content-Length", str(len(answer.content + more)))
+        self.end_headers()
+        self.wfile.write(answer.content + more)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+@pytest.mark.timeout(180)
+def test_a_scheduler_that_stops_answering_is_not_called_connected(rig: Rig, tmp_path: Path) -> None:
+    rig.node()
+    stops = Stops(rig.url, left=6, until="old: as of")  # 6: one round of the page
+    serving = threading.Thread(target=stops.serve_forever)
+    serving.start()
+    try:
+        page = dom(stops.url, tmp_path, *(word for word in QUIET if "virtual-time" not in word))
+    finally:
+        stops.over.set()
+        stops.shutdown()
+        stops.server_close()
+        serving.join()
+    assert stops.shown.is_set()
+    assert re.search(r">old: as of [^<]+ ago</p>", page)
+    assert "the scheduler does not answer: no answer within 8 s" in page
+    assert "connected to" not in page
+    assert '<body class="old">' in page
+    assert "a1.example" in page, "what was known stays"
+
+
+def dom(url: str, directory: Path, *options: str) -> str:
+    return subprocess.run(
+        [str(CHROMIUM), *(options or QUIET), f"--user-data-dir={directory}", "--dump-dom", url + "/"],
+        capture_output=True, text=True, timeout=150, check=True,
+    ).stdout  # fmt: skip
 
 
 def waiting(rig: Rig) -> Any:
