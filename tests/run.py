@@ -42,7 +42,7 @@ class Run:
     def __init__(self, arguments: Sequence[str], limit_s: float, stuck_s: float, grace_s: float) -> None:
         """Nothing runs yet."""
         self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
-        self._began_at = time.monotonic()
+        self._began_at = self._ran_at = time.monotonic()  # the run; the last beginning or end of a test
         self._directory = Path(tempfile.mkdtemp(prefix="mgr-"))  # short: paths of sockets are below it
         self._progress, self._temporary = self._directory / "progress", self._directory / "tmp"
         self._asked: int | None = None  # the signal that ends this run

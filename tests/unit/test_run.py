@@ -154,6 +154,9 @@ def test_ctrl_c_ends_the_run_and_what_it_started(tmp_path: Path) -> None:
 
 
 def test_a_run_without_trouble_is_green(tmp_path: Path) -> None:
-    status, text = run(tmp_path, "pass", *TWO, beside="def test_other():\n    pass\n")
+    """Also where the whole takes longer than one test may, and its end is slow."""
+    (tmp_path / "conftest.py").write_text("import time\ndef pytest_unconfigure():\n    time.sleep(2)\n")
+    beside = "import time\ndef test_one():\n    time.sleep(8)\ndef test_other():\n    time.sleep(8)\n"
+    status, text = run(tmp_path, "pass", *TWO, "--stuck", "15", beside=beside)
     assert status == 0, text
-    assert "3 passed" in text
+    assert "4 passed" in text
