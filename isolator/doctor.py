@@ -22,6 +22,7 @@ from isolator.docker_engine import DEFAULT_SOCKET, DockerEngine
 from isolator.enclosure import NODES
 from isolator.images import flags_of
 from isolator.ledger import Holding, Ledger
+from isolator.own_code import places, weak
 from isolator.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
 from mesos_gpu.adapters.credentials import VARIABLE, read
 from mesos_gpu.errors import MesosGpuError, Unavailable
@@ -32,6 +33,7 @@ from mesos_gpu.ports import GpuProbe
 from volumes.store import Store, default_path, verify
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
+MOST_SHOWN: Final = 5
 DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.docker_engine makes
 NAMESPACE_S: Final = 30.0
 #: linux/capability.h. NET_ADMIN: to attach device programs to cgroups.
@@ -358,6 +360,21 @@ def users(host: Host) -> Iterator[Finding]:
         yield Finding("users", Level.WARN, text, "useradd --system nobody")
 
 
+def own_code(host: Host) -> Iterator[Finding]:
+    """What executors import is not for tasks to write."""
+    if not host.real:
+        return
+    found = weak(places(), users=(0, os.geteuid()), groups=(0, os.getegid()))
+    for text in found[:MOST_SHOWN]:
+        remedy = "install mesos_gpu, as root, where only root can write; chown root, chmod go-w"
+        yield Finding("own code", Level.FAIL, f"tasks may run code as root: {text}", remedy)
+    if len(found) > MOST_SHOWN:
+        more = f"{len(found) - MOST_SHOWN} more paths are like these"
+        yield Finding("own code", Level.FAIL, more, "install mesos_gpu, as root, anew")
+    if not found:
+        yield Finding("own code", Level.OK, "only root can write what executors import")
+
+
 def ledger(host: Host) -> Iterator[Finding]:
     """It opens, and is whole."""
     found = host.ledger()
@@ -534,6 +551,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "links": links,
     "userns": userns,
     "users": users,
+    "own code": own_code,
     "ledger": ledger,
     "leftovers": leftovers,
     "gpu users": gpu_users,

@@ -59,7 +59,7 @@ class Fetch:
                 are.
             OSError: The sandbox is full.
         """
-        sandbox, user = sandbox_of(self._own), identity(self._plan.user, self._own)
+        sandbox, user = sandbox_of(self._own), identity(self._plan, self._own)
         uid, gid = (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
         if uid != os.geteuid() and user is not None:
             give(sandbox, user, writes=False)  # else the fetcher, which is that user, may not pass it

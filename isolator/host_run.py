@@ -47,7 +47,7 @@ class HostRun:
         argv = ("/bin/sh", "-c", plan.command) if plan.command is not None else plan.argv
         if not argv:
             raise NotStarted("the task has neither a command nor an argv")
-        user = identity(plan.user, launch.own)
+        user = identity(plan, launch.own)
         apart = apart_of(launch.own)
         named = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         order = Order(

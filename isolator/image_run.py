@@ -43,7 +43,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
             the job's user cannot be.
     """
     plan = launch.plan
-    user = identity(plan.user, launch.own)
+    user = identity(plan, launch.own)
     if user is None:
         raise NotStarted("an image needs a user with an account on this host; name one")
     asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)

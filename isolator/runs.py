@@ -118,30 +118,60 @@ def container_of(env: Mapping[str, str]) -> str:
     return os.path.basename(env.get("MESOS_DIRECTORY") or sandbox_of(env))
 
 
-def identity(user: str | None, own: Mapping[str, str]) -> pwd.struct_passwd | None:
+def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | None:
     """The user to run as, which may be the executor's own; None: the executor's, and it has no name.
 
     Raises:
         NotStarted: There is no such user here, or the job may not run as it.
     """
-    allow_root = own.get("MESOS_GPU_ALLOW_ROOT") == "1"
-    if user is None and os.geteuid() == 0 and not allow_root:
-        raise NotStarted(
-            "the job names no user, and would run as root; name one, or set MESOS_GPU_ALLOW_ROOT=1"
-        )
+    user = plan.user
+    if user is None and os.geteuid() == 0 and (why := _problem_of_root(plan, own)):
+        raise NotStarted(f"the job names no user, and would run as root; name one: {why}")
     try:
         found = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
     except KeyError:
         if user is None:
             return None  # a uid without an account: usual in containers
         raise NotStarted(f"the user {user!r} does not exist on this host") from None
-    if found.pw_uid == 0 and not allow_root:
-        raise NotStarted(
-            "this host does not run jobs as root; set MESOS_GPU_ALLOW_ROOT=1 on its agent to allow it"
-        )
+    if why := _problem_of_user(plan, found, own):
+        raise NotStarted(why)
     if os.geteuid() not in (0, found.pw_uid):
         raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
     return found
+
+
+def _problem_of_root(plan: Assignment, own: Mapping[str, str]) -> str:
+    said = own.get("MESOS_GPU_ALLOW_ROOT") or "nowhere"
+    if said == "host" or (said == "image" and plan.image is not None):
+        return ""
+    needed = "image or host" if plan.image is not None else "host"
+    return (
+        f"this host does not run it as root; its agent's MESOS_GPU_ALLOW_ROOT is {said}, and must be {needed}"
+    )
+
+
+def _problem_of_user(plan: Assignment, found: pwd.struct_passwd, own: Mapping[str, str]) -> str:
+    """By this host's own word, whatever the scheduler thinks; an executor that is not root runs all as itself."""
+    if found.pw_uid == 0:
+        return _problem_of_root(plan, own)
+    if os.geteuid() != 0:
+        return ""
+    from mesos_gpu.adapters.accounts import account_of
+    from mesos_gpu.model.users import Users
+
+    account = account_of(found.pw_name)
+    if account is not None and account.mighty:
+        return f"this host does not run jobs as {found.pw_name}: {account.mighty}"
+    try:
+        users = Users.parse(own.get("MESOS_GPU_USERS", ""))
+    except ValueError as error:
+        return f"this host runs no job: MESOS_GPU_USERS: {error}"
+    if plan.user_is_default or users.may_have(found.pw_name, found.pw_uid):
+        return ""
+    return (
+        f"this host does not run jobs as {found.pw_name} (uid {found.pw_uid}), but as {users}; name another user, or "
+        f"set MESOS_GPU_USERS={users},{found.pw_name} on its agent"
+    )
 
 
 def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:

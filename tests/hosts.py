@@ -106,7 +106,7 @@ def host(
     write_inventory(node, INVENTORY)
     given = {
         "PATH": os.environ["PATH"], "MESOS_EXECUTOR_ID": task, "MESOS_GPU_NODE_DIR": str(node),
-        "MESOS_GPU_ALLOW_ROOT": "1", "MESOS_GPU_ISOLATION": "auto" if os.geteuid() == 0 else "off", **env,
+        "MESOS_GPU_ALLOW_ROOT": "host", "MESOS_GPU_ISOLATION": "auto" if os.geteuid() == 0 else "off", **env,
     }  # fmt: skip
     with open(sandbox / "stdout", "ab") as out, open(sandbox / "stderr", "ab") as err:
         process = subprocess.Popen(

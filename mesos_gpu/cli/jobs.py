@@ -139,7 +139,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("healthy", _HEALTHY[job["healthy"]]),
         ("held gpus", " ".join(job["gpu_ids"])),
         ("node", " ".join(job["hostnames"])),
-        ("runs as", job["runs_as"] or "the user of its executor"),
+        ("runs as", _runs_as(job)),
         ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
         ("labels", shlex.join(labels)),
         ("attempts", f"{job['attempts']} of {job['max_attempts']}"),
@@ -151,6 +151,12 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("started", output.stamp(job["started_at"])),
         ("ended", output.stamp(job["ended_at"])),
     ]
+
+
+def _runs_as(job: "Job") -> str:
+    if job["runs_as"] != "root":
+        return job["runs_as"] or "the user of its executor"
+    return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"
 
 
 def _check(check: "HealthCheck") -> str:

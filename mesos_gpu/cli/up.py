@@ -18,6 +18,7 @@ from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.processes import Process, private_log
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
+from mesos_gpu.model.permits import ROOTS, Root
 from mesos_gpu.model.words import counted
 
 LOOK_S: Final = 0.5
@@ -63,7 +64,8 @@ def directory() -> Path:
     metavar="PATH[:ro]",
     help="Directory of which jobs may have what is in it, by --volume; ro: to read only; may be repeated.",
 )
-@click.option("--allow-root", is_flag=True, help="Let jobs run as root.")
+@click.option("--allow-root", type=click.Choice(ROOTS),
+              help="Let jobs run as root: in an image, or also on the host itself, where it is root of the host.")  # fmt: skip
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
     agents: int,
@@ -74,7 +76,7 @@ def up(
     port: int,
     images: Path | None,
     volume_root: tuple[str, ...],
-    allow_root: bool,
+    allow_root: str | None,
     detach: bool,
 ) -> None:
     """Start Mesos, agents with simulated GPUs and the scheduler on this machine.
@@ -93,7 +95,7 @@ def up(
         directory(),
         nodes,
         port=port,
-        allow_root=allow_root,
+        allow_root=Root(allow_root or Root.NOWHERE),
         images=images,
         devices=devices,
         executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},

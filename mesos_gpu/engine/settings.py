@@ -6,7 +6,7 @@ from typing import Final
 
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.job import GpuNodes, Placement
-from mesos_gpu.model.permits import Permits
+from mesos_gpu.model.permits import Control
 
 LOG_LIMIT_MIB: Final = 1024
 
@@ -18,8 +18,8 @@ class Settings:
     executor_command: str  # the shell command that starts an executor on an agent
     monitor_command: str
     default_user: str | None = None  # for jobs that name none; None: the executor's own
-    permits: Permits = field(default_factory=Permits)
     control_ports: tuple[ControlPort, ...] = ()  # of the REST interface
+    control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)  # as of `Permits`
     sealed: bool = False  # whether executors are told a secret that their updates are sealed with
     executor_env: Mapping[str, str] = field(default_factory=dict)
     executor_cpus: float = 0.01  # Mesos' minimum (master/constants.hpp, MIN_CPUS)

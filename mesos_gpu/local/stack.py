@@ -22,6 +22,7 @@ from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.processes import get_json, poll, private_log
 from mesos_gpu.model.driver import cuda_of
+from mesos_gpu.model.permits import Root
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ class Stack:
         port: int | None = None,
         scheduler_arguments: Sequence[str] = (),
         executor_environment: Mapping[str, str] | None = None,
-        allow_root: bool = False,
+        allow_root: Root = Root.NOWHERE,
         isolation: Isolation = "auto",
         images: Path | None = None,
         devices: Devices = "",
@@ -170,7 +171,7 @@ class Stack:
             "--journal", str(self.directory / "scheduler" / "journal"),
             "--executor-command", executor_command(),
             "--monitor-command", executor_command("monitor"),
-            *(["--allow-root", "host"] if allow_root else []),
+            *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
             *_default_user(),
             *scheduler_arguments,
         ]  # fmt: skip
@@ -186,12 +187,12 @@ class Stack:
     def _numbered(self) -> list[tuple[int, NodeSpec]]:
         return list(enumerate(self.nodes, 1))
 
-    def _agent(self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: bool) -> AgentSpec:
+    def _agent(self, number: int, spec: NodeSpec, more: Mapping[str, str], allow_root: Root) -> AgentSpec:
         environment = {
             "MESOS_GPU_INVENTORY": str(self.inventory(number)),
             "MESOS_GPU_NODE_DIR": str(self.directory / "nodes" / str(number)),
             "MESOS_GPU_VOLUMES": str(self.directory / "volumes" / str(number)),
-            **({"MESOS_GPU_ALLOW_ROOT": "1"} if allow_root else {}),
+            "MESOS_GPU_ALLOW_ROOT": allow_root.value,
             **({"MESOS_GPU_ISOLATION": "off"} if os.geteuid() else {}),  # it takes root
             **more,
         }

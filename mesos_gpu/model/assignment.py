@@ -41,6 +41,7 @@ class Assignment:
     disk_mib: int = 0  # that its sandbox may hold; 0: all that there is
     log_limit_mib: int = 0  # that each of stdout and stderr may keep; 0: all
     control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
+    user_is_default: bool = False  # whether the scheduler's operator named `user`
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
     secret: str = ""  # what its executor seals updates with; the task never gets it
 

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
+
+from mesos_gpu.model.users import Accounts, Users, nobody_known
 
 
 class Control(Enum):
@@ -20,6 +23,9 @@ class Root(Enum):
     HOST = "host"  # on the host's file system, too: root of the host but for capabilities and devices
 
 
+ROOTS: Final = (Root.IMAGE.value, Root.HOST.value)  # what an operator may say
+
+
 @dataclass(frozen=True, slots=True)
 class Permits:
     """What this operator permits."""
@@ -28,6 +34,8 @@ class Permits:
     #: By the name of jobs or the id of an app, alone or with the user that it must run as: "/lb", "/lb@haproxy".
     control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)
     default_user: str | None = None  # of those that name none
+    users: Users = field(default_factory=Users)
+    account_of: Accounts = nobody_known  # on the scheduler's host; agents look for themselves
 
     def controls_of(self, name: str, user: str | None) -> frozenset[Control]:
         """What jobs of that name, or an app of that id, may reach as `user`."""
@@ -46,9 +54,25 @@ class Permits:
             f"scheduler with --control-access {named}={','.join(refused)}"
         )
 
-    def problem_of_root(self, user: str | None, *, has_image: bool) -> str | None:
-        """Why it may not run as `user`, if that is root, with the remedy; None: it may, or is another."""
-        if user != "root" or self.root is Root.HOST or (has_image and self.root is Root.IMAGE):
+    def problem_of_user(self, user: str | None, *, has_image: bool) -> str | None:
+        """Why it may not run as `user`, with the remedy; None: it may, as far as is known here."""
+        account = None if user is None else self.account_of(user)
+        if user == "root" or (account is not None and account.uid == 0):
+            return self._problem_of_root(has_image=has_image)
+        if account is not None and account.mighty:
+            return f"{account.mighty}; name another user"
+        if user in (None, self.default_user) or self.users.may_have(
+            user or "", account.uid if account else None
+        ):
+            return None
+        return (
+            f"jobs do not run as {user} here, but as {self.users}"
+            f"{f' or {self.default_user}' if self.default_user else ''}; name another user, or have the operator "
+            f"start the scheduler with --users {self.users},{user}"
+        )
+
+    def _problem_of_root(self, *, has_image: bool) -> str | None:
+        if self.root is Root.HOST or (has_image and self.root is Root.IMAGE):
             return None
         if self.root is Root.IMAGE:
             return "root is allowed here in an image only; set image, or another user"

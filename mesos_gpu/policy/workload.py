@@ -83,7 +83,7 @@ def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) ->
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
     app = parts.app
     for field, why in (
-        ("user", permits.problem_of_root(app.user, has_image=parts.image is not None)),
+        ("user", permits.problem_of_user(app.user, has_image=parts.image is not None)),
         ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
     ):
         if why:

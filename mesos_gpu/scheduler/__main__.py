@@ -19,6 +19,7 @@ import click
 from mesos_gpu import __version__
 from mesos_gpu.adapters import credentials
 from mesos_gpu.adapters import pymesos_driver as pd
+from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
@@ -29,7 +30,8 @@ from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
-from mesos_gpu.model.permits import Control, Permits, Root
+from mesos_gpu.model.permits import ROOTS, Control, Permits, Root
+from mesos_gpu.model.users import Users
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
@@ -94,7 +96,7 @@ def engine_settings(options: Options) -> Settings:
         aging_step_s=options.aging_step_s or inf,
         log_limit_mib=options.log_limit_mib,
         preemption=options.preemption,
-        permits=options.permits,
+        control_access=options.permits.control_access,
         sealed=True,
     )
 
@@ -293,6 +295,13 @@ def _control_access(
     return found
 
 
+def _users(_ctx: click.Context, _param: click.Parameter, text: str) -> Users:
+    try:
+        return Users.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def _own_user() -> str:
     return pwd.getpwuid(os.geteuid()).pw_name
 
@@ -327,9 +336,12 @@ def _own_user() -> str:
               help="File with principal and secret, readable to its owner only, for agents that ask for them to read "
               "logs, and for the master unless --principal is given.")  # fmt: skip
 @click.option("--default-user", help="User of jobs that name none; default: the executor's own.")
-@click.option("--allow-root", type=click.Choice([where.value for where in Root if where is not Root.NOWHERE]),
+@click.option("--allow-root", type=click.Choice(ROOTS),
               help="Let jobs ask for the user root: in an image, or also on the file system of the host, where that is "
               "root of the host.")  # fmt: skip
+@click.option("--users", default="", metavar="LIST", callback=_users, show_default="1000-, and the default user",
+              help="Users that jobs may run as: names and ranges of uids, as alice,2000-2999; never members of docker, "
+              "sudo and the like, nor root.")  # fmt: skip
 @click.option("--control-access", multiple=True, metavar="NAME[@USER]=LIST", callback=_control_access,
               help="Which of api,master jobs of that name, or the app of that id, may reach, alone or as that user; "
               "others reach none; may be repeated.")  # fmt: skip
@@ -374,6 +386,7 @@ def scheduler(
     monitor_command: str | None,
     allow_root: str | None,
     control_access: Mapping[str, tuple[Control, ...]],
+    users: Users,
     **rest: Any,
 ) -> None:
     """Run the scheduler framework against a Mesos master."""
@@ -381,7 +394,9 @@ def scheduler(
     options = Options(
         executor_command=executor_command or "mesos-gpu-executor",
         monitor_command=monitor_command or "mesos-gpu-monitor",
-        permits=Permits(Root(allow_root or Root.NOWHERE), control_access, rest["default_user"]),
+        permits=Permits(
+            Root(allow_root or Root.NOWHERE), control_access, rest["default_user"], users, account_of
+        ),
         **rest,
     )
     code = run(options)

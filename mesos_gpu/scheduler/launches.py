@@ -8,6 +8,7 @@ from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.job import JobSpec
+from mesos_gpu.model.permits import Permits
 from mesos_gpu.policy.healthcheck import of_executor
 from mesos_gpu.policy.ports import bindings_of
 from mesos_gpu.wire import assignment, checks
@@ -76,6 +77,7 @@ def to_task_info(
         control_access=_controls(spec, settings),
         secret=secret,
         control_ports=(*settings.control_ports, *control_ports),
+        user_is_default=spec.user in (None, settings.default_user),
     )
     return task_info(
         task_id=task.id,
@@ -98,5 +100,6 @@ def to_task_info(
 def _controls(spec: JobSpec, settings: Settings) -> tuple[str, ...]:
     """What it asked for, as far as the operator still allows it: the job may be older than this scheduler's start."""
     own = spec.app if spec.app and spec.app.startswith("/") else spec.name
-    allowed = settings.permits.controls_of(own, spec.user)
+    permits = Permits(control_access=settings.control_access, default_user=settings.default_user)
+    allowed = permits.controls_of(own, spec.user)
     return tuple(control.value for control in spec.control_access if control in allowed)

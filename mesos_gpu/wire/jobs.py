@@ -137,7 +137,7 @@ def spec_from_mapping(
 
 def _report_unpermitted(check: "_Check", spec: JobSpec, permits: Permits) -> None:
     for key, why in (
-        ("user", permits.problem_of_root(spec.user, has_image=spec.image is not None)),
+        ("user", permits.problem_of_user(spec.user, has_image=spec.image is not None)),
         ("control_access", permits.problem_of_controls(spec.control_access, spec.name, spec.user)),
     ):
         if why:

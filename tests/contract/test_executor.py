@@ -218,10 +218,10 @@ def test_an_unknown_user_is_the_jobs_fault(one: Host) -> None:
 def test_root_is_refused_unless_the_host_allows_it(
     open_directory: Path, agent: ScriptedAgent, user: str | None
 ) -> None:
-    with host(open_directory, agent, MESOS_GPU_ALLOW_ROOT="0") as one:
-        one.launch("true", user=user, env={"MESOS_GPU_ALLOW_ROOT": "1"})
+    with host(open_directory, agent, MESOS_GPU_ALLOW_ROOT="nowhere") as one:
+        one.launch("true", user=user, env={"MESOS_GPU_ALLOW_ROOT": "host"})
         message, outcome = one.end("TASK_FAILED")
-    assert "MESOS_GPU_ALLOW_ROOT=1" in message
+    assert "MESOS_GPU_ALLOW_ROOT is nowhere, and must be host" in message
     assert not outcome.infrastructure
 
 

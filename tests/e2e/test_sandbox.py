@@ -13,6 +13,7 @@ import pytest
 from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.model.permits import Root
 from tests.conftest import wait_until
 
 pytestmark = [
@@ -25,7 +26,10 @@ READERS = 40  # more than an agent has threads
 @pytest.fixture(scope="module")
 def stack(open_directory: Path) -> Iterator[Stack]:
     with Stack(
-        open_directory / "stack", [NodeSpec(1)], scheduler_arguments=["--log-limit", "1"], allow_root=True
+        open_directory / "stack",
+        [NodeSpec(1)],
+        scheduler_arguments=["--log-limit", "1"],
+        allow_root=Root.HOST,
     ) as running:
         yield running
 

@@ -19,6 +19,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local import cluster
 from mesos_gpu.local.cluster import Cluster
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.model.permits import Root
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, layer, save
 from mesos_gpu.testing.python_image import python_layer
@@ -143,7 +144,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
             images=images,
             devices="mesos",
             executor_environment={**given, **path},
-            allow_root=True,
+            allow_root=Root.HOST,
         ) as stack,
         Cluster(open_directory / "other", []) as other,
         Client(stack.url) as client,

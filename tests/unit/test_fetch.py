@@ -88,7 +88,7 @@ class Program:
 
 def fetch(program: Program, sandbox: Path, nested: str = "") -> None:
     own = {
-        "MESOS_SANDBOX": str(sandbox), "MESOS_GPU_ALLOW_ROOT": "1", "MESOS_GPU_FETCHER": "/there/mesos-fetcher",
+        "MESOS_SANDBOX": str(sandbox), "MESOS_GPU_ALLOW_ROOT": "host", "MESOS_GPU_FETCHER": "/there/mesos-fetcher",
         "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "secret", "PATH": "/bin",
     }  # fmt: skip
     plan = Assignment("j", 1, "true", fetch=({"value": "http://h/a"}, {"value": "http://h/b", "cache": True}))

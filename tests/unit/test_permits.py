@@ -44,7 +44,13 @@ def told(permits: Permits, **asked: object) -> Assignment:
     world.register()
     world.node("a1", gpu("g0"))
     launch = only(world.feed(ev.JobSubmitted(JobId("j1"), spec(**asked))), fx.Launch).tasks[0]
-    settings = Settings("e", "m", permits=permits, control_ports=(ControlPort("api", 8080, boot_id="b"),))
+    settings = Settings(
+        "e",
+        "m",
+        control_access=permits.control_access,
+        default_user=permits.default_user,
+        control_ports=(ControlPort("api", 8080, boot_id="b"),),
+    )
     known = of_cluster(
         "http://10.0.0.1:5050", ["http://node1:5051", "http://node2:5052", "http://node3:5051"]
     )
