@@ -65,7 +65,7 @@ def directory() -> Path:
     help="Directory of which jobs may have what is in it, by --volume; ro: to read only; may be repeated.",
 )
 @click.option("--allow-root", type=click.Choice(ROOTS),
-              help="Let jobs run as root: in an image, or also on the host itself, where it is root of the host.")  # fmt: skip
+              help="Let jobs run as root: in an image, or (host) also without, as root of the host.")  # fmt: skip
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
     agents: int,

@@ -68,7 +68,7 @@ def forge(stack: Stack, task_id: str, state: str, data: bytes = b"") -> None:
 
 
 def disbelieved(stack: Stack) -> int:
-    with urllib.request.urlopen(f"{stack.url}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"{stack.url}/metrics/prometheus", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return next(
         int(float(line.split()[-1]))
