@@ -12,6 +12,7 @@ from isolator.cgroups import mounted
 from mesos_gpu.api.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.model.permits import Root
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
 from tests.conftest import wait_until
@@ -51,7 +52,7 @@ def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) ->
             [NodeSpec(1), NodeSpec(1)],
             images=images,
             devices="mesos" if request.param == "cgroup1" else "cgroup2",
-            allow_root=True,
+            allow_root=Root.HOST,
             executor_environment={
                 "MESOS_GPU_ISOLATION": request.param,
                 "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
