@@ -139,7 +139,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
         ("healthy", _HEALTHY[job["healthy"]]),
         ("held gpus", " ".join(job["gpu_ids"])),
         ("node", " ".join(job["hostnames"])),
-        ("runs as", _runs_as(job)),
+        ("runs as", runs_as(job)),
         ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
         ("labels", shlex.join(labels)),
         ("attempts", f"{job['attempts']} of {job['max_attempts']}"),
@@ -153,7 +153,8 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
     ]
 
 
-def _runs_as(job: "Job") -> str:
+def runs_as(job: "Job") -> str:
+    """As whom, and what that is if it is root."""
     if job["runs_as"] != "root":
         return job["runs_as"] or "the user of its executor"
     return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"

@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,7 @@ from isolator.runs import NotStarted, identity
 from mesos_gpu.adapters import accounts
 from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.cli import main
+from mesos_gpu.cli.jobs import runs_as
 from mesos_gpu.model.app import App, GpuOptions
 from mesos_gpu.model.assignment import Assignment
 from mesos_gpu.model.job import JobSpec
@@ -151,3 +153,16 @@ def test_root_may_be_allowed_in_images_alone() -> None:
     permits = Permits(Root.IMAGE)
     assert permits.problem_of_user("root", has_image=True) is None
     assert "set image" in (permits.problem_of_user("root", has_image=False) or "")
+
+
+@pytest.mark.parametrize(
+    ("job", "shown"),
+    [
+        ({"runs_as": "alice", "image": None}, "alice"),
+        ({"runs_as": None, "image": None}, "the user of its executor"),
+        ({"runs_as": "root", "image": "a"}, "root, in its image"),
+        ({"runs_as": "root", "image": None}, "root: of the host, as far as isolation leaves rights"),
+    ],
+)
+def test_a_job_that_is_root_of_its_host_says_so(job: Any, shown: str) -> None:
+    assert runs_as(job) == shown
