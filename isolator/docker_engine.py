@@ -423,6 +423,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
         **({"Cmd": list(wish.args)} if wish.args else {}),
         **({"WorkingDir": wish.options.directory} if wish.options.directory else {}),
         **({"Hostname": wish.options.hostname} if wish.options.hostname else {}),
+        **({"StopTimeout": wish.options.stop_timeout_s} if wish.options.stop_timeout_s is not None else {}),
         "Labels": {**wish.labels, CGROUPS_LABEL: json.dumps(cgroups_made)},
         "Healthcheck": {"Test": ["NONE"]},  # an image's own would start processes that nobody asked for
         **({"ExposedPorts": {_port(each): {} for each in wish.bindings}} if wish.bindings else {}),
@@ -458,10 +459,16 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             else 0,  # as Mesos: idle CPUs may be used
             "PidsLimit": 0,
             "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
-            "Init": False,
+            "Init": wish.options.init,
+            **({"ExtraHosts": list(wish.options.hosts)} if wish.options.hosts else {}),
+            **({"Dns": list(wish.options.dns)} if wish.options.dns else {}),
             "AutoRemove": False,  # its exit status is asked for after its end
             "RestartPolicy": {"Name": "no"},
-            "LogConfig": {"Type": "none", "Config": {}},  # its output is in the sandbox already
+            # Its output is in the sandbox already.
+            "LogConfig": {
+                "Type": wish.options.log_driver or "none",
+                "Config": dict(wish.options.log_options),
+            },
             **({"CgroupParent": wish.cgroup_parent} if wish.cgroup_parent else {}),
         },
     }

@@ -22,3 +22,10 @@ class DockerOptions:
     ulimits: tuple[Ulimit, ...] = ()
     hostname: str = ""
     directory: str = ""  # where it starts
+    hosts: tuple[str, ...] = ()  # "name:address", for its /etc/hosts
+    env: Mapping[str, str] = field(default_factory=dict)  # over that of its job
+    dns: tuple[str, ...] = ()  # addresses of servers
+    log_driver: str = ""  # of the engine, beside what is in the sandbox; "": none
+    log_options: Mapping[str, str] = field(default_factory=dict)
+    init: bool = False  # its first process reaps others
+    stop_timeout_s: int | None = None  # of `docker stop`; the executor keeps to the job's grace

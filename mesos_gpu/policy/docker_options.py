@@ -1,4 +1,4 @@
-"""Which options of docker run an app may set: those that give it nothing of its host. Pure.
+"""Which options of docker run an app may set: those that change the inside of its own container only. Pure.
 
 Source: Docker's reference of `docker run` and its forms.
 """
@@ -6,6 +6,7 @@ Source: Docker's reference of `docker run` and its forms.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Final
 
 from mesos_gpu.model.app import DockerParameter
@@ -19,6 +20,15 @@ _ULIMITS: Final = ("core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue
                    "stack")  # fmt: skip
 _HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 _DIRECTORY: Final = re.compile(r"/[^\x00]*")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEPT_HERE: Final = ("json-file", "local", "none")  # drivers that send nothing to a service of the host
+_LOG_SIZES: Final = re.compile(r"\d{1,6}[kmg]")
+_LOG_OPTIONS: Final = {
+    "max-size": _LOG_SIZES,
+    "max-file": re.compile(r"[1-9]\d?"),
+    "compress": re.compile("true|false"),
+}
+_LOG_BOUNDS: Final = {"max-size": "10m", "max-file": "1"}  # else they fill the engine's disk
 
 
 def options_of(parameters: Sequence[DockerParameter]) -> DockerOptions | str:
@@ -32,7 +42,11 @@ def options_of(parameters: Sequence[DockerParameter]) -> DockerOptions | str:
         if after is None:
             return f"{each.key} cannot be {each.value!r}; write it as docker run has it"
         found = after
-    return found
+    if not (found.log_driver or found.log_options):
+        return found
+    driver = found.log_driver or "json-file"
+    bounded = {} if driver == "none" else {**_LOG_BOUNDS, **found.log_options}
+    return replace(found, log_driver=driver, log_options=bounded)
 
 
 def _label(found: DockerOptions, value: str) -> DockerOptions | None:
@@ -64,10 +78,62 @@ def _workdir(found: DockerOptions, value: str) -> DockerOptions | None:
     return replace(found, directory=value) if _DIRECTORY.fullmatch(value) else None
 
 
+def _host(found: DockerOptions, value: str) -> DockerOptions | None:
+    name, _, address = value.partition(":")
+    good = _HOSTNAME.fullmatch(name) and _is_address(address)
+    return replace(found, hosts=(*found.hosts, value)) if good else None
+
+
+def _env(found: DockerOptions, value: str) -> DockerOptions | None:
+    """A name alone would take the value from the host's environment."""
+    name, equals, text = value.partition("=")
+    good = equals and _NAME.fullmatch(name)
+    return replace(found, env={**found.env, name: text}) if good else None
+
+
+def _dns(found: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(found, dns=(*found.dns, value)) if _is_address(value) else None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _log_driver(found: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(found, log_driver=value) if value in _KEPT_HERE else None
+
+
+def _log_option(found: DockerOptions, value: str) -> DockerOptions | None:
+    name, _, text = value.partition("=")
+    form = _LOG_OPTIONS.get(name)
+    good = form and form.fullmatch(text)
+    return replace(found, log_options={**found.log_options, name: text}) if good else None
+
+
+def _init(found: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(found, init=value == "true") if value in ("true", "false") else None
+
+
+def _stop_timeout(found: DockerOptions, value: str) -> DockerOptions | None:
+    good = value.isascii() and value.isdecimal() and len(value) < 7
+    return replace(found, stop_timeout_s=int(value)) if good else None
+
+
 _READ: Final[dict[str, Callable[[DockerOptions, str], DockerOptions | None]]] = {
+    "add-host": _host,
+    "dns": _dns,
+    "env": _env,
     "hostname": _hostname,
+    "init": _init,
     "label": _label,
+    "log-driver": _log_driver,
+    "log-opt": _log_option,
     "shm-size": _shm_size,
+    "stop-timeout": _stop_timeout,
     "ulimit": _ulimit,
     "workdir": _workdir,
 }

@@ -103,7 +103,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         disk_mib=math.ceil(app.disk_mib),
         gpus=app.gpus,
         gpu_model=gpu.models,
-        env={**app_env(app, version=version), **own_env(app)},
+        env={**app_env(app, version=version), **own_env(app), **parts.options.env},
         user=app.user,
         labels=app.labels,
         max_attempts=1,  # another instance is started by the app's controller, after its backoff

@@ -46,6 +46,7 @@ def decode_assignment(data: bytes) -> Assignment:
                 fields[name] = tuple(noun(**item) for item in items)
         if (docker := fields.get("docker")) is not None:
             docker["ulimits"] = tuple(Ulimit(**item) for item in docker["ulimits"])
+            docker |= {name: tuple(docker.get(name, ())) for name in ("hosts", "dns")}
             fields["docker"] = DockerOptions(**docker)
         return Assignment(**fields)
     except (TypeError, KeyError) as error:

@@ -178,6 +178,17 @@ def test_user_groups_directory_and_environment(tasks: Tasks) -> None:
     assert tasks.run(asked)[1].split() == ["1234", "2345", "2345", "7", "8", "/tmp", "job", "void"]
 
 
+def test_names_servers_reaper_and_log_are_the_containers_own(tasks: Tasks) -> None:
+    options = DockerOptions(
+        hosts=("db:10.9.8.7",), dns=("10.9.8.53",), init=True, log_driver="json-file", log_options={"max-size": "1m"}
+    )  # fmt: skip
+    asked = wish("cat /etc/hosts /etc/resolv.conf; cat /proc/1/cmdline", options=options)
+    said = tasks.run(asked)[1]
+    assert "10.9.8.7" in said
+    assert "nameserver 10.9.8.53" in said
+    assert "init" in said.splitlines()[-1], "the first process is Docker's reaper"
+
+
 def test_output_is_whole_and_in_order(tasks: Tasks) -> None:
     """1 MiB of each, written by turns."""
     script = """i=0; while [ $i -lt 1024 ]; do

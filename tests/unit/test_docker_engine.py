@@ -120,6 +120,20 @@ def test_options() -> None:
     assert body["HostConfig"]["Ulimits"] == [{"Name": "core", "Soft": 0, "Hard": -1}]
 
 
+def test_options_of_the_containers_own() -> None:
+    options = DockerOptions(
+        hosts=("db:10.0.0.1",), dns=("10.0.0.53",), init=True, stop_timeout_s=0, log_driver="local",
+        log_options={"max-size": "1m"},
+    )  # fmt: skip
+    body = creation(ContainerWish("app", "1:1", options=options))
+    host = body["HostConfig"]
+    assert (host["ExtraHosts"], host["Dns"], host["Init"]) == (["db:10.0.0.1"], ["10.0.0.53"], True)
+    assert (body["StopTimeout"], host["LogConfig"]) == (0, {"Type": "local", "Config": {"max-size": "1m"}})
+    plain = creation(ContainerWish("app", "1:1"))
+    assert "StopTimeout" not in plain
+    assert plain["HostConfig"]["LogConfig"]["Type"] == "none"
+
+
 def test_limits() -> None:
     host = creation(ContainerWish("app", "1:1", mem_mib=100, cpus=1.5, cgroup_parent="/mesos/x"))[
         "HostConfig"

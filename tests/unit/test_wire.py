@@ -155,6 +155,9 @@ def test_ports_are_announced_with_their_hosts_numbers() -> None:
 def test_assignment_and_outcome_come_back() -> None:
     plan = Assignment("j", 2, None, ("a", "b"), {"K": "v"}, "alice", (GpuId("g"),), 1.5, 0.5)
     docker = DockerOptions({"a": "b"}, 1, (Ulimit("core", 0, -1),), "h", "/src")
+    docker = replace(
+        docker, hosts=("db:10.0.0.1",), dns=("10.0.0.53",), env={"A": "b"}, init=True, stop_timeout_s=3
+    )
     mounts, bindings = (Mount("/a", "b", read_only=False),), (PortBinding(80, 31000, "udp"),)
     more = replace(plan, argv=(), args=("c",), mounts=mounts, bindings=bindings, docker=docker)
     more = replace(more, fetch=(Artifact("http://h/a", dest_path="b").as_uri(),))

@@ -138,6 +138,10 @@ HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"container": in_docker(parameters=(DockerParameter("shm-size", "1g"),))},
         {"docker": DockerOptions(shm_bytes=1 << 30)},
     ),
+    "env of parameters": (
+        {"env": {"A": "app"}, "container": in_docker(parameters=(DockerParameter("env", "A=b"),))},
+        {"docker": DockerOptions(env={"A": "b"})},
+    ),
     "networks": (
         {**BRIDGED, "health_checks": (replace(INSIDE, port=80),)},
         {
