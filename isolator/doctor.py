@@ -4,6 +4,7 @@ Reads below a root, so that a test may give a host of its own; three checks try 
 the root is the real one.
 """
 
+import contextlib
 import os
 import re
 import stat
@@ -16,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from isolator import apart, cgroups, facts, hardening, processes, reaper
+from isolator import apart, cgroups, control_ports, facts, fence, hardening, processes, reaper
 from isolator.cgroups import Cgroup
 from isolator.docker_engine import DEFAULT_SOCKET, DockerEngine
 from isolator.enclosure import NODES
@@ -296,6 +297,40 @@ def isolation(host: Host) -> Iterator[Finding]:
     yield Finding("isolation", Level.OK, f"{version}: a device cgroup was made, set and removed ({known})")
 
 
+def ports(host: Host) -> Iterator[Finding]:
+    """Whether a task could command this host's agent: rules that deny it the port are made, tried and removed."""
+    flags: Mapping[str, str] | None = None
+    with contextlib.suppress(Unavailable):  # the check `agent` says so
+        flags = _agent_flags(host)
+    asks = flags is not None and flags.get("authenticate_http_readwrite") == "true"
+    if control_ports.is_off(host.env):
+        whose = (
+            "its agent asks for credentials" if asks else "its agent starts commands as root for whoever asks"
+        )
+        text = f"they are off, so that tasks reach the ports that command the cluster; {whose}"
+        remedy = (
+            f"unset {control_ports.SETTING}=off and MESOS_GPU_ISOLATION=off, or start agents with credentials"
+        )
+        yield Finding("ports", Level.WARN if asks or flags is None else Level.FAIL, text, remedy)
+        return
+    more = len(control_ports.listed(host.env))
+    if not host.real:
+        return
+    try:
+        fence.trial(
+            f".doctor-{os.getpid()}", int((host.env.get("MESOS_GPU_AGENT") or AGENT).rpartition(":")[2])
+        )
+    except (MesosGpuError, OSError) as error:
+        why = error.what if isinstance(error, MesosGpuError) else str(error)
+        text = f"no task starts, for it could command the agent: {why}"
+        remedy = f"use Linux 4.18 or newer; or give up the rules: {control_ports.SETTING}=off"
+        yield Finding("ports", Level.FAIL, text, remedy)
+        return
+    listed = f" and {more} more" if more else ""
+    text = f"tasks do not reach agents, master, scheduler{listed}: a rule was made, tried and removed"
+    yield Finding("ports", Level.OK, text)
+
+
 def privileges(host: Host) -> Iterator[Finding]:
     """Those of this process: run the doctor as the agent runs executors."""
     fields = dict(
@@ -501,17 +536,28 @@ def docker(host: Host) -> Iterator[Finding]:
 
 def agent(host: Host) -> Iterator[Finding]:
     """The flags of this host's Mesos agent."""
-    named = host.env.get("MESOS_GPU_AGENT")
-    try:
-        flags = flags_of(named or AGENT, authorization=_authorization(host))
-    except Unavailable:
-        if named:
-            raise
+    flags = _agent_flags(host)
+    if flags is None:
         text = f"no Mesos agent answers at {AGENT}; MESOS_GPU_AGENT=HOST:PORT names another"
         yield Finding("agent", Level.OK, text)
         return
-    problems = list(_flag_problems(flags))
-    yield from problems or [Finding("agent", Level.OK, f"{named or AGENT}: flags are right")]
+    named = host.env.get("MESOS_GPU_AGENT") or AGENT
+    yield from list(_flag_problems(flags)) or [Finding("agent", Level.OK, f"{named}: flags are right")]
+
+
+def _agent_flags(host: Host) -> Mapping[str, str] | None:
+    """None: nobody named an agent, and none answers where one would be.
+
+    Raises:
+        Unavailable: The one that is named does not answer.
+    """
+    named = host.env.get("MESOS_GPU_AGENT")
+    try:
+        return flags_of(named or AGENT, authorization=_authorization(host))
+    except Unavailable:
+        if named:
+            raise
+        return None
 
 
 def _authorization(host: Host) -> dict[str, str]:
@@ -545,6 +591,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "libraries": libraries,
     "devices": devices,
     "isolation": isolation,
+    "ports": ports,
     "privileges": privileges,
     "namespaces": namespaces,
     "tracing": tracing,

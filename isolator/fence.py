@@ -8,6 +8,8 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/
 import errno
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ _PROGRAMS: Final = (
     (bpf_sys.SENDMSG4, socket.AF_INET),
     (bpf_sys.SENDMSG6, socket.AF_INET6),
 )
+TRIAL_S: Final = 30.0
 _BELOW: Final = (
     "task"  # in a cgroup that Mesos gave to the container: the executor, which is in that, has no fence
 )
@@ -185,3 +188,35 @@ def _tried(family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[
         except OSError as error:
             return error.errno or errno.EIO
     return 0
+
+
+def trial(name: str, port: int) -> None:
+    """Make a fence, see from inside that it denies, and remove it.
+
+    Args:
+        name: Of its cgroup.
+        port: That it is to deny.
+
+    Raises:
+        MesosGpuError, OSError: It cannot be made, or denies nothing.
+    """
+    fence = fence_for(name, (Denial(port),))
+    assert fence is not None
+    code = (
+        "import sys; from isolator.fence import _join_and_see; _join_and_see(sys.argv[1], int(sys.argv[2]))"
+    )
+    try:
+        fence.set_up()
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(fence.cgroup.path), str(port)],
+            capture_output=True, text=True, timeout=TRIAL_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise PermissionError(errno.EPERM, (done.stderr.strip().splitlines() or ["?"])[-1])
+    finally:
+        fence.cgroup.remove()
+
+
+def _join_and_see(directory: str, port: int) -> None:
+    Path(directory, "cgroup.procs").write_text("0")
+    see_denied((port, None))

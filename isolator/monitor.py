@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from isolator import driver_volume
+from isolator import control_ports, driver_volume
 from isolator.agent_api import TERMINAL, Connection, Settings
 from isolator.cards import Cards, taken_up
 from isolator.facts import isolation_name, write_inventory
@@ -154,13 +155,18 @@ class Monitor:
             return
         try:
             self._survey()
-            self._known = self._volume.look(self._cards.inventory(self._isolation()))
+            self._known = self._inventory()
             write_inventory(self._ledger.directory, self._known)
         except OSError as error:
             logger.error("what this host's executors need cannot be written: %s", error)
         finally:
             self._probing.release()
         self._audit()
+
+    def _inventory(self) -> Inventory:
+        found = self._cards.inventory(self._isolation())
+        ports = "off" if control_ports.is_off(os.environ) else "denied"
+        return self._volume.look(replace(found, control_ports=ports))
 
     def _survey(self) -> None:
         try:
@@ -211,7 +217,7 @@ class Monitor:
                 return
             self._cards.put(taken_up(record, request))
             self._cards.was_reset(gpu, request, self._reset_claimed(gpu, request), time.time())
-            self._known = self._volume.look(self._cards.inventory(self._known.isolation))
+            self._known = self._inventory()
         self._wake.set()
 
     def _reset_claimed(self, gpu: GpuId, request: str) -> str:

@@ -265,6 +265,7 @@ class Node(Counted):
     volume: str | None
     volume_problem: str | None
     isolation: str | None
+    control_ports: str | None
     drain: Drain | None
     source: str | None
     reported_at: Moment | None
@@ -293,6 +294,7 @@ class Status(Counted):
     ]
     drains: list[Drain]
     isolation_off: list[str]
+    control_ports_off: list[str]
 
 
 class Health(TypedDict):

@@ -224,6 +224,7 @@ def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> shape
         "volume": said.volume,
         "volume_problem": said.volume_problem or None,
         "isolation": said.isolation or None,
+        "control_ports": said.control_ports or None,
         "drain": drain(drained) if drained else None,
         "source": said.source or None,
         "reported_at": found.reported_at,
@@ -234,7 +235,7 @@ def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> shape
 def status(view: View, webui_url: str, version: str) -> shapes.Status:
     """The scheduler and a summary."""
     states = Counter(found.state.value for found in view.jobs.values())
-    off = {n.hostname for n in view.nodes.values() if n.inventory and n.inventory.isolation == "off"}
+    said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
     return {
         "framework_id": view.framework_id,
         "master_url": view.master_url,
@@ -247,7 +248,8 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
         "nodes": len(view.nodes),
         "tasks_unknown": len(view.unknown),
         "drains": [drain(found) for found in view.drains],
-        "isolation_off": sorted(off),
+        "isolation_off": sorted(host for host, found in said.items() if found.isolation == "off"),
+        "control_ports_off": sorted(host for host, found in said.items() if found.control_ports == "off"),
     }
 
 

@@ -94,6 +94,12 @@ def _volume(node: "Node") -> str | None:
     return "ready" if node["volume"] == node["driver_version"] else node["volume"]
 
 
+def _isolation(node: "Node") -> str | None:
+    """With a word where tasks reach what commands the cluster."""
+    is_open = node["control_ports"] == "off" and node["isolation"] != "off"
+    return f"{node['isolation']}, ports open" if is_open else node["isolation"]
+
+
 def _show_nodes(app: App, as_json: bool) -> None:
     found = app.client().nodes()
     if as_json:
@@ -129,7 +135,7 @@ def _show_nodes(app: App, as_json: bool) -> None:
                 n["cuda_version"],
                 _volume(n),
                 n["source"],
-                n["isolation"],
+                _isolation(n),
                 output.age(n["reported_at"]),
                 n["agent_id"],
                 n["drain"]["reason"] if n["drain"] else None,
@@ -183,3 +189,6 @@ def status(app: App, as_json: bool) -> None:
     if found["isolation_off"]:
         off = ", ".join(found["isolation_off"])
         output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")
+    if found["control_ports_off"]:
+        off = ", ".join(found["control_ports_off"])
+        output.note(f"the control ports are OPEN to tasks on {off}: tasks there can command the cluster")

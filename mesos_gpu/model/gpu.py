@@ -92,6 +92,9 @@ class Inventory:
     driver_version: str | None = None
     cuda_version: str | None = None  # the newest CUDA that the driver can run, "12.2"
     isolation: str = ""  # how tasks are kept from other GPUs: "cgroup1", "cgroup2", "off"
+    control_ports: str = (
+        ""  # whether tasks reach what commands the cluster: "denied", "off" (they do), "": not said
+    )
     volume: str | None = None  # version of the driver volume that is ready on the node, "535.183.01"
     volume_problem: str = ""  # why there is none, in words for people
 

@@ -63,9 +63,12 @@ function showStatus(status) {
       (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") +
       ` · ${status.nodes} nodes · framework ${status.framework_id ?? "not registered yet"} · version ${status.version}`,
   );
-  const off = status.isolation_off;
-  $("isolation").hidden = !off.length;
-  $("isolation").textContent = `Isolation is OFF on ${off.join(", ")}: tasks there can use every GPU of the host.`;
+  const off = status.isolation_off, open = status.control_ports_off;
+  $("isolation").hidden = !off.length && !open.length;
+  $("isolation").textContent = [
+    off.length && `Isolation is OFF on ${off.join(", ")}: tasks there can use every GPU of the host.`,
+    open.length && `The control ports are OPEN to tasks on ${open.join(", ")}: tasks there can command the cluster.`,
+  ].filter(Boolean).join(" ");
 }
 
 function standing(gpu) {
@@ -112,7 +115,8 @@ function showNodes(nodes, gpus) {
     const models = [...new Set(own.map((gpu) => gpu.model))].join(", ");
     const about = [node.state, models, node.driver_version && `driver ${node.driver_version}`,
       node.cuda_version && `CUDA ${node.cuda_version}`, node.volume && `volume ${node.volume}`,
-      node.isolation && `isolation ${node.isolation}`].filter(Boolean).join(" · ");
+      node.isolation && `isolation ${node.isolation}`,
+      node.control_ports === "off" && "control ports open"].filter(Boolean).join(" · ");
     const boxes = make("div", "gpus");
     boxes.append(...own.map(gpuBox));
     card.append(head, make("p", "", about, `agent ${node.agent_id}`), boxes);

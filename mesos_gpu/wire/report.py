@@ -105,6 +105,7 @@ def encode(inventory: Inventory) -> bytes:
             "driver_version": inventory.driver_version,
             "cuda_version": inventory.cuda_version,
             "isolation": inventory.isolation,
+            "control_ports": inventory.control_ports,
             "volume": inventory.volume,
             "volume_problem": inventory.volume_problem,
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
@@ -128,6 +129,7 @@ def decode(data: bytes) -> Inventory:
         driver_version=value["driver_version"],
         cuda_version=value.get("cuda_version"),
         isolation=value.get("isolation", ""),
+        control_ports=value.get("control_ports", ""),
         volume=value.get("volume"),
         volume_problem=value.get("volume_problem", ""),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.model.gpu import Gpu, Health, Transition
+from mesos_gpu.model.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.builders import gpu
 from tests.contract.test_api import Rig, code_of
@@ -141,6 +141,14 @@ def test_the_answers_are_what_the_client_expects(rig: Rig) -> None:
         assert [c["reason"] for c in found["history"]] == ["its node is drained: x", "its node is undrained"]
         assert client.status()["isolation_off"] == []
         assert client.nodes()[0]["cuda_version"] == "12.2"
+
+
+def test_control_ports_that_are_open_are_said(rig: Rig) -> None:
+    rig.tell(Inventory((ONE, TWO), "simulated", isolation="cgroup2", control_ports="off"), "a1")
+    assert rig.call("GET", "/v1/status").json()["control_ports_off"] == ["a1.example"]
+    assert rig.call("GET", "/v1/nodes").json()["nodes"][0]["control_ports"] == "off"
+    rig.tell(Inventory((ONE, TWO), "simulated", isolation="cgroup2", control_ports="denied"), "a1")
+    assert rig.call("GET", "/v1/status").json()["control_ports_off"] == []
 
 
 def test_isolation_that_is_off_is_said(rig: Rig) -> None:

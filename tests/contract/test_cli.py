@@ -409,6 +409,7 @@ NODE = {
     "volume": None,
     "volume_problem": "no room on /",
     "isolation": "off",
+    "control_ports": "off",
     "drain": None,
     "source": "simulated",
     "reported_at": None,
@@ -469,9 +470,11 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "tasks_unknown": 0,
         "drains": [],
         "isolation_off": ["n"],
+        "control_ports_off": ["n"],
     }
     rest.fixed["GET /v1/status"] = (200, status)
     assert "isolation is OFF on n:" in call("status").stderr
+    assert "the control ports are OPEN to tasks on n:" in call("status").stderr
     text = call("status").stdout
     assert "master     http://m (NOT CONNECTED)\n" in text
     assert "jobs       2 pending\n" in text

@@ -91,7 +91,8 @@ def _node(i: int, now: float) -> dict[str, Any]:
     }  # fmt: skip
     return {
         **NODE, "hostname": HOSTS[i], "driver_version": "535.104.05", "cuda_version": "12.2", "volume": "535.104.05",
-        "volume_problem": None, "isolation": "cgroup2", "source": "nvml", "reported_at": now - 1,
+        "volume_problem": None, "isolation": "cgroup2", "control_ports": "denied", "source": "nvml",
+        "reported_at": now - 1,
         "agent_id": f"0bb8021f-e9bd-4280-a261-138352eff3dc-S{i}", "drain": drain if i == 1 else None,
         "attributes": {"rack": "r7", "gpu_model": "NVIDIA-A100-SXM4-80GB", "room": "cellar-north"},
     }  # fmt: skip

@@ -387,9 +387,37 @@ def test_this_machine(tmp_path: Path, version: str) -> None:
     texts = {f.check: f for f in found}
     assert texts["isolation"].level is Level.OK
     assert texts["isolation"].text.startswith(f"{version}: a device cgroup was made, set and removed")
+    assert texts["ports"].level is Level.OK, texts["ports"]
     assert texts["namespaces"] == Finding("namespaces", Level.OK, "a mount namespace can be made")
     for mount in cgroups.mounted().values():
         assert not list((mount / cgroups.OWN_ROOT).glob(f".doctor-{os.getpid()}"))
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "level"),
+    [
+        ({"MESOS_GPU_CONTROL_PORTS": "off"}, {"authenticate_http_readwrite": "false"}, Level.FAIL),
+        ({"MESOS_GPU_CONTROL_PORTS": "off"}, {"authenticate_http_readwrite": "true"}, Level.WARN),
+        ({"MESOS_GPU_CONTROL_PORTS": "off"}, None, Level.WARN),
+        ({"MESOS_GPU_ISOLATION": "off"}, {}, Level.FAIL),
+    ],
+)
+def test_an_agent_that_a_task_could_command(
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    env: dict[str, str],
+    flags: dict[str, str] | None,
+    level: Level,
+) -> None:
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: flags)
+    scene.env.update(env)
+    scene.one("ports", level, "tasks reach the ports that command the cluster")
+
+
+def test_ports_that_cannot_be_listed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: None)
+    scene.env["MESOS_GPU_CONTROL_PORTS"] = "zk"
+    scene.one("ports", Level.FAIL, "MESOS_GPU_CONTROL_PORTS names 'zk'")
 
 
 def test_what_a_kernel_leaves_open_is_a_warning(scene: Scene) -> None:
