@@ -51,6 +51,12 @@ class Damaged(MesosGpuError):
     exit_code, http_status = 65, 500
 
 
+class NoRoom(MesosGpuError):
+    """What must be kept cannot be written: nothing that it would follow from is done."""
+
+    exit_code, http_status = 74, 507
+
+
 class BadConfiguration(MesosGpuError):
     """A setting that cannot work (EX_CONFIG)."""
 

@@ -23,7 +23,11 @@ class Store(Protocol):
         """Everything that was saved."""
 
     def save(self, batch: Iterable[Save]) -> None:
-        """All of it or, after a crash, nothing of it."""
+        """All of it or, after a crash, nothing of it.
+
+        Raises:
+            NoRoom: It cannot be written now; the same batch may be given again.
+        """
 
     def close(self) -> None:
         """Let go of it."""

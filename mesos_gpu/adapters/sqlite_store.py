@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
-from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NotFound
+from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.drain import Card, Drain
 from mesos_gpu.model.job import Job
@@ -230,7 +230,29 @@ class SqliteStore:
             yield decoder.decode(body)
 
     def save(self, batch: Iterable[Save]) -> None:
-        """Write a batch in one transaction: all of it or nothing is there after a crash."""
+        """Write a batch in one transaction: all of it or nothing is there after a crash.
+
+        Raises:
+            NoRoom: The disk is full, or fails. The same batch may be given again, also where only the mark was not
+                written.
+        """
+        try:
+            at = self._commit(batch)
+            self._set_mark(at)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+                raise
+            raise self._no_room(error) from error
+        except OSError as error:
+            raise self._no_room(error) from error
+
+    def _no_room(self, error: Exception) -> NoRoom:
+        return NoRoom(
+            f"the state in {self._path} cannot be written: {error}",
+            remedy="make room on that file system; what runs runs on, and the scheduler goes on by itself",
+        )
+
+    def _commit(self, batch: Iterable[Save]) -> Mark:
         at = replace(self._at, batch=self._at.batch + 1)
         self._db.execute("BEGIN IMMEDIATE")
         try:
@@ -244,7 +266,7 @@ class SqliteStore:
             if self._db.in_transaction:  # SQLite ends it by itself for some errors, as of a full disk
                 self._db.execute("ROLLBACK")
             raise
-        self._set_mark(at)
+        return at
 
     def _write(self, item: Save) -> None:
         statement, values = _statement(item)

@@ -289,6 +289,7 @@ class Status(Counted):
     version: str
     jobs: Annotated[dict[str, int], says(description="how many jobs are in each state")]
     nodes: Count
+    unsaved: Annotated[str, says(description="why no change can be saved, so that none is taken")] | None
     tasks_unknown: Annotated[
         int, says(minimum=0, description="held until an operator says what becomes of them")
     ]

@@ -247,6 +247,7 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
         **_counted(view, view.gpus()),
         "nodes": len(view.nodes),
         "tasks_unknown": len(view.unknown),
+        "unsaved": view.unsaved or None,
         "drains": [drain(found) for found in view.drains],
         "isolation_off": sorted(host for host, found in said.items() if found.isolation == "off"),
         "control_ports_off": sorted(host for host, found in said.items() if found.control_ports == "off"),

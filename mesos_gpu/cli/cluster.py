@@ -183,6 +183,8 @@ def status(app: App, as_json: bool) -> None:
             ("jobs", jobs or "none"),
         ]
     )
+    if found["unsaved"]:
+        output.note(found["unsaved"])
     if found["tasks_unknown"]:
         many = "1 task runs" if found["tasks_unknown"] == 1 else f"{found['tasks_unknown']} tasks run"
         output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")

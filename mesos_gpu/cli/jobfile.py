@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.wire.jobs import spec_from_mapping
+
+MOST_VALUES: Final = 100_000  # that a file may stand for
 
 
 class BadJobFile(MesosGpuError):
@@ -37,6 +39,32 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
 
 def parse(text: str, name: str) -> Any:
     """What a JSON or YAML text says; BadJobFile if it is neither."""
+    try:
+        return _bounded(_parsed(text, name), name)
+    except RecursionError as err:
+        raise BadJobFile(f"{name} is nested too deeply", remedy="correct the file") from err
+
+
+def _bounded(value: Any, name: str) -> Any:
+    """Aliases of YAML let a few lines stand for more values than any memory holds, or for themselves."""
+    sizes: dict[int, int] = {}
+
+    def size(each: Any) -> int:
+        if not isinstance(each, dict | list):
+            return 1
+        if id(each) not in sizes:
+            sizes[id(each)] = MOST_VALUES + 1  # until it is known: what holds itself has no end
+            inner = each.values() if isinstance(each, dict) else each
+            sizes[id(each)] = 1 + sum(map(size, inner))
+        return sizes[id(each)]
+
+    if size(value) > MOST_VALUES:
+        what = f"{name} stands for more than {MOST_VALUES} values"
+        raise BadJobFile(what, remedy="use fewer aliases (*name), or several files")
+    return value
+
+
+def _parsed(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as json_error:

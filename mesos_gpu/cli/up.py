@@ -1,5 +1,6 @@
 """`mesos-gpu up` and `down`: the whole platform on this machine, real Mesos and simulated GPUs included."""
 
+import contextlib
 import json
 import os
 import signal
@@ -112,9 +113,11 @@ def up(
             _revive(stack)
             time.sleep(LOOK_S)
     finally:
-        up_file().unlink(missing_ok=True)
-        output.note("stopping")
-        stack.stop()
+        _said("stopping")
+        try:
+            stack.stop()
+        finally:
+            up_file().unlink(missing_ok=True)
 
 
 def _refuse_second() -> None:
@@ -126,13 +129,23 @@ def _refuse_second() -> None:
         )
 
 
+def _said(text: str) -> None:
+    """Tell who reads; on a full disk the log of `up --detach` takes no more, and nothing ends for that."""
+    with contextlib.suppress(OSError):
+        output.note(text)
+
+
 def _revive(stack: Stack) -> None:
-    """A part that died is started again: Mesos and the scheduler both carry on with what they had."""
+    """A part that died is started again: Mesos and the scheduler both carry on with what they had. What cannot be
+    started now, as nothing can on a full disk, is tried again."""
     parts: list[Process | SchedulerProcess] = [stack.cluster.master, *stack.cluster.agents, stack.scheduler]
     for process in parts:
         if not process.running:
-            output.note(f"{process.log.parent.name} ended: starting it again")
-            process.start()
+            _said(f"{process.log.parent.name} ended: starting it again")
+            try:
+                process.start()
+            except OSError as error:
+                _said(f"{process.log.parent.name} cannot be started: {error.strerror}; trying again")
             time.sleep(REVIVE_S)
 
 

@@ -116,11 +116,11 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     message = task.evicted or status.message or task.message
     task = replace(task, state=new, message=message)
     if new is TaskState.RUNNING and task.started_at is None:
-        task = replace(task, started_at=turn.now)
+        task = replace(task, started_at=_when(turn, task, status))
     if new is TaskState.UNREACHABLE:
         task = replace(task, unreachable_since=turn.now)
     if new in ENDED:
-        task = replace(task, ended_at=turn.now)
+        task = replace(task, ended_at=_when(turn, task, status))
     turn.put_task(task)
     if outcome is not None:
         for gpu in outcome.refused_gpus:
@@ -131,6 +131,14 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
         on_member(turn, job, task, actions, status, outcome)
     else:
         _on_job(turn, job, task, actions, status, outcome)
+
+
+def _when(turn: Turn, task: Task, status: Status) -> float:
+    """When it happened, not when it was heard of: the scheduler may have been away. Within what can be, as its host's
+    clock may be wrong; reconciliation tells when the master made up its answer."""
+    if status.at is None or status.reason == "REASON_RECONCILIATION":
+        return turn.now
+    return min(max(status.at, task.started_at or task.launched_at), turn.now)
 
 
 def _on_jobless(turn: Turn, task: Task) -> None:

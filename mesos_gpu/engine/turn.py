@@ -140,7 +140,15 @@ class Turn:
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
         """The job's last change."""
-        self.put_job(replace(job, state=state, message=message, exit_code=exit_code, ended_at=self.now))
+        ended_at = self._ended_at(job)
+        self.put_job(replace(job, state=state, message=message, exit_code=exit_code, ended_at=ended_at))
+
+    def _ended_at(self, job: Job) -> float:
+        """When its tasks ended, if it was their end that was just heard of."""
+        tasks = self.state.round_of(job)
+        if not tasks or not all(task.ended for task in tasks) or all(t.heard_at < self.now for t in tasks):
+            return self.now
+        return max(task.ended_at or self.now for task in tasks)
 
     def requeue(self, job: Job, message: str) -> None:
         """Back to its place in the queue; no attempt is used up."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import random
 import re
@@ -18,6 +19,7 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import fetch, helpers, leftovers
 from mesos_gpu.local.processes import Agent, Master
 
+logger = logging.getLogger(__name__)
 Isolation = Literal["auto", "linux", "posix"]
 #: What gives containers cgroups of their own that control devices: Mesos' isolator cgroups/devices (v1), or the
 #: launch helper (v2, as Mesos does after 1.11); "" for nothing.
@@ -210,7 +212,12 @@ class Cluster:
         """
         if not self._started:
             return
-        leftovers.note_processes(self.directory)
+        try:
+            leftovers.note_processes(self.directory)
+        except (
+            OSError
+        ) as error:  # a full disk: what ends first takes its children along only if they are found later
+            logger.warning("processes of the cluster could not be noted: %s", error.strerror)
         for process in (self.master, *self.agents):
             process.send(signal.SIGCONT)
         for agent in self.agents:

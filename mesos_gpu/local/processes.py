@@ -103,11 +103,15 @@ class Process:
         """
         if self.running:
             raise Conflict(f"{self.name} runs already", remedy="kill it first")
-        with leftovers.editing(self.directory.parent) as record:
-            self._started_at = time.time()
-            self._popen = self._spawn()
-            if identity := leftovers.Identity.of(self._popen.pid):
-                record.processes[self.name] = identity
+        try:
+            with leftovers.editing(self.directory.parent) as record:
+                self._started_at = time.time()
+                self._popen = self._spawn()
+                if identity := leftovers.Identity.of(self._popen.pid):
+                    record.processes[self.name] = identity
+        except OSError:  # it was not noted, as on a full disk: it must not run
+            self.kill()
+            raise
         assert self._popen.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._popen.stdin as gate:
             gate.write(helpers.GO)

@@ -18,4 +18,5 @@ class Status:
     uuid: str | None = None  # base64; None: nothing to acknowledge (reconciliation)
     data: bytes = b""
     healthy: bool | None = None  # what health checks say of the task; None: nothing, or not yet
+    at: float | None = None  # when its sender made it, by his clock, in seconds since the epoch
     proof: int | None = None  # the number that its executor sealed it with; None: it has no seal that holds

@@ -8,6 +8,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
-from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.app import Group
 from mesos_gpu.model.drain import Target
@@ -41,6 +42,7 @@ from mesos_gpu.wire.mesos_v1 import reset_message, start_message
 
 T = TypeVar("T")
 TICK_S: Final = 0.25
+NO_ROOM_S: Final = 1.0  # until the disk is tried again
 MOST_IN_BATCH: Final = 500
 logger = logging.getLogger(__name__)
 
@@ -83,6 +85,8 @@ class Daemon:
         self._happened: list[Happening] = []  # in the batch in hand
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._ended = threading.Event()
+        self._late: list[ev.Event | _Request] = []  # that came while nothing could be saved
+        self.unsaved: NoRoom | None = None  # why nothing can be saved now
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
 
     # --- from any thread
@@ -193,7 +197,10 @@ class Daemon:
 
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
-        return self._ask(None, lambda: fn(StateView(self._state, self._settings, self._clock.now())))
+        return self._ask(
+            None,
+            lambda: fn(StateView(self._state, self._settings, self._clock.now(), str(self.unsaved or ""))),
+        )
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:
         """Call `callback(job id, version)` at each change, on the engine's thread; returns the way out."""
@@ -267,7 +274,7 @@ class Daemon:
             pending += self._step(event, now)
         if self._journal:
             self._journal.flush(self._state, self._settings)
-        self._save(pending)
+        self._save_at_last(pending)
         for effect in pending:
             if not isinstance(effect, saves.Save):
                 self._do(effect)
@@ -317,12 +324,62 @@ class Daemon:
             if self._follower and event:
                 self._happened += self._follower.refused(event, error.what, now)
             self._waiting.remove(request)
-            if request.future.set_running_or_notify_cancel():
-                request.future.set_exception(error)
+            self._refuse(request, error)
             return []
 
+    def _save_at_last(self, effects: list[fx.Effect]) -> None:
+        """Save, however long it takes until that can be done: nothing that follows from it has left the house.
+
+        Meanwhile nothing is launched, no status is acknowledged, no change is taken; who only looks is answered.
+        """
+        try:
+            self._save(effects)
+            return
+        except NoRoom as error:
+            self.unsaved = error
+            logger.error(
+                "%s; until then nothing is launched and no change is taken: %s", error.what, error.remedy
+            )
+        for request in [found for found in self._waiting if found.event is not None]:
+            self._refuse(request, _half_done(self.unsaved))
+            self._waiting.remove(request)
+        while self.unsaved is not None:
+            self._look_aside(self.unsaved)
+            try:
+                self._save(effects)
+                self.unsaved = None
+                logger.warning("the state can be written again: the scheduler goes on")
+            except NoRoom as error:
+                self.unsaved = error
+
+    def _look_aside(self, why: NoRoom) -> None:
+        """For a second: answer who only looks, refuse who wants a change, keep Mesos' events for later."""
+        until = time.monotonic() + NO_ROOM_S
+        while (left_s := until - time.monotonic()) > 0:
+            try:
+                item = self._inbox.get(timeout=left_s)
+            except queue.Empty:
+                return
+            if item is None or isinstance(item, MesosGpuError):
+                raise item or why  # nothing of the batch was done yet: the next start takes it up anew
+            if not isinstance(item, _Request):
+                if not isinstance(item, ev.HealthFound | ev.ReadinessFound):  # these are found again
+                    self._late.append(item)
+            elif item.event is None:
+                item.answer()
+            else:
+                self._refuse(item, why)
+
+    @staticmethod
+    def _refuse(request: _Request, error: MesosGpuError) -> None:
+        if request.future.set_running_or_notify_cancel():
+            request.future.set_exception(error)
+
     def _collect(self) -> tuple[list[ev.Event | _Request], bool]:
-        batch: list[ev.Event | _Request] = []
+        if self._late:
+            batch, self._late = list(self._late), []
+            return batch, True
+        batch = []
         with contextlib.suppress(queue.Empty):
             item = self._inbox.get(timeout=TICK_S)
             while item is not None:
@@ -421,3 +478,11 @@ class Daemon:
             if isinstance(item, _Request) and not item.future.done():
                 error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
                 item.future.set_exception(error)
+
+
+def _half_done(error: NoRoom) -> NoRoom:
+    """For who asked for something when the disk turned full: it was decided, and is done when there is room."""
+    return NoRoom(
+        f"{error.what}; it is kept in memory, and done as soon as there is room",
+        remedy=f"{error.remedy}; then see whether it was done, before you ask again",
+    )

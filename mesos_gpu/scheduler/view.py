@@ -48,9 +48,10 @@ def _beyond(job: Job, limit: int | None) -> str:
 class StateView:
     """The state at one moment; valid only inside the function that `Daemon.read` runs."""
 
-    def __init__(self, state: State, settings: Settings, now: float) -> None:
-        """Wrap; nothing is copied."""
+    def __init__(self, state: State, settings: Settings, now: float, unsaved: str = "") -> None:
+        """Wrap; nothing is copied. `unsaved`: why nothing can be saved now; "": it can."""
         self._state, self._settings, self._now = state, settings, now
+        self.unsaved = unsaved
 
     @property
     def jobs(self) -> Mapping[JobId, Job]:

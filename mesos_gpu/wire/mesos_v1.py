@@ -94,6 +94,7 @@ def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
         uuid=status.get("uuid"),
         data=base64.b64decode(status.get("data", "")),
         healthy=status.get("healthy"),
+        at=status.get("timestamp"),
     )
     return _unsealed(found, key)
 

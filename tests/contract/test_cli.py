@@ -468,6 +468,7 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "gpus_drained": 2,
         "nodes": 1,
         "tasks_unknown": 0,
+        "unsaved": None,
         "drains": [],
         "isolation_off": ["n"],
         "control_ports_off": ["n"],

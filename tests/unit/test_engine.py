@@ -8,9 +8,10 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.gpu import Health
-from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import JobState
 from mesos_gpu.model.saves import ForgetJob, SaveFramework, SaveJob, SaveTask
+from mesos_gpu.model.status import Status
 from mesos_gpu.model.task import TaskState
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of, spec
 
@@ -432,3 +433,34 @@ def test_an_unreadable_report_makes_the_gpus_unknown(world: World) -> None:
     assert [g.health for g in world.state.nodes[AgentId("a1")].gpus] == [Health.UNKNOWN]
     world.submit(gpus=1)
     assert world.job().state is JobState.PENDING
+
+
+def test_a_job_ran_for_as_long_as_its_host_says(world: World) -> None:
+    """The scheduler was away when it began and when it ended."""
+    world.node("a1", gpu("g0"))
+    world.submit(gpus=1)
+    world.now += 500
+    world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_RUNNING", AgentId("a1"), at=1003.0)))
+    world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_FINISHED", AgentId("a1"), at=1010.0)))
+    job, task = world.job(), world.state.tasks[TaskId("j1.1")]
+    assert (job.started_at, job.ended_at) == (task.started_at, task.ended_at) == (1003.0, 1010.0)
+
+
+@pytest.mark.parametrize(("at", "shown"), [(5.0, 1000.0), (9e9, 1200.0), (None, 1200.0), (1100.0, 1100.0)])
+def test_a_host_s_wrong_clock_makes_no_impossible_times(world: World, at: float | None, shown: float) -> None:
+    world.node("a1", gpu("g0"))
+    world.submit(gpus=1)
+    world.now = 1200.0
+    world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_RUNNING", AgentId("a1"), at=at)))
+    assert world.job().started_at == shown
+    world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_FAILED", AgentId("a1"), at=1.0)))
+    assert world.job().ended_at == shown
+
+
+def test_a_job_that_is_killed_while_it_waits_ends_then(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    world.submit(gpus=1, max_attempts=3)
+    world.feed(ev.StatusArrived(Status(TaskId("j1.1"), "TASK_FAILED", AgentId("a1"), at=1000.0)))
+    world.now += 0.5
+    world.feed(ev.KillRequested(JobId("j1")))
+    assert world.job().ended_at == 1000.5
