@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,6 +90,23 @@ def test_a_fifo_in_place_of_the_output_silences_nobody(stack: Stack, user: str) 
         assert said(client, good) == "heard\n"
         client.kill(bad["id"])
         end_of(client, bad)
+
+
+@pytest.mark.parametrize("user", ["nobody", "root"])
+def test_an_archives_link_leads_root_nowhere(client: Client, open_directory: Path, user: str) -> None:
+    """A gang's list of hosts is written after what was fetched is there."""
+    victim, archive = open_directory / f"victim-{user}", open_directory / f"{user}.tar"
+    victim.write_text("the host's\n")
+    victim.chmod(0o600)
+    link = tarfile.TarInfo("hostfile")
+    link.type, link.linkname = tarfile.SYMTYPE, str(victim)
+    with tarfile.open(archive, "w") as tar:
+        tar.addfile(link)
+    archive.chmod(0o644)
+    gang = submit(client, "cat $HOSTFILE", tasks=2, user=user, fetch=[f"file://{archive}"], mem_mib=32)
+    job = end_of(client, gang)
+    assert (job["state"], victim.read_text()) == ("finished", "the host's\n"), job["message"]
+    assert said(client, job).count("slots=1") == 2
 
 
 def test_a_log_that_was_cut_is_read_on(stack: Stack, client: Client) -> None:
