@@ -126,10 +126,9 @@ class Run:
             return [
                 f"{test.name}: not ended within {self._stuck_s:g} s (process {test.pid})" for test in stuck
             ]
-        if (
-            waited_s > self._stuck_s
-            and min((test.age_s for test in running), default=waited_s) > self._stuck_s
-        ):
+        if running:
+            self._ran_at = time.monotonic() - min(test.age_s for test in running)
+        if time.monotonic() - self._ran_at > self._stuck_s:
             return [f"no test began within {self._stuck_s:g} s"]
         return []
 
