@@ -445,10 +445,17 @@ def _stray_paths(host: Host) -> Iterator[Finding]:
     seen = [place / p.name for place in places for p in sorted(host.below(place).glob("*")) if p.is_dir()]
     # After the look: a trace is in the ledger before it is made.
     accounted = {trace.what for holding in host.holdings() for trace in holding.traces}
+    alive = _in_cgroups(host)
     for path in seen:
-        if str(path) not in accounted:
+        if str(path) not in accounted and path.name not in alive:
             remedy = f"rm -r {path}" if path.parent == NODES else f"end what is in it, then: rmdir {path}"
             yield _stray(host, str(path), remedy)
+
+
+def _in_cgroups(host: Host) -> set[str]:
+    """Every name in the paths of living processes' cgroups: a task of another node directory is no leftover."""
+    texts = (host.text(f"proc/{path.name}/cgroup") for path in host.below(Path("/proc")).glob("[0-9]*"))
+    return {name for text in texts for line in text.splitlines() for name in line.split("/")}
 
 
 def _stray(host: Host, what: str, remedy: str) -> Finding:

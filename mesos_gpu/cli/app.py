@@ -1,5 +1,6 @@
 """What the commands share: the way to the scheduler, their common options, their exit codes."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -76,6 +77,22 @@ url_option: Final = click.option(
     is_eager=True,
     callback=_keep_url,
     help="The scheduler's address; default: MESOS_GPU_URL, else that of the running `mesos-gpu up`.",
+)
+
+
+def _keep_home(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value:
+        os.environ["MESOS_GPU_HOME"] = os.path.abspath(value)
+
+
+home_option: Final = click.option(
+    "--home",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    expose_value=False,
+    is_eager=True,
+    callback=_keep_home,
+    help="Where `up` keeps its cluster and what it notes of it; default: MESOS_GPU_HOME, else the user's own.",
 )
 
 json_option: Final = click.option(

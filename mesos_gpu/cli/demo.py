@@ -1,11 +1,13 @@
 """`mesos-gpu demo`: real Mesos, simulated GPUs, and a day in the life of a scheduler in a minute."""
 
+import os
+import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -18,6 +20,7 @@ from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.words import counted
 
+_PREFIX: Final = "mesos-gpu-demo-"  # of its directory, below that for temporary files
 T4, A100 = "Tesla T4", "NVIDIA A100-SXM4-80GB"
 WAIT_S = 45.0
 
@@ -25,13 +28,25 @@ WAIT_S = 45.0
 @click.command()
 def demo() -> None:
     """Show it all on this machine: start, run jobs of every kind, check, stop."""
-    with tempfile.TemporaryDirectory(prefix="mesos-gpu-demo-") as top:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as top:
         Path(top).chmod(0o755)
         output.note("starting Apache Mesos 1.11.0 with 2 agents of 4 simulated GPUs each")
         with Stack(Path(top) / "stack", [NodeSpec(4, T4), NodeSpec(4, A100)]) as stack:
             output.line(f"dashboard {stack.url}   Mesos master {stack.cluster.master.url}")
             with Client(stack.url) as client:
                 click.get_current_context().exit(_Demo(stack, client).run())
+
+
+def left_behind() -> list[Path]:
+    """Directories of demos of this user, running or killed. Others can make names in a directory that all share, and
+    what is removed on the word of such a directory must be ours."""
+    found = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    return [path / "stack" for path in found if _is_ours(path.lstat())]
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not shared
 
 
 class _Demo:

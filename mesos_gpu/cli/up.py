@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 import time
@@ -14,8 +16,10 @@ import click
 
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import output
+from mesos_gpu.cli.app import home_option
+from mesos_gpu.cli.demo import left_behind
 from mesos_gpu.cli.locate import Running, running, state_home, up_file
-from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
+from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.processes import Process, private_log
 from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
@@ -67,6 +71,13 @@ def directory() -> Path:
 )
 @click.option("--allow-root", type=click.Choice(ROOTS),
               help="Let jobs run as root: in an image, or (host) also without, as root of the host.")  # fmt: skip
+@click.option(
+    "--mesos-webui",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="src/webui of the sources of Apache Mesos 1.11.0, for the master's own page; it is not part of this package.",
+)
+@home_option
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
     agents: int,
@@ -77,6 +88,7 @@ def up(
     port: int,
     images: Path | None,
     volume_root: tuple[str, ...],
+    mesos_webui: Path | None,
     allow_root: str | None,
     detach: bool,
 ) -> None:
@@ -84,8 +96,13 @@ def up(
 
     It runs until Ctrl-C or `mesos-gpu down`, and then leaves nothing behind. To see a GPU fail, edit its
     "health" in the inventory file of its node; the files' directory is printed at the start.
+
+    Each agent has an address of its own, 127.0.0.11 and so on, which is its host name, and ports of its own. A user
+    may have several clusters: each needs a --home (or MESOS_GPU_HOME) and a --port of its own.
     """
     _refuse_second()
+    _refuse_used(port)
+    _refuse_closed(directory())
     models = gpu_model or (MODEL,)
     nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib) for i in range(agents)]
     if detach:
@@ -100,6 +117,7 @@ def up(
         images=images,
         devices=devices,
         executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},
+        master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
     )
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -108,7 +126,7 @@ def up(
     stack.start()
     try:
         _write_up_file(stack.url)
-        _say_where(stack)
+        _say_where(stack, with_page=mesos_webui is not None)
         while not stop[0]:
             _revive(stack)
             time.sleep(LOOK_S)
@@ -135,6 +153,30 @@ def _said(text: str) -> None:
         output.note(text)
 
 
+def _refuse_used(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise Conflict(
+                f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}",
+                remedy="name another with --port, or end what has it",
+            ) from error
+
+
+def _refuse_closed(directory: Path) -> None:
+    """Jobs of other users must be able to pass it."""
+    if os.geteuid() != 0:
+        return
+    for path in directory.parents:
+        if path.exists() and not path.stat().st_mode & stat.S_IXOTH:
+            raise BadConfiguration(
+                f"the cluster's directory is below {path}, which the users that jobs run as cannot pass",
+                remedy=f"name another with --home or MESOS_GPU_HOME, or: chmod o+x {path}",
+            )
+
+
 def _revive(stack: Stack) -> None:
     """A part that died is started again: Mesos and the scheduler both carry on with what they had. What cannot be
     started now, as nothing can on a full disk, is tried again."""
@@ -159,9 +201,10 @@ def _write_up_file(url: str) -> None:
     part.rename(path)
 
 
-def _say_where(stack: Stack) -> None:
+def _say_where(stack: Stack, *, with_page: bool) -> None:
     output.line(f"dashboard and REST interface  {stack.url}")
-    output.line(f"Mesos master                  {stack.cluster.master.url}")
+    api_only = "" if with_page else "  (its API; for its page, see up --mesos-webui)"
+    output.line(f"Mesos master                  {stack.cluster.master.url}{api_only}")
     output.line(f"simulated GPUs                {stack.inventory(1).parent}")
     output.line(f"logs                          {stack.scheduler.log} and {stack.cluster.directory}/*/log")
     sys.stdout.flush()
@@ -194,6 +237,7 @@ def _start_detached() -> None:
 
 
 @click.command()
+@home_option
 def down() -> None:
     """Stop what `mesos-gpu up` started, and remove its traces."""
     found = running()
@@ -201,11 +245,23 @@ def down() -> None:
         up_file().unlink(missing_ok=True)
         had = directory().exists()
         clean_up(directory())  # what one that was killed has left
+        had |= _clean_up_demos()
         output.line("it was not up; what an earlier one left is removed" if had else "it is not up")
         return
     os.kill(found.pid, signal.SIGTERM)
     _wait_for_end(found)
     output.line("down")
+
+
+def _clean_up_demos() -> bool:
+    """What demos left that were killed; whether there was anything."""
+    had = False
+    for path in left_behind():
+        with contextlib.suppress(Conflict):  # it runs
+            clean_up(path)
+            path.parent.rmdir()
+            had = True
+    return had
 
 
 def _wait_for_end(found: Running) -> None:

@@ -34,7 +34,10 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 #: Below the ephemeral range and Mesos' own 31000-32000: a port must still be free when its process is started
 #: again.
 _PORTS: Final = range(15000, 31000)
-TASK_PORTS = (31000, 32000)  # first and last that each agent offers: Mesos' own
+TASK_PORTS = (31000, 32000)  # first and last that the agents share out: Mesos' own
+#: First and last that every agent offers: a task that listens on its host's own address can have one on each.
+FIXED_PORTS = (9000, 9049)
+_SHARES: Final = 8  # of those ports, at the least: agents may be added
 _MASTER_FLAGS: Final = {
     # Its agents are known after a kill -9 of it.
     "registry": "replicated_log",
@@ -57,6 +60,7 @@ class AgentSpec:
     attributes: Mapping[str, str] = field(default_factory=dict)
     executor_environment: Mapping[str, str] = field(default_factory=dict)  # all that executors get, and PATH
     flags: Mapping[str, str] = field(default_factory=dict)  # further flags of mesos-agent; these win
+    ip: str = ""  # a loopback address of its own; "" for the cluster's
 
     def __post_init__(self) -> None:
         """Check what Mesos' own text format, name:value;name:value, cannot hold. (1.11.0 drops blanks
@@ -108,23 +112,25 @@ class Cluster:
         self.agents: tuple[Agent, ...] = ()
         self._started = False
         for spec in agents:
-            self.agents += (self._agent(spec),)
+            self.agents += (self._agent(spec, len(agents)),)
 
-    def _agent(self, spec: AgentSpec) -> Agent:
+    def _agent(self, spec: AgentSpec, agents: int) -> Agent:
         number = len(self.agents) + 1
         directory = self.directory / f"agent-{number}"
-        port = free_port(self.ip, [process.port for process in (self.master, *self.agents)])
+        ip = spec.ip or self.ip
+        port = free_port(ip, [process.port for process in (self.master, *self.agents)])
+        ports = (FIXED_PORTS, _share(number, agents))
         amounts = {"disk": 10000, **spec.resources}
         environment = {"PATH": os.environ.get("PATH", os.defpath), **spec.executor_environment}
         flags = {
             **_LAUNCHERS[self.isolation],
             **self._container_flags(directory),
-            "hostname": self.ip,
+            "hostname": ip,
             "systemd_enable_support": "false",
             "switch_user": "true" if os.geteuid() == 0 else "false",
             "registration_backoff_factor": "50ms",
             "resources": ";".join(f"{k}:{v:.12g}" for k, v in amounts.items())
-            + ";ports:[{}-{}]".format(*TASK_PORTS),
+            + ";ports:[{}]".format(", ".join(f"{first}-{last}" for first, last in ports)),
             "attributes": ";".join(f"{name}:{value}" for name, value in spec.attributes.items()),
             "executor_environment_variables": json.dumps(environment),
             **spec.flags,
@@ -137,7 +143,7 @@ class Cluster:
             "cgroups_hierarchy": str(_CGROUPS),
             "cgroups_root": leftovers.cgroup_root(self.directory, number),
         }
-        return Agent(self.master, directory, self.ip, port, _flags(flags, directory, self.ip, port, **ours))
+        return Agent(self.master, directory, ip, port, _flags(flags, directory, ip, port, **ours))
 
     def _container_flags(self, directory: Path) -> dict[str, str]:
         """What an agent needs besides for images and devices. linux/nnp: a setuid file of an image would else make
@@ -161,7 +167,7 @@ class Cluster:
         Raises:
             BadConfiguration, Unavailable: As of `Process.wait`. It stays in `agents`, so `stop` ends it.
         """
-        agent = self._agent(spec)
+        agent = self._agent(spec, len(self.agents) + 1)
         self.agents += (agent,)
         if self._started:
             self._note(agent)
@@ -240,6 +246,16 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+def _share(number: int, agents: int) -> tuple[int, int]:
+    """First and last port of an agent's own, so that tasks of two agents, which all listen on this machine, do not
+    meet. Beyond the shares the first agents' are given again."""
+    first, last = TASK_PORTS
+    shares = max(agents, _SHARES)
+    width = max((last - first + 1) // shares, 1)
+    begin = first + (number - 1) % shares * width
+    return begin, begin + width - 1
 
 
 def _flags(flags: Mapping[str, str], directory: Path, ip: str, port: int, **ours: str) -> dict[str, str]:

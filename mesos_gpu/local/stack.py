@@ -1,5 +1,6 @@
 """The whole platform on this machine: embedded Mesos, simulated GPUs on its agents, and the scheduler."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -23,6 +25,11 @@ from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free
 from mesos_gpu.local.processes import get_json, poll, private_log
 from mesos_gpu.model.driver import cuda_of
 from mesos_gpu.model.permits import Root
+
+
+def address(number: int) -> str:
+    """Of a node, counted from 1: loopback, and its host name, too, for that resolves everywhere."""
+    return f"127.0.0.{10 + number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,7 @@ class NodeSpec:
     driver: str = SIMULATED_DRIVER  # the version that it reports
     attributes: Mapping[str, str] = field(default_factory=dict)  # besides gpu_model
     zone: str = ""  # of the region that all nodes share
-    hostname: str = ""  # "" for node1.localhost and so on, which browsers resolve and programs may not
+    hostname: str = ""  # "" for the node's own address
     flags: Mapping[str, str] = field(default_factory=dict)  # of its agent, besides
 
     def __post_init__(self) -> None:
@@ -200,8 +207,8 @@ class Stack:
             {"cpus": spec.cpus, "mem": spec.mem_mib, "gpus": spec.gpus},
             {"gpu_model": spec.model.replace(" ", "-"), **spec.attributes},
             environment,
-            # A browser takes any *.localhost for this machine (RFC 6761): the Mesos page's links work.
-            {"hostname": spec.hostname or f"node{number}.localhost", **_domain(spec.zone), **spec.flags},
+            {"hostname": spec.hostname or address(number), **_domain(spec.zone), **spec.flags},
+            ip=address(number),
         )
 
     def inventory(self, number: int) -> Path:
@@ -237,17 +244,32 @@ class Stack:
         return self
 
     def stop(self) -> None:
-        """End and remove everything."""
-        self.scheduler.kill(signal.SIGTERM)
-        self.cluster.stop()
-        _undo_tasks(self.directory)
-        shutil.rmtree(self.directory)
+        """End and remove everything; a second Ctrl-C does not end that half-way."""
+        with _uninterrupted():
+            self.scheduler.kill(signal.SIGTERM)
+            self.cluster.stop()
+            _undo_tasks(self.directory)
+            shutil.rmtree(self.directory)
 
     def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are of no effect in it. Only a main thread has handlers of signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def clean_up(directory: Path) -> None:

@@ -49,9 +49,9 @@ def placed(client: Client, *jobs: str) -> list[str | None]:
 def test_the_nodes_say_their_attributes_and_zones(client: Client) -> None:
     found = {n["hostname"]: (n["attributes"]["rack"], n["region"], n["zone"]) for n in client.nodes()}
     assert found == {
-        "node1.localhost": ("1.5", "local", "east"),
-        "node2.localhost": ("2", "local", "east"),
-        "node3.localhost": ("2", "local", "west"),
+        "127.0.0.11": ("1.5", "local", "east"),
+        "127.0.0.12": ("2", "local", "east"),
+        "127.0.0.13": ("2", "local", "west"),
     }
 
 
@@ -61,30 +61,30 @@ def test_the_nodes_say_their_attributes_and_zones(client: Client) -> None:
         (["rack", "IS", "1.500"], [1]),
         (["disk", "UNLIKE", "s.*"], [2, 3]),
         (["@zone", "LIKE", "w.+"], [3]),
-        (["hostname", "CLUSTER", "node2.localhost"], [2]),
+        (["hostname", "CLUSTER", "127.0.0.12"], [2]),
     ],
 )
 def test_a_job_goes_where_its_constraints_say(
     client: Client, constraint: list[str], hosts: list[int]
 ) -> None:
-    job = submit(client, command="true", constraints=[constraint, ["@hostname", "UNLIKE", "node9.*"]])
+    job = submit(client, command="true", constraints=[constraint, ["@hostname", "UNLIKE", "127.0.0.19.*"]])
     wait_until("its end", lambda: ended(client.job(job)))
     found = client.job(job)
     assert found["state"] == "finished", found
-    assert found["hostname"] in [f"node{host}.localhost" for host in hosts]
+    assert found["hostname"] in [f"127.0.0.1{host}" for host in hosts]
 
 
 def test_the_jobs_of_an_app_see_each_other(client: Client) -> None:
     unique = {"app": "web", "constraints": [["hostname", "UNIQUE"]]}
     first = [submit(client, **unique) for _ in range(3)]
-    assert sorted(map(str, placed(client, *first))) == [f"node{n}.localhost" for n in (1, 2, 3)]
+    assert sorted(map(str, placed(client, *first))) == [f"127.0.0.1{n}" for n in (1, 2, 3)]
 
     late = submit(client, **unique)
     why = client.why(late)
     assert why["can_ever_run"]
     assert all("violates constraint hostname UNIQUE: t-" in n["reasons"][0] for n in why["nodes"]), why
     beside = submit(client, near="web", constraints=[["@zone", "IS", "west"]])
-    assert placed(client, beside) == ["node3.localhost"]
+    assert placed(client, beside) == ["127.0.0.13"]
 
     freed = client.job(first[1])["hostname"]
     client.kill(first[1])
@@ -95,5 +95,5 @@ def test_a_zone_that_is_not_there_is_said(client: Client) -> None:
     why = client.why(submit(client, constraints=[["@zone", "IS", "north"]]))
     assert (why["state"], why["can_ever_run"]) == ("pending", False)
     assert why["summary"] == (
-        "no node meets its constraints; node1.localhost violates constraint @zone IS north: @zone is east"
+        "no node meets its constraints; 127.0.0.11 violates constraint @zone IS north: @zone is east"
     )

@@ -227,7 +227,7 @@ def test_what_the_driver_cannot_run_waits_for_one_that_can(client: Client) -> No
     assert (job["state"], job["launches"], job["attempts"]) == ("pending", 1, 0)
     assert all(version in str(job["message"]) for version in ("13.0", "535.0.0", "12.2")), job["message"]
     assert (why["summary"], why["can_ever_run"]) == (
-        "the image needs CUDA 13.0 or newer, driver 580; node1.localhost has 535.0.0-simulated",
+        "the image needs CUDA 13.0 or newer, driver 580; 127.0.0.11 has 535.0.0-simulated",
         False,
     )
 

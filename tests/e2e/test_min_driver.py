@@ -31,7 +31,7 @@ def test_a_job_lands_where_the_driver_is_new_enough(client: Client, fields: dict
     jobs.append(submit(client, min_driver="535")["id"])
     wait_until("the ends", lambda: all(ended(client.job(job)) for job in jobs))
     for found in map(client.job, jobs):
-        assert (found["state"], found["hostname"]) == ("finished", "node2.localhost"), found
+        assert (found["state"], found["hostname"]) == ("finished", "127.0.0.12"), found
 
 
 def test_a_job_that_no_driver_will_do_for_says_why(client: Client) -> None:
@@ -40,7 +40,7 @@ def test_a_job_that_no_driver_will_do_for_says_why(client: Client) -> None:
     assert (why["state"], why["can_ever_run"]) == ("pending", False)
     assert why["summary"] == (
         "no node with the GPUs that it asks for has driver 550 or newer; "
-        "the newest is 535.54.03-simulated on node2.localhost"
+        "the newest is 535.54.03-simulated on 127.0.0.12"
     )
     client.kill(job["id"])
 
@@ -48,6 +48,6 @@ def test_a_job_that_no_driver_will_do_for_says_why(client: Client) -> None:
 def test_the_nodes_say_their_drivers(client: Client) -> None:
     found = {node["hostname"]: (node["driver_version"], node["cuda_version"]) for node in client.nodes()}
     assert found == {
-        "node1.localhost": ("470.82.01-simulated", "11.4"),
-        "node2.localhost": ("535.54.03-simulated", "12.2"),
+        "127.0.0.11": ("470.82.01-simulated", "11.4"),
+        "127.0.0.12": ("535.54.03-simulated", "12.2"),
     }

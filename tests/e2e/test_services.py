@@ -51,7 +51,7 @@ def drain():
     while time.monotonic() - asked < 1:
         time.sleep(0.05)
     server.shutdown()
-server = Server(("127.0.0.1", int(os.environ["PORT0"])), Handler)
+server = Server((os.environ["HOST"], int(os.environ["PORT0"])), Handler)
 signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=drain).start())
 server.serve_forever()
 """

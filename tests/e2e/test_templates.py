@@ -43,7 +43,7 @@ FIXED = ("tensorflow-train", "torch-distributed")  # have ports by number
 
 def values(data: Path, master: str) -> dict[str, dict[str, str]]:
     """What a user sets; ports are among those of the agents."""
-    first = cluster.TASK_PORTS[0]
+    first = cluster.FIXED_PORTS[0]
     names = ("torch", "tensorflow")
     code, out = ({name: str(data / kind / name) for name in names} for kind in ("code", "out"))
     return {

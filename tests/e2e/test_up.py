@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+import requests
 
 from mesos_gpu.local.cluster import free_port
 from tests.conftest import wait_until
@@ -94,8 +96,91 @@ def test_a_port_in_use_is_said(home: Path) -> None:
         port = busy.getsockname()[1]
         done = mesos_gpu(home, "up", "--agents", "1", "--port", str(port))
     assert done.returncode != 0
-    assert f"cannot listen on 127.0.0.1:{port}" in done.stderr
+    assert done.stderr.count(f"cannot listen on 127.0.0.1:{port}") == 1
+    assert "starting Mesos" not in done.stderr
     assert "--port" in done.stderr
+    assert left_of(home) == []
+
+
+def test_two_clusters_of_one_user(home: Path, open_directory: Path) -> None:
+    other = open_directory / "other"
+    url = up(home)
+    port = str(free_port())
+    started = mesos_gpu(
+        home, "--home", str(other), "up", "-d", "--agents", "1", "--gpus", "1", "--port", port
+    )
+    try:
+        assert started.returncode == 0, started.stderr
+        assert mesos_gpu(home, "run", "--", "echo", "first").stdout == "first\n"
+        assert mesos_gpu(home, "--home", str(other), "run", "--", "echo", "second").stdout == "second\n"
+    finally:
+        down = mesos_gpu(home, "down", "--home", str(other))
+    assert down.stdout == "down\n"
+    assert json.loads((home / "up.json").read_text())["url"] == url
+    (other / "up.log").unlink()
+    other.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others have no jobs of other users")
+def test_a_home_that_the_users_of_jobs_cannot_pass(home: Path) -> None:
+    home.chmod(0o700)
+    done = mesos_gpu(home, "up", "--port", str(free_port()))
+    assert done.returncode == 78, done.stderr
+    assert f"below {home}, which the users that jobs run as cannot pass" in done.stderr
+    assert f"chmod o+x {home}" in done.stderr
+
+
+def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
+    """By a port of any number that is free on the node, and by one that every node has."""
+    up(home, "--agents", "2")
+    hosts = sorted(node["hostname"] for node in json.loads(mesos_gpu(home, "nodes", "--json").stdout))
+    assert hosts == ["127.0.0.11", "127.0.0.12"]
+    serve = "cd $MESOS_SANDBOX && echo $HOST > name && exec python3 -m http.server --bind $HOST $PORT0"
+    common = ["--detach", "--port", "9000", "--shell"]
+    for host in hosts:
+        placed = ["--constraint", f"hostname:CLUSTER:{host}", "--name", f"on-{host}"]
+        done = mesos_gpu(home, "run", *common, *placed, "--", serve)
+        assert done.returncode == 0, done.stderr
+    for host in hosts:
+        told = wait_until("it serves", lambda host=host: _get(f"http://{host}:9000/name"), 60)
+        assert told == f"{host}\n"
+
+
+def _get(url: str) -> str:
+    try:
+        return requests.get(url, timeout=10).text
+    except requests.ConnectionError:
+        return ""
+
+
+@pytest.fixture
+def demo(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """One that has its master already, in a directory below `home`."""
+    command = [sys.executable, "-m", "mesos_gpu", "demo"]
+    env = {**os.environ, "MESOS_GPU_HOME": str(home), "TMPDIR": str(home)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        wait_until("Mesos runs", lambda: len(processes_of(home)) >= 3, 60)
+        yield process
+        process.kill()
+
+
+def test_a_demo_that_is_interrupted_twice_leaves_nothing(home: Path, demo: subprocess.Popen[bytes]) -> None:
+    for _ in range(3):
+        demo.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    demo.wait(60)
+    assert left_of(home) == []
+
+
+def test_down_cleans_up_after_a_killed_demo(
+    home: Path, demo: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(home))
+    assert mesos_gpu(home, "down").stdout == "it is not up\n", "a demo that runs is left alone"
+    demo.kill()
+    demo.wait(60)
+    assert processes_of(home)
+    assert "what an earlier one left is removed" in mesos_gpu(home, "down").stdout
     assert left_of(home) == []
 
 

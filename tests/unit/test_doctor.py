@@ -301,6 +301,16 @@ def test_leftovers_that_nobody_has_written_down(scene: Scene) -> None:
     ]
 
 
+def test_a_living_task_of_another_node_directory_is_no_leftover(scene: Scene) -> None:
+    """Its nodes and cgroups bear the name of its container, and so does the cgroup of its processes."""
+    for path in ("dev/mesos_gpu/c-1", "sys/fs/cgroup/devices/mesos_gpu/c-1", "dev/mesos_gpu/c-2", "proc/77"):
+        (scene.root / path).mkdir(parents=True)
+    (scene.root / "proc/77/cgroup").write_text("5:devices:/mesos_gpu/c-1\n0::/user.slice\n")
+    assert [f.text for f in scene.findings("leftovers")] == [
+        f"/dev/mesos_gpu/c-2 belongs to no task of {scene.directory}"
+    ]
+
+
 @pytest.fixture
 def sleeper() -> Iterator[int]:
     """The pid of a process that is no child of ours: children of the doctor are its own NVML."""
