@@ -37,7 +37,6 @@ _PORTS: Final = range(15000, 31000)
 TASK_PORTS = (31000, 32000)  # first and last that the agents share out: Mesos' own
 #: First and last that every agent offers: a task that listens on its host's own address can have one on each.
 FIXED_PORTS = (9000, 9049)
-_SHARES: Final = 8  # of those ports, at the least: agents may be added
 _MASTER_FLAGS: Final = {
     # Its agents are known after a kill -9 of it.
     "registry": "replicated_log",
@@ -167,7 +166,7 @@ class Cluster:
         Raises:
             BadConfiguration, Unavailable: As of `Process.wait`. It stays in `agents`, so `stop` ends it.
         """
-        agent = self._agent(spec, len(self.agents) + 1)
+        agent = self._agent(spec, max(len(self.agents), 1))
         self.agents += (agent,)
         if self._started:
             self._note(agent)
@@ -250,11 +249,10 @@ class Cluster:
 
 def _share(number: int, agents: int) -> tuple[int, int]:
     """First and last port of an agent's own, so that tasks of two agents, which all listen on this machine, do not
-    meet. Beyond the shares the first agents' are given again."""
+    meet. One that is added later shares with an earlier one."""
     first, last = TASK_PORTS
-    shares = max(agents, _SHARES)
-    width = max((last - first + 1) // shares, 1)
-    begin = first + (number - 1) % shares * width
+    width = max((last - first + 1) // agents, 1)
+    begin = first + (number - 1) % agents * width
     return begin, begin + width - 1
 
 
