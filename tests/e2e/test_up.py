@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -142,8 +143,8 @@ def test_tasks_reach_each_other_by_their_hosts_names(home: Path) -> None:
         done = mesos_gpu(home, "run", *common, *placed, "--", serve)
         assert done.returncode == 0, done.stderr
     for host in hosts:
-        told = wait_until("it serves", lambda host=host: _get(f"http://{host}:9000/name"), 60)
-        assert told == f"{host}\n"
+        url = f"http://{host}:9000/name"
+        assert wait_until("it serves", partial(_get, url), 60) == f"{host}\n"
 
 
 def _get(url: str) -> str:
