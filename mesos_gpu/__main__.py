@@ -1,5 +1,5 @@
 """`python -m mesos_gpu` is `mesos-gpu`."""
 
-from mesos_gpu.cli import main
+from mesos_gpu.start import main
 
-main(prog_name="mesos-gpu")
+main()

@@ -38,7 +38,11 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
 
 
 def parse(text: str, name: str) -> Any:
-    """What a JSON or YAML text says; BadJobFile if it is neither."""
+    """What a JSON or YAML text says.
+
+    Raises:
+        BadJobFile: It is neither, it is too large, or an object in it has a key twice.
+    """
     try:
         return _bounded(_parsed(text, name), name)
     except RecursionError as err:
@@ -65,20 +69,51 @@ def _bounded(value: Any, name: str) -> Any:
 
 
 def _parsed(text: str, name: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise _twice(name, key)
+            found[key] = value
+        return found
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=once)
     except ValueError as json_error:
         if name.endswith(".json"):
             raise BadJobFile(f"{name} is not JSON: {json_error}", remedy="correct the file") from json_error
+    return _yaml(text, name)
+
+
+def _twice(name: str, key: str, place: str = "") -> BadJobFile:
+    return BadJobFile(f"{name} has {key!r} twice in one object{place}", remedy="leave one of them out")
+
+
+def _yaml(text: str, name: str) -> Any:
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """As YAML says: a key stands once in a mapping. What `<<` merges may be overridden."""
+
+        def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+            node = super().compose_mapping_node(anchor)
+            seen = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                    raise _twice(name, key.value, _place(key.start_mark))
+                seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None)
+            return node
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader)
     except yaml.YAMLError as err:
-        where = getattr(err, "problem_mark", None)
-        place = f" at line {where.line + 1}, column {where.column + 1}" if where else ""
+        place = _place(getattr(err, "problem_mark", None))
         what = f"{name} is neither JSON nor YAML{place}: {getattr(err, 'problem', None) or err}"
         raise BadJobFile(what, remedy="correct the file") from err
+
+
+def _place(mark: Any) -> str:
+    return f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 
 
 def _problems(prefix: str, job: Any) -> list[str]:

@@ -1,26 +1,27 @@
 """`mesos-gpu submit`: jobs from a file."""
 
+from typing import Final
+
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.wire.jobs import KNOWN
+
+_HELP: Final = f"""Submit the jobs of a file.
+
+FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST interface
+({", ".join(KNOWN)}). All are checked before the first is sent. Prints their IDs.
+"""
 
 
-@click.command()
+@click.command(help=_HELP)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
 @json_option
 @api_command
 def submit(app: App, file: str, as_json: bool) -> None:
-    """Submit the jobs of a file.
-
-    FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST
-    interface (name, command or argv, cpus, mem_mib, disk_mib, gpus, gpu_model, gpu_memory_mib, compute_capability,
-    min_driver, tasks, on_member_failure, env, user, labels, max_attempts, timeout_s, kill_grace_s, image,
-    container_engine, on_gpu_failure, placement, priority, preemptible, queue, app, constraints, near, away,
-    health_checks, ports, fetch, volumes, args, pull,
-    control_access). All are checked before the first is sent. Prints their IDs.
-    """
+    """See `_HELP`."""
     from mesos_gpu.cli.interrupt import held_interrupt
     from mesos_gpu.cli.jobfile import read_jobs
 

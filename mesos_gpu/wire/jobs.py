@@ -1,5 +1,6 @@
 """A job request, checked: a `JobSpec`, or all that is wrong with it at once. Pure."""
 
+import difflib
 import json
 import math
 import re
@@ -222,9 +223,13 @@ class _Check:
         self._value = {key: item for key, item in value.items() if item is not None}
         self.problems: list[Problem] = []
         self.failed: set[str] = set()
+        fields, listed = tuple(known), False
         for key in value:
-            if key not in known:
-                self.problem(_escaped(key), f"unknown field; known are {', '.join(known)}")
+            if key not in fields:
+                near = difflib.get_close_matches(str(key).lower(), fields, n=2)
+                more = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(fields)}"
+                self.problem(_escaped(key), "unknown field" + ("" if listed and not near else f"; {more}"))
+                listed = listed or not near  # once is enough
 
     def problem(self, path: object, reason: str) -> None:
         self.failed.add(str(path))

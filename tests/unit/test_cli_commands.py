@@ -1,5 +1,6 @@
 """Every command as a whole: help, reference page, what it imports."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,3 +78,22 @@ def test_help_imports_no_command_and_no_library_that_is_slow() -> None:
         "sys.exit(repr(slow & set(sys.modules)) if slow & set(sys.modules) else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+@pytest.mark.parametrize("module", ["click", "mesos_gpu.cli", "mesos_gpu.cli.jobs", "requests"])
+def test_a_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str) -> None:
+    code = (
+        "import signal, sys\n"
+        "from mesos_gpu.start import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        name == {module!r} and signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['mesos-gpu', '--url', 'http://127.0.0.1:9', 'ps']\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr.strip()) == ("", "")
+    assert done.returncode in (-signal.SIGINT, 130)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -170,3 +171,40 @@ def test_spans_and_hostile_text() -> None:
         "3d04h",
     ]
     assert output.clean("a\x1b[31m\n\tü") == r"a\x1b[31m\n\tü"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "where"),
+    [
+        ('{"command": "a", "gpus": 1, "gpus": 2}', "x.json", "x.json has 'gpus' twice in one object"),
+        ('[{"command": "a", "env": {"A": "1", "A": "2"}}]', "stdin", "stdin has 'A' twice"),
+        ("command: a\ngpus: 1\ngpus: 2\n", "x.yaml", "'gpus' twice in one object at line 3, column 1"),
+        (
+            "- command: a\n  env: {A: x, B: y, A: z}\n",
+            "x.yaml",
+            "'A' twice in one object at line 2, column 21",
+        ),
+    ],
+)
+def test_a_key_given_twice_is_refused(text: str, name: str, where: str) -> None:
+    with pytest.raises(BadJobFile, match=re.escape(where)):
+        read_jobs(text, name=name)
+
+
+def test_what_yaml_merges_may_be_overridden() -> None:
+    text = "- &a {command: a, gpus: 1}\n- &b {<<: *a, gpus: 2}\n- {<<: *b, gpus: 3}\n"
+    assert [job["gpus"] for job in read_jobs(text, name="x.yaml")] == [1, 2, 3]
+
+
+def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed_once() -> None:
+    with pytest.raises(BadJobFile) as found:
+        read_jobs(
+            json.dumps({"command": "a", "gpu": 1, "memory_mib": 5, "colour": 1, "zzz": 2}), name="x.json"
+        )
+    lines = found.value.what.splitlines()[1:]
+    assert lines[:2] == [
+        "  /gpu: unknown field; did you mean gpus?",
+        "  /memory_mib: unknown field; did you mean gpu_memory_mib or mem_mib?",
+    ]
+    assert lines[2].startswith("  /colour: unknown field; known are name, command, argv")
+    assert lines[3] == "  /zzz: unknown field"
