@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -178,6 +179,8 @@ def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
     """Let the job's user into the sandbox: to make files of its own there and to reopen /dev/stdout, or only to pass
     to what is below it."""
     with Sandbox(sandbox) as place:
-        place.admit(user.pw_uid, user.pw_gid, writes=writes)
+        if not place.admit(user.pw_uid, user.pw_gid, writes=writes):
+            why = "its file system has no access control lists"
+            print(f"the task can replace what is in its sandbox: {why}", file=sys.stderr, flush=True)
         for name in STREAMS if writes else ():
             place.admit_to(name, user.pw_uid, user.pw_gid)

@@ -83,11 +83,13 @@ class Sandbox:
 
     # --- whose it is
 
-    def admit(self, uid: int, gid: int, *, writes: bool = True) -> None:
+    def admit(self, uid: int, gid: int, *, writes: bool = True) -> bool:
         """Let a user in: to pass through, or (`writes`) to make files of its own here. The directory stays this
         process' user's, and what is in it its owners': the user can rename and remove none but its own.
 
-        On a file system without access control lists it becomes the user's, who can then replace what is there.
+        Returns:
+            Whether it is so. Not on a file system without access control lists: there it becomes the user's, who can
+            replace what is there.
 
         Raises:
             OSError: The kernel refuses.
@@ -103,8 +105,9 @@ class Sandbox:
                 os.fchown(self._fd, uid, gid)
             else:
                 os.fchmod(self._fd, stat.S_IMODE(before.st_mode) | 0o001)
-            return
+            return False
         os.fchmod(self._fd, (stat.S_IMODE(os.fstat(self._fd).st_mode) & ~0o002) | stat.S_ISVTX)
+        return True
 
     def admit_to(self, name: str, uid: int, gid: int) -> None:
         """Let a user write to a file here, as by reopening /dev/stdout; the name stays whose it is. Harmless if it is

@@ -331,8 +331,17 @@ def keeps_its_output(client: Client, says: str, **more: str) -> None:
     assert says in said(client, job, "stderr")
 
 
-def test_an_image_that_wants_memory_is_told_so(client: Client) -> None:
+def lacks_disk(client: Client, **more: str) -> None:
+    """8 MiB by doubling 16 bytes 19 times."""
+    double = "x=0123456789abcdef; i=0; while [ $i -lt 19 ]; do x=$x$x; i=$((i+1)); done"
+    job = run(client, f"{double}; echo $x > $MESOS_SANDBOX/data; sleep 600", gpus=0, disk_mib=4, **more)
+    assert job["message"].startswith("out of disk: 4 MiB asked, 9 used in its sandbox"), job["message"]
+    assert job["state"] == "failed"
+
+
+def test_an_image_that_wants_memory_or_disk_is_told_so(client: Client) -> None:
     lacks_memory(client)
+    lacks_disk(client)
 
 
 def test_an_image_cannot_put_anything_in_place_of_its_output(client: Client) -> None:
@@ -383,11 +392,12 @@ def test_the_docker_engine_mounts_the_same_and_passes_arguments(docker: Stack, d
         assert (job["state"], said(client, job)) == ("finished", "other words\n"), job["message"]
 
 
-def test_the_docker_engines_containers_are_told_the_same_of_memory_and_keep_their_output(
+def test_the_docker_engines_containers_are_told_the_same_and_keep_their_output(
     docker: Stack,
 ) -> None:
     with Client(docker.url) as client:
         lacks_memory(client, container_engine="docker")
+        lacks_disk(client, container_engine="docker")
         keeps_its_output(client, "Operation not permitted", container_engine="docker")
 
 

@@ -1,6 +1,7 @@
 """What root does below a task's sandbox: no link, FIFO or second name that somebody planted there leads it out."""
 
 import ast
+import errno
 import itertools
 import os
 import stat
@@ -279,6 +280,27 @@ def test_mount_points_are_the_users_whom_the_sandbox_admits(place: Path) -> None
     assert owners == {(name, NOBODY[0]) for name in ("a", "b", "c", "file")}
 
 
+@as_root
+def test_without_access_control_lists_the_sandbox_is_the_users_as_mesos_has_it(
+    place: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "setxattr", refuses)
+    (place / "stdout").touch()
+    link(place / "stderr", victim)
+    place.chmod(0o700)
+    with Sandbox(str(place)) as sandbox:
+        assert not sandbox.admit(*NOBODY, writes=False)
+        assert (place.stat().st_uid, stat.S_IMODE(place.stat().st_mode)) == (0, 0o701)
+        assert not sandbox.admit(*NOBODY)
+        for name in ("stdout", "stderr"):
+            sandbox.admit_to(name, *NOBODY)
+    assert [place.stat().st_uid, (place / "stdout").stat().st_uid] == [NOBODY[0], NOBODY[0]]
+    assert os.lstat(place / "stderr").st_uid == 0
+
+
 # --- nobody goes around it
 
 #: Functions of isolator that change file systems by other names, and where: nothing of a sandbox.
@@ -288,6 +310,8 @@ ELSEWHERE = {
     "docker_engine": "cgroups that were made for a container",
     "docker_run": "devices.allow of the container's cgroup",
     "enclosure": "device nodes below /dev/mesos_gpu, which is root's",
+    "fence": "files of cgroups",
+    "gate": "a directory beside the task's device nodes, which is root's",
     "facts": "the node directory, which is root's",
     "joined": "files of cgroups",
     "launcher": "files of cgroups",
