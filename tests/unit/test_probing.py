@@ -42,7 +42,7 @@ class Driver:
         self.path = path
         self.says()
         command = [sys.executable, "-c", PROGRAM, str(path), str(count)]
-        self.probe = ChildProbe(command=command, **{"deadline_s": 0.3, "recheck_s": 60.0, **settings})
+        self.probe = ChildProbe(command=command, **{"deadline_s": 1.0, "recheck_s": 60.0, **settings})
 
     def says(self, **state: Any) -> None:
         part = self.path.with_suffix(".part")
@@ -104,7 +104,7 @@ def test_a_lost_card_leaves_seven(make: Make) -> None:
 
 
 def test_a_card_that_hangs_is_unreadable_it_alone_and_is_tried_again_without_waiting(make: Make) -> None:
-    driver = make(deadline_s=0.8, recheck_s=0.5)
+    driver = make(deadline_s=1.5, recheck_s=0.5)
     driver.says(cards={"3": {"hang": True}})
     began = time.monotonic()
     readings = in_order(driver.probe.survey())
@@ -117,14 +117,14 @@ def test_a_card_that_hangs_is_unreadable_it_alone_and_is_tried_again_without_wai
     driver.says(cards={"3": {"hang": True}})
     found = in_order(driver.probe.survey())
     assert [n for n, reading in enumerate(found) if reading.unreadable] == [3]
-    assert found[3].unreadable == "it did not answer within 0.8 s"
+    assert found[3].unreadable == "it did not answer within 1.5 s"
 
     slow = []
 
     def tried() -> bool:
         began = time.monotonic()
         assert driver.unreadable() == [3]
-        slow.append(time.monotonic() - began > 0.8)
+        slow.append(time.monotonic() - began > 1.5)
         return driver.probe._hung[3].count >= 2
 
     wait_until("it is tried again, and hangs again", tried)
@@ -165,12 +165,12 @@ def test_a_child_that_cannot_be_killed_is_left_and_its_card_is_not_tried_while_i
 def test_a_driver_that_hangs_is_tried_again_without_waiting(make: Make) -> None:
     driver = make(recheck_s=0.3)
     driver.says(hang=True)
-    with pytest.raises(Unavailable, match=r"NVML did not answer within 0\.9 s"):
+    with pytest.raises(Unavailable, match=r"NVML did not answer within 3 s"):
         driver.probe.survey()
     began = time.monotonic()
     with pytest.raises(Unavailable, match="did not answer"):
         driver.probe.survey()
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 2.5
     driver.says()
 
     def read() -> bool:
