@@ -17,6 +17,7 @@ command -v mkfs.xfs >/dev/null || missing+=(xfsprogs)
 command -v haproxy >/dev/null || missing+=(haproxy)
 command -v chromium >/dev/null || missing+=(chromium)
 command -v readelf >/dev/null || missing+=(binutils)
+command -v promtool >/dev/null || missing+=(prometheus)
 [ ${#missing[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "Tests that need these Debian packages are skipped. Run this line to have them:" >&2

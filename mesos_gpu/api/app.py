@@ -19,6 +19,7 @@ from starlette.routing import Route
 from mesos_gpu.api import openapi, shapes, views
 from mesos_gpu.api import requests as asked
 from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
+from mesos_gpu.api.audit import Audit
 from mesos_gpu.api.changes import Changes
 from mesos_gpu.api.guard import Guard, may_see_env
 from mesos_gpu.api.listing import Listing
@@ -104,7 +105,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
                 version=settings.version,
             ),
         ],
-        middleware=[Middleware(Guard, names=settings.host_names)],
+        middleware=[Middleware(Audit), Middleware(Guard, names=settings.host_names)],
         lifespan=api.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},
     )

@@ -57,7 +57,7 @@ class Guard:
 
 
 _HOST_REMEDY: Final = "use http://127.0.0.1:PORT there; or let the scheduler take it, by --allowed-host {}"
-_RELAYED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+RELAYED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
 def may_see_env(request: Request) -> bool:
@@ -67,7 +67,7 @@ def may_see_env(request: Request) -> bool:
         Refusal: He is not.
     """
     near = request.client is not None and is_loopback_address(request.client.host)
-    if near and not any(name in request.headers for name in _RELAYED):
+    if near and not any(name in request.headers for name in RELAYED):
         return True
     what = "environments are shown on the scheduler's own host only"
     raise Refusal(403, "forbidden", what, remedy="ask there, without a proxy; or leave --show-env out")

@@ -56,7 +56,7 @@ def metrics(found: Snapshot) -> list[Metric]:
                tuple((labels, serving) for labels, _, serving in found.services)),
         Metric("mesos_gpu_disbelieved_updates_total", "counter", "Status updates that were not of who they said.",
                (({}, found.disbelieved),)),
-        Metric("mesos_gpu_gpus_total", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
+        Metric("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
         Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, found.gpus_used),)),
     ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -11,6 +10,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
+
+from mesos_gpu.wire.plain import clean as clean  # the one place that escapes what others wrote
+from mesos_gpu.wire.plain import clean_json
 
 if TYPE_CHECKING:
     from mesos_gpu.cli.fit import Fit
@@ -37,26 +39,13 @@ _STYLES: Final = {
 }
 
 
-#: Unicode's categories Cc, Cf, Cs, Co, Cn, Zl and Zp as `str.isprintable` has them: bidi marks and C1 among them.
-_UNSAFE: Final = re.compile(r"[^\n -~\u00a1-\u00ac\u00ae-\u02ff]")
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
-
-
-def clean(text: str) -> str:
-    """Control characters as escapes: a value stays on its line and cannot command the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()  # None: it was closed before we began
 
 
 def document(value: object) -> None:
     """One JSON document: what `clean` would escape is escaped as JSON does it, so the document is the same."""
-    click.echo(_UNSAFE.sub(_escaped, json.dumps(value, indent=2, ensure_ascii=False)))
+    click.echo(clean_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def line(text: str) -> None:

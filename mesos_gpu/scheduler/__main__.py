@@ -32,6 +32,7 @@ from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.users import Users
+from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
@@ -379,9 +380,13 @@ def _own_user() -> str:
               metavar="MIB", help="Size beyond which its oldest files are removed.")  # fmt: skip
 @click.option("--log-level", default="INFO", show_default=True,
               type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-              help="What goes to stderr.")  # fmt: skip
+              help="What goes to stderr; changes that somebody asks for always do.")  # fmt: skip
+@click.option("--log-format", default=logs.LogFormat.TEXT.value, show_default=True,
+              type=click.Choice([form.value for form in logs.LogFormat]),
+              help="Lines for people, or one JSON object a line.")  # fmt: skip
 def scheduler(
     log_level: str,
+    log_format: str,
     executor_command: str | None,
     monitor_command: str | None,
     allow_root: str | None,
@@ -390,7 +395,7 @@ def scheduler(
     **rest: Any,
 ) -> None:
     """Run the scheduler framework against a Mesos master."""
-    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up(log_level, logs.LogFormat(log_format))
     options = Options(
         executor_command=executor_command or "mesos-gpu-executor",
         monitor_command=monitor_command or "mesos-gpu-monitor",

@@ -36,6 +36,7 @@ from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.happenings import Follower
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
+from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
 from mesos_gpu.wire.mesos_v1 import reset_message, start_message
@@ -78,6 +79,7 @@ class Daemon:
         self._inbox: queue.SimpleQueue[ev.Event | _Request | MesosGpuError | None] = queue.SimpleQueue()
         self._waiting: list[_Request] = []  # those of the batch in hand
         self._watching = Watching(self.put)
+        self._narrator = Narrator(self._state)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
         self._told: list[Callable[[Sequence[Happening]], None]] = []  # that want to hear what happens to apps
@@ -275,6 +277,7 @@ class Daemon:
         if self._journal:
             self._journal.flush(self._state, self._settings)
         self._save_at_last(pending)
+        self._narrator.saved(pending)
         for effect in pending:
             if not isinstance(effect, saves.Save):
                 self._do(effect)
@@ -302,6 +305,7 @@ class Daemon:
 
     def _step(self, event: ev.Event, now: float) -> list[fx.Effect]:
         outcome: list[fx.Effect] | Exception = []
+        self._narrator.heard(event)
         try:
             outcome = step(self._state, event, now, self._settings)
         except Exception as error:
@@ -321,6 +325,8 @@ class Daemon:
             event = request.event() if callable(request.event) else request.event
             return self._step(event, now) if event else []
         except MesosGpuError as error:
+            if event:
+                self._narrator.refused(event, error)
             if self._follower and event:
                 self._happened += self._follower.refused(event, error.what, now)
             self._waiting.remove(request)

@@ -177,7 +177,7 @@ def test_metrics(rig: Rig) -> None:
     assert 'mesos_gpu_gpu_health_transitions_total{uuid="GPU-1",to="sick"} 1' in lines
     assert 'mesos_gpu_jobs{state="starting"} 1' in lines
     assert 'mesos_gpu_jobs{state="failed"} 0' in lines
-    assert {"mesos_gpu_gpus_total 2", "mesos_gpu_gpus_used 1"} <= set(lines)
+    assert {"mesos_gpu_gpus 2", "mesos_gpu_gpus_used 1"} <= set(lines)
     info = 'agent="a1.example",agent_id="a1",driver="535",cuda="12.2",volume=""'
     assert f"mesos_gpu_node_info{{{info}}} 1" in lines
     sample = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\]|\\.)*"(,[a-z_]+="(?:[^"\\]|\\.)*")*\})? -?[0-9.]+')

@@ -1,0 +1,56 @@
+"""How the scheduler's log is written: lines for people, or a JSON object a line."""
+
+import json
+import logging
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from mesos_gpu.wire.plain import clean, clean_json
+
+AUDIT = "mesos_gpu.audit"
+
+
+class LogFormat(Enum):
+    """What a line is."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def set_up(level: str, form: LogFormat) -> None:
+    """To stderr. What was changed, and by whom, is said at every level."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Json() if form is LogFormat.JSON else Text())
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    logging.getLogger(AUDIT).setLevel(logging.INFO)
+
+
+class Text(logging.Formatter):
+    """Time, level, where from, what. A message has one line, whoever had a say in it."""
+
+    def __init__(self) -> None:
+        """As `logging` calls its parts."""
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Without the traceback, which `format` adds."""
+        record.message = clean(record.message)
+        return super().formatMessage(record)
+
+
+class Json(logging.Formatter):
+    """`at` (UTC, ISO 8601), `level`, `logger`, `message`, `traceback` if there is one, and the line's own fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        body: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            body["traceback"] = self.formatException(record.exc_info)
+        return clean_json(json.dumps(body, ensure_ascii=False, default=str))

@@ -1,0 +1,143 @@
+"""What happens, as lines of the scheduler's log: each change of a state once, after it was saved."""
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model import saves
+from mesos_gpu.model.drain import Drain
+from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.ids import GpuId, JobId, TaskId
+from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.node import Node
+from mesos_gpu.model.service import Deployment
+from mesos_gpu.model.task import Task
+
+logger = logging.getLogger("mesos_gpu.scheduler")
+_BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)
+
+
+class Narrator:
+    """Remembers what was said last. Only for the engine's thread."""
+
+    def __init__(self, state: State) -> None:
+        """What holds now needs no word."""
+        self._jobs = {job.id: job.state for job in state.jobs.values()}
+        self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
+        self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
+        self._steps = {found.id: found.step for found in state.deployments.values()}
+        self._held = set[TaskId](state.unknown)
+
+    def heard(self, event: ev.Event) -> None:
+        """What came, where no save says it."""
+        match event:
+            case ev.Registered(framework_id, master_url):
+                _say("registered with %s as %s", master_url, framework_id, framework=framework_id)
+            case ev.Disconnected():
+                logger.warning("disconnected from the master: tasks run on, nothing is launched")
+            case ev.KillRequested(job_id):
+                _say("job %s: kill requested", job_id, job=job_id)
+
+    def refused(self, event: ev.Event, error: MesosGpuError) -> None:
+        """What somebody asked for, and why it was not done."""
+        _say("refused: %s: %s", type(event).__name__, error.what, event=type(event).__name__)
+
+    def saved(self, effects: Iterable[fx.Effect]) -> None:
+        """What is on disk by now."""
+        for effect in effects:
+            match effect:
+                case saves.SaveJob(job):
+                    self._job(job)
+                case saves.SaveTask(task):
+                    self._task(task)
+                case saves.SaveNode(node):
+                    self._node(node)
+                case saves.ForgetJob(job_id):
+                    self._jobs.pop(JobId(job_id), None)
+                case saves.SaveDrain(drain):
+                    _say(
+                        "%s %s is %s%s",
+                        drain.target.value,
+                        drain.name,
+                        drain.words,
+                        _until(drain),
+                        drain=drain.name,
+                    )
+                case saves.ForgetDrain(target, name):
+                    _say("%s %s is not drained any more", target.value, name, drain=name)
+                case saves.SaveDeployment(deployment):
+                    self._deployment(deployment)
+                case saves.ForgetDeployment(id, done):
+                    self._steps.pop(id, None)
+                    _say("deployment %s: %s", id, "done" if done else "ended where it was", deployment=id)
+                case saves.SaveTrust():
+                    _say("the master's tasks were looked through: launches begin")
+
+    def _job(self, job: Job) -> None:
+        old = self._jobs.get(job.id)
+        if old is job.state:
+            return
+        self._jobs[job.id] = job.state
+        level = logging.WARNING if job.state in _BAD else logging.INFO
+        shown = f"{old.value} -> {job.state.value}" if old else job.state.value
+        exit_code = f", exit code {job.exit_code}" if job.state.ended and job.exit_code else ""
+        fields = {"job": job.id, "state": job.state.value, "task": job.task_id, "exit_code": job.exit_code}
+        logger.log(level, "job %s: %s%s: %s", job.id, shown, exit_code, job.message, extra={"fields": fields})
+
+    def _task(self, task: Task) -> None:
+        if task.unknown is None:
+            self._held.discard(task.id)
+        elif task.id not in self._held:
+            self._held.add(task.id)
+            fields = {"task": task.id, "agent": task.agent_id}
+            logger.warning(
+                "task %s runs on %s and is not known: it is held, see mesos-gpu tasks unknown list",
+                task.id,
+                task.hostname or task.agent_id,
+                extra={"fields": fields},
+            )
+
+    def _node(self, node: Node) -> None:
+        up, was = node.lost_at is None, self._up.get(node.id)
+        if up is not was:
+            self._up[node.id] = up
+            level = logging.INFO if up else logging.WARNING
+            word = "up" if up else "lost"
+            fields = {"node": node.hostname, "agent": node.id, "state": word}
+            logger.log(
+                level, "node %s (agent %s): %s", node.hostname, node.id, word, extra={"fields": fields}
+            )
+        for gpu in node.gpus:
+            old = self._cards.get(gpu.id)
+            if old is not gpu.health:
+                self._cards[gpu.id] = gpu.health
+                self._card(node, gpu.id, old, gpu.health, gpu.reason)
+
+    def _card(self, node: Node, gpu: GpuId, old: Health | None, new: Health, reason: str) -> None:
+        shown = f"{old.value} -> {new.value}" if old else new.value
+        level = logging.INFO if new is Health.OK else logging.WARNING
+        fields = {"gpu": gpu, "node": node.hostname, "health": new.value}
+        because = f": {reason}" if reason else ""
+        logger.log(level, "GPU %s on %s: %s%s", gpu, node.hostname, shown, because, extra={"fields": fields})
+
+    def _deployment(self, found: Deployment) -> None:
+        old = self._steps.get(found.id)
+        if old == found.step:
+            return
+        self._steps[found.id] = found.step
+        apps = ", ".join(sorted(found.plan.affected))
+        steps = len(found.plan.steps)
+        words = f"begins, of {apps}" if old is None else "goes on"
+        _say("deployment %s: %s, step %d of %d", found.id, words, found.step + 1, steps, deployment=found.id)
+
+
+def _until(drain: Drain) -> str:
+    return "" if drain.deadline_at is None else ", what runs there is ended at its deadline"
+
+
+def _say(text: str, *words: object, **fields: object) -> None:
+    logger.info(text, *words, extra={"fields": fields})

@@ -1,0 +1,28 @@
+"""Text of others made plain: a value stays on its line, and commands neither a terminal nor who reads a log. Pure."""
+
+import json
+import re
+from typing import Final
+
+#: All that may be unprintable (`str.isprintable`): C0 and C1 controls, marks of direction, separators, private use.
+_DOUBTFUL: Final = re.compile(r"[^ -~\u00a1-\u00ac\u00ae-\u02ff]")
+
+
+def clean(text: str) -> str:
+    """What cannot be seen as escapes of Python."""
+    return _DOUBTFUL.sub(_escape, text)
+
+
+def clean_json(text: str) -> str:
+    """A JSON document, in which it is escaped as JSON does it; line breaks between values stay."""
+    return _DOUBTFUL.sub(_json_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return char if char.isprintable() else char.encode("unicode_escape").decode()
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1]
