@@ -51,6 +51,12 @@ class Damaged(MesosGpuError):
     exit_code, http_status = 65, 500
 
 
+class TooMuch(MesosGpuError):
+    """A limit of who asks is reached (EX_TEMPFAIL)."""
+
+    exit_code, http_status = 75, 429
+
+
 class NoRoom(MesosGpuError):
     """What must be kept cannot be written: nothing that it would follow from is done."""
 

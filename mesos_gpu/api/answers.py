@@ -14,7 +14,14 @@ from starlette.responses import Response, StreamingResponse
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.jobs import BadJson, Problem
 
-_CODES: Final = {404: "not-found", 405: "method", 409: "conflict", 507: "no-room", 503: "unavailable"}
+_CODES: Final = {
+    404: "not-found",
+    405: "method",
+    409: "conflict",
+    429: "limit",
+    507: "no-room",
+    503: "unavailable",
+}
 _ROUTES: Final = "see docs/reference/rest.md for the routes"
 _JSON: Final = "application/json"
 _text: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode

@@ -127,7 +127,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "list_jobs", "Jobs, and how many match", {200: shapes.Jobs}, query=_FILTERS
     ),
     ("POST", "/v1/jobs"): Operation(
-        "submit_job", "Queue a job", {201: shapes.Job}, body=bodies.JobRequest, example=_JOB
+        "submit_job", "Queue a job", {201: shapes.Job}, (429,), body=bodies.JobRequest, example=_JOB
     ),
     ("GET", "/v1/jobs/{id}"): Operation(
         "show_job", "A job, at once or after its next change", {200: shapes.Job}, (_CONFLICT,), _WAIT
@@ -246,12 +246,15 @@ _REFUSALS: Final = {
     400: "The body is no JSON object",
     403: "The request comes through a web page of another origin, or under another host's name",
     404: "There is none of that id",
+    408: f"The body did not come within {asked.BODY_S:g} s",
     409: "As things stand it cannot be done, or the id is the start of several",
     413: f"The body is larger than {asked.MOST_BODY} bytes",
     415: "The body is not declared as application/json",
     422: "The request is not valid; `problems` says all that is wrong",
+    429: "A limit of the user or queue is reached; the message names it",
     500: "A defect; the scheduler's log has it",
     503: "The scheduler is stopping, or an agent does not answer",
+    507: "The state cannot be written, as on a full disk: no change is taken",
 }
 
 
@@ -261,7 +264,9 @@ def document() -> Schema:
     schemas = Schemas("#/components/schemas/{name}")
     paths: dict[str, Schema] = {}
     for (verb, path), operation in OPERATIONS.items():
-        paths.setdefault(path, _path_parameters(path))[verb.lower()] = _operation(operation, path, schemas)
+        paths.setdefault(path, _path_parameters(path))[verb.lower()] = _operation(
+            verb, operation, path, schemas
+        )
     for name, schema in schemas.components.items():
         if name.endswith("Request"):
             schema["additionalProperties"] = False
@@ -295,25 +300,29 @@ def _path_parameters(path: str) -> Schema:
     }
 
 
-def _operation(operation: Operation, path: str, schemas: Schemas) -> Schema:
+def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> Schema:
     made: Schema = {"operationId": operation.id, "summary": operation.summary}
     if operation.query:
         made["parameters"] = list(operation.query)
     if operation.body is not None:
         content = {"schema": schemas.of(operation.body), "example": operation.example}
         made["requestBody"] = {"required": True, "content": {_JSON: content}}
-    refused = {status: {"$ref": f"#/components/responses/{status}"} for status in _refusals(operation, path)}
+    refused = {
+        status: {"$ref": f"#/components/responses/{status}"} for status in _refusals(verb, operation, path)
+    }
     answers = {status: _answer(status, shape, schemas) for status, shape in operation.answers.items()}
     made["responses"] = {str(status): each for status, each in sorted({**refused, **answers}.items())}
     return made
 
 
-def _refusals(operation: Operation, path: str) -> Iterator[int]:
+def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
     yield from (*operation.refusals, 403, 500, 503)
+    if verb != "GET" and not path.startswith("/v1/plan/"):
+        yield 507
     if "{" in path:
         yield 404
     if operation.body is not None:
-        yield from (400, 413, 415, 422)
+        yield from (400, 408, 413, 415, 422)
     if operation.query:
         yield 422
 

@@ -23,6 +23,7 @@ EXIT_CODES: Final = {
     "69": "the scheduler cannot be reached",
     "73": "conflict: an ambiguous ID, a job without output yet, an app that is locked or was changed meanwhile",
     "74": "a file or stream cannot be read or written",
+    "75": "a limit of the user or queue is reached: try again later",
     "76": "what answers is not a mesos-gpu scheduler",
     "124": "wait, --wait: the time was over",
     "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",

@@ -52,7 +52,7 @@ _PLAY: Final = {  # the codes that Marathon has for types, in words
     "error.expected.jsobject": "must be an object",
     "error.unknown.enum.literal": "is none of the values that it may have",
 }
-_EXIT_CODES: Final = {400: 65, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 503: 69, 507: 74}
+_EXIT_CODES: Final = {400: 65, 404: 66, 409: 73, 413: 65, 415: 65, 422: 65, 429: 75, 503: 69, 507: 74}
 
 _T = TypeVar("_T")
 

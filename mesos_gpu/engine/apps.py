@@ -9,6 +9,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.delays import forget_delays, launch_delay_s, was_steady
 from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.history import forget_gone, moment, remember
+from mesos_gpu.engine.quota import check_apps
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.statuses import abandon
 from mesos_gpu.engine.turn import Turn
@@ -43,9 +44,11 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
     """Begin a deployment.
 
     Raises:
+        TooMuch: One user wants more than he may.
         AppLocked: Another one is under way for one of the apps; with `force` it would be ended.
         BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
     """
+    check_apps(turn.settings, turn.state.services.root.all_apps(), event.root.all_apps())
     made = plan(turn.state.services.root, event.root, restarts=event.restarts, kill=event.kill)
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
         job = _job_of(action.app, turn.now)

@@ -7,6 +7,7 @@ from typing import Final
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.job import GpuNodes, Placement
 from mesos_gpu.model.permits import Control
+from mesos_gpu.model.quota import Quota
 
 LOG_LIMIT_MIB: Final = 1024
 
@@ -59,6 +60,8 @@ class Settings:
     preempt_again_s: float = 30.0  # if somebody else took the room that was made for it
     queue_limits: Mapping[str, int] = field(default_factory=dict)  # GPUs that a queue's jobs may hold at once
     log_limit_mib: int = LOG_LIMIT_MIB  # that stdout and stderr of a task may each keep; 0: all
+    user_quota: Quota = field(default_factory=Quota)  # of each user
+    queue_quota: Quota = field(default_factory=Quota)  # of each queue
     aging_step_s: float = 3600.0  # a job that waits gains one of priority for each; infinite: never
     most_reservations: int = 10  # one a queue, for the first that is blocked; so many queues at most
     offer_return_s: float = (

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+import msgspec
+
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.drain import Card, Drain, Target
 from mesos_gpu.model.gpu import Gpu
@@ -13,6 +15,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.job import Job, JobState
 from mesos_gpu.model.node import Node
 from mesos_gpu.model.offer import Offer
+from mesos_gpu.model.quota import owners
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
 from mesos_gpu.model.split import Split
@@ -42,6 +45,14 @@ class Capacity:
     since: float  # when the later span began
     latest: tuple[float, ...]
     before: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class Use:
+    """What the jobs of a user or a queue take of the scheduler itself."""
+
+    pending: int = 0
+    size: int = 0  # bytes, of ended jobs too
 
 
 @dataclass(slots=True)
@@ -92,6 +103,8 @@ class State:
     released: dict[TaskId, float] = field(default_factory=dict)  # when a member was last told to start
     resets: dict[GpuId, None] = field(default_factory=dict)  # cards whose reset has no answer yet
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
+    uses: dict[tuple[str, str], Use] = field(default_factory=dict)  # by "user" or "queue" and its name
+    sizes: dict[JobId, int] = field(default_factory=dict)  # bytes of each job that is no app's instance
     next_sequence: int = 1
     suppressed: bool = False
     unmatched: bool = True  # something has changed since the last match that may let a job start
@@ -170,6 +183,19 @@ class State:
             self.ended.setdefault(job.id)
         if job.app_version is not None:
             self._set_instance(job)
+        elif old is None or now is not was:
+            self._count(job, new=old is None, pending=now - was)
+
+    def _count(self, job: Job, *, new: bool = False, pending: int = 0, gone: bool = False) -> None:
+        size = len(msgspec.json.encode(job.spec)) if new else 0
+        if new:
+            self.sizes[job.id] = size
+        size = -self.sizes.pop(job.id, 0) if gone else size
+        for key in owners(job.spec):
+            use = self.uses.setdefault(key, Use())
+            use.pending, use.size = use.pending + pending, use.size + size
+            if use == Use():
+                del self.uses[key]
 
     def _set_instance(self, job: Job) -> None:
         app_id = job.spec.app or ""
@@ -266,8 +292,10 @@ class State:
         """Drop an ended job and its tasks."""
         for task_id in self.launches.pop(job_id, ()):
             self.tasks.pop(task_id, None)
-        self.jobs.pop(job_id, None)
+        job = self.jobs.pop(job_id, None)
         self.ended.pop(job_id, None)
+        if job is not None and job_id in self.sizes:
+            self._count(job, gone=True)
 
     def tasks_of(self, job_id: JobId) -> list[Task]:
         """Every launch of a job, oldest first."""

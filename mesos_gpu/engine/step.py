@@ -17,6 +17,7 @@ from mesos_gpu.engine.drains import on_drain, on_undrain
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.evictions import end_for_good
 from mesos_gpu.engine.matching import match, on_offers
+from mesos_gpu.engine.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.state import State
@@ -41,7 +42,7 @@ def step(state: State, event: ev.Event, now: float, settings: Settings) -> list[
         What to do, in the order of `effects.ORDER`.
 
     Raises:
-        NotFound, Conflict: A request of an operator cannot be granted. Nothing has changed.
+        NotFound, Conflict, TooMuch: A request of an operator cannot be granted. Nothing has changed.
     """
     turn = Turn(state, settings, now)
     state.unmatched |= type(event) not in _NO_NEWS
@@ -80,6 +81,7 @@ def _on_agent_lost(turn: Turn, event: ev.AgentLost) -> None:
 
 
 def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
+    check_job(turn.state, turn.settings, event.spec)
     job = Job(
         id=event.job_id,
         spec=event.spec,

@@ -31,6 +31,7 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.permits import ROOTS, Control, Permits, Root
+from mesos_gpu.model.quota import Quota
 from mesos_gpu.model.users import Users
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
@@ -75,6 +76,10 @@ class Options:
     preemption: bool = True
     service_ports: range = SERVICE_PORTS
     accept_older_state: bool = False
+    user_pending: int = 10_000
+    queue_pending: int = 20_000
+    user_stored_mib: int = 256
+    queue_stored_mib: int = 512
     allowed_hosts: tuple[str, ...] = ()
     insecure_no_authentication: bool = False
     journal: Path | None = None
@@ -94,6 +99,8 @@ def engine_settings(options: Options) -> Settings:
         placement_of=options.placement_of,
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
+        user_quota=Quota(options.user_pending, options.user_stored_mib),
+        queue_quota=Quota(options.queue_pending, options.queue_stored_mib),
         aging_step_s=options.aging_step_s or inf,
         log_limit_mib=options.log_limit_mib,
         preemption=options.preemption,
@@ -366,6 +373,14 @@ def _own_user() -> str:
               help="Whether a job may end preemptible ones of lower priority.")  # fmt: skip
 @click.option("--queue", "queue_limits", multiple=True, metavar="NAME=MAX_GPUS", callback=_queue_limits,
               help="Most GPUs that the jobs of a queue may hold at once; may be repeated.")  # fmt: skip
+@click.option("--user-pending", default=10_000, show_default=True, type=click.IntRange(0), metavar="JOBS",
+              help="Most jobs of a user that may wait at once; 0: any.")  # fmt: skip
+@click.option("--queue-pending", default=20_000, show_default=True, type=click.IntRange(0), metavar="JOBS",
+              help="The same of a queue.")  # fmt: skip
+@click.option("--user-stored", "user_stored_mib", default=256, show_default=True, type=click.IntRange(0),
+              metavar="MIB", help="Most that is kept of a user's jobs, ended ones too; 0: any.")  # fmt: skip
+@click.option("--queue-stored", "queue_stored_mib", default=512, show_default=True, type=click.IntRange(0),
+              metavar="MIB", help="The same of a queue.")  # fmt: skip
 @click.option("--aging-step", "aging_step_s", default=3600.0, show_default=True, type=click.FloatRange(min=0),
               help="Seconds of waiting that are worth one of priority; 0: none.")  # fmt: skip
 @click.option("--service-ports", default=f"{SERVICE_PORTS[0]}-{SERVICE_PORTS[-1]}", show_default=True,
