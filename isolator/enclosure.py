@@ -14,9 +14,10 @@ from typing import Final
 from isolator import facts
 from isolator.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
 from isolator.control_ports import Denial
-from isolator.fence import Fence, fence_for
+from isolator.fence import Fence, fence_for, see_cgroup2
 from isolator.ledger import Trace
 from isolator.rules import Device, nvidia_devices, rules_of
+from isolator.view import OWN_CGROUP2
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.ids import GpuId
@@ -158,6 +159,8 @@ def undo(trace: Trace) -> list[int]:
                 shutil.rmtree(trace.what)
             remove_if_empty(Path(trace.what).parent)
         case "cgroup1" | "cgroup2":
+            if trace.what.startswith(f"{OWN_CGROUP2}/"):
+                see_cgroup2()  # another's mount namespace had it
             return Cgroup(
                 "cgroup1" if trace.kind == "cgroup1" else "cgroup2", Path(trace.what), own=True
             ).remove()

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isolator import bpf, bpf_sys, cgroups
+from isolator import bpf, bpf_sys, cgroups, view
 from isolator.cgroups import Cgroup
-from isolator.control_ports import Denial
+from isolator.control_ports import SETTING, Denial
 from isolator.ledger import Trace
 from mesos_gpu.errors import Unavailable
 
@@ -132,14 +132,33 @@ def fence_for(container: str, denied: Sequence[Denial], root: Path = Path("/")) 
         root: Whose /proc is read.
 
     Raises:
-        Unavailable: There is no cgroup v2, and none can be mounted.
+        Unavailable: As of `see_cgroup2`.
     """
     if not denied:
         return None
+    if root == Path("/"):
+        see_cgroup2()
     found = cgroups.cgroup_of(container, "cgroup2", root)
     if not found.own:
         found = Cgroup("cgroup2", found.path / _BELOW, own=True)
     return Fence(tuple(denied), found)
+
+
+def see_cgroup2() -> None:
+    """Have cgroup v2 mounted, in this mount namespace.
+
+    Raises:
+        Unavailable: It cannot be.
+    """
+    if "cgroup2" in cgroups.mounted():
+        return
+    try:
+        view.mount_cgroup2()
+    except OSError as error:
+        raise Unavailable(
+            f"tasks cannot be kept from the control ports: no cgroup v2 is mounted, nor can be: {error.strerror}",
+            remedy=f"run agents as root on Linux 4.18 or newer; or give it up: {SETTING}=off",
+        ) from error
 
 
 def see_denied(probe: tuple[int, str | None]) -> None:

@@ -24,6 +24,7 @@ MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
 AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = -100, 0x8000, 1
 _SYS_MOUNT_SETATTR: Final = 442  # on every architecture
 _CGROUPS: Final = "/sys/fs/cgroup"
+OWN_CGROUP2: Final = "/run/mesos-gpu/cgroup2"
 _KEPT: Final = (
     "shm",
     "mqueue",
@@ -177,12 +178,25 @@ def _make_room(parent: str, name: str) -> None:
     os.close(before)
 
 
+def mount_cgroup2() -> None:
+    """Mount the hierarchy of cgroup v2 for ourselves, on a host where nobody has.
+
+    Raises:
+        OSError: The kernel has none (before 4.5), or refuses.
+    """
+    os.makedirs(OWN_CGROUP2, mode=0o700, exist_ok=True)
+    _mount("none", OWN_CGROUP2, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
 def freeze_cgroups() -> None:
     """Make /sys/fs/cgroup read-only: not even a root task moves itself out of its cgroup.
 
     Raises:
         OSError: The kernel refuses.
     """
+    if os.path.ismount(OWN_CGROUP2):
+        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+        _mount("none", OWN_CGROUP2, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
     attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = _libc.syscall(
         _SYS_MOUNT_SETATTR, AT_FDCWD, _CGROUPS.encode(), AT_RECURSIVE, attributes, len(attributes)

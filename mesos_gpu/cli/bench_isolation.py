@@ -1,4 +1,5 @@
-"""`mesos-gpu bench isolation`: what isolation costs a launch, beside isolation off, in one run."""
+"""`mesos-gpu bench isolation`: what isolation costs a launch, beside isolation off, and what of it the denied ports
+do, in one run."""
 
 import contextlib
 import os
@@ -11,7 +12,10 @@ from typing import Any
 
 import click
 
+from isolator import control_ports
 from isolator.cgroups import OWN_ROOT, Cgroup, Version, mounted
+from isolator.control_ports import Denial
+from isolator.fence import Fence, fence_for, see_denied
 from isolator.rules import DriverFacts, nvidia_devices, rules_of
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
@@ -21,19 +25,25 @@ from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 RULE_SETS = 300
+PORT_SETS = 100
+NO_PORTS = "_no_ports"
 
 
 @click.command()
 @click.option("--jobs", default=60, show_default=True, type=click.IntRange(5), help="Jobs of each kind.")
 @json_option
 def isolation(jobs: int, as_json: bool) -> None:
-    """Time the rules of a task's cgroup, and one-GPU launches with isolation off, by cgroup v1 and by v2, by turns."""
+    """Time the rules of a task's cgroups, and one-GPU launches with isolation off, by cgroup v1 and by v2, each with
+    and without denied ports, by turns."""
     if os.geteuid() != 0:
         raise Unavailable("isolation needs root", remedy="run it as root")
     there = sorted(mounted())
     result: dict[str, Any] = {version: _rules(version) for version in there}
-    output.note(f"{jobs} launches each of: off, {', '.join(there)}")
-    result["launch"] = _launches(jobs, ("off", *there))
+    if "cgroup2" in there:
+        result["ports"] = _ports()
+    kinds = ("off", *(f"{version}{ports}" for version in there for ports in ("", NO_PORTS)))
+    output.note(f"{jobs} launches each of: {', '.join(kinds)}")
+    result["launch"] = _launches(jobs, kinds)
     if as_json:
         output.document(result)
         return
@@ -62,7 +72,42 @@ def _rules(version: Version) -> dict[str, float]:
     }
 
 
-def _ms(work: Callable[[], None]) -> float:
+def _ports() -> dict[str, float]:
+    """Milliseconds to make a cgroup that denies three ports, and to see from inside that it does."""
+    denied = tuple(Denial(port) for port in (5050, 5051, 8080))
+    made, seen = [], []
+    for number in range(PORT_SETS):
+        fence = fence_for(f"bench-{os.getpid()}-{number}", denied)
+        assert fence is not None
+        try:
+            made.append(_ms(fence.set_up))
+            seen.append(_seen_ms(fence))
+        finally:
+            fence.cgroup.remove()
+    return {
+        "set_up_p50_ms": round(statistics.median(made), 3),
+        "set_up_p99_ms": round(sorted(made)[int(PORT_SETS * 0.99)], 3),
+        "check_p50_ms": round(statistics.median(seen), 3),
+    }
+
+
+def _seen_ms(fence: Fence) -> float:
+    """By a child that joins it."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        Path(fence.cgroup.path, "cgroup.procs").write_text("0")
+        took = _ms(lambda: list(map(see_denied, fence.probes())))
+        os.write(writer, str(took).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    return float(text)
+
+
+def _ms(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return (time.perf_counter() - began) * 1000
@@ -76,7 +121,9 @@ def _launches(jobs: int, kinds: tuple[str, ...]) -> dict[str, float]:
         top.chmod(0o755)
         clients = {}
         for kind in kinds:
-            given = {"MESOS_GPU_ISOLATION": kind}
+            given = {"MESOS_GPU_ISOLATION": kind.removesuffix(NO_PORTS)}
+            if kind.endswith(NO_PORTS):
+                given[control_ports.SETTING] = control_ports.OFF
             made = stack.enter_context(Stack(top / kind, [NodeSpec(1)], executor_environment=given))
             clients[kind] = stack.enter_context(Client(made.url))
         for client in clients.values():
@@ -88,6 +135,11 @@ def _launches(jobs: int, kinds: tuple[str, ...]) -> dict[str, float]:
     return {
         **{f"{kind}_p50_ms": round(value, 1) for kind, value in medians.items()},
         **{f"{kind}_costs_ms": round(medians[kind] - medians["off"], 1) for kind in kinds[1:]},
+        **{
+            f"ports_cost_{kind}_ms": round(medians[kind] - medians[kind + NO_PORTS], 1)
+            for kind in kinds
+            if kind + NO_PORTS in medians
+        },
     }
 
 

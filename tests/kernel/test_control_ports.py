@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from isolator import cgroups
+from isolator.commands import executor_command
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
@@ -177,3 +179,56 @@ def test_a_command_check_of_the_task_reaches_no_more_than_the_task(one: Host) ->
     assert any("Operation not permitted" in text for text in said), said
     one.kill()
     one.update("TASK_KILLED")
+
+
+def test_where_nobody_has_mounted_cgroup_v2_it_is_mounted(
+    open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a mount namespace without it, as on a host that boots with v1 alone: also the devices are kept by v1 there."""
+    needs("cgroup1")
+    needs("cgroup2")
+    ours = executor_command()
+    gone = f"umount {cgroups.mounted()['cgroup2']} && {ours}"
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: f"exec unshare -m sh -c {shlex.quote(gone)}")
+    directory = open_directory / str(time.monotonic_ns())
+    directory.mkdir()
+    with host(directory, agent) as one:
+        port = agent_port(one)
+        (one.sandbox / "reach.py").write_text(PROBE.read_text())
+        own = "/run/mesos-gpu/cgroup2/cgroup.procs"
+        one.launch(
+            f"{PYTHON} reach.py 127.0.0.1@{port}; grep ^0:: /proc/self/cgroup; echo $$ > {own} || echo held",
+            user="root",
+        )
+        one.end("TASK_FINISHED")
+        reached, where, held = one.stdout().splitlines()
+    assert set(json.loads(reached)[f"127.0.0.1@{port}"].values()) == {errno.EPERM}
+    assert where == f"0::/mesos_gpu/{one.sandbox.name}"
+    assert held == "held"
+    assert not (cgroups.mounted()["cgroup2"] / f"mesos_gpu/{one.sandbox.name}").exists()
+
+
+def test_without_cgroup_v2_no_task_starts(
+    open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that has none, or lets nobody mount it."""
+    needs("cgroup1")
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "from isolator import cgroups, executor, view\n"
+        "mounted = cgroups.mounted\n"
+        "cgroups.mounted = lambda *root: {k: v for k, v in mounted(*root).items() if k != 'cgroup2'}\n"
+        "def refuse(): raise OSError(19, 'No such device')\n"
+        "view.mount_cgroup2 = refuse\n"
+        "sys.exit(executor.main())"
+    )
+    monkeypatch.setattr(
+        "tests.hosts.executor_command", lambda: f"exec {sys.executable} -c {shlex.quote(code)}"
+    )
+    with host(open_directory, agent) as one:
+        one.launch("echo never", user="nobody")
+        message, outcome = one.end("TASK_FAILED")
+        assert one.stdout() == ""
+    assert "tasks cannot be kept from the control ports" in message
+    assert "MESOS_GPU_CONTROL_PORTS=off" in message
+    assert outcome.infrastructure
