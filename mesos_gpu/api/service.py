@@ -90,8 +90,8 @@ class Service(Protocol):
     def submit(self, spec: JobSpec) -> Future[Job]:
         """Queue a job."""
 
-    def kill(self, job_id: JobId) -> Future[Job]:
-        """Ask for a job's end; the future may raise `NotFound`."""
+    def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
+        """Ask for a job's end; the future may raise `NotFound`. `wipe`: an instance's successor gets another name."""
 
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None

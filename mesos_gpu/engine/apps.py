@@ -25,7 +25,7 @@ from mesos_gpu.policy.healthcheck import of_scheduler
 from mesos_gpu.policy.rollout import moves
 from mesos_gpu.policy.rollout.pace import Fate, fate
 from mesos_gpu.policy.rollout.plan import locks, plan, rollback, versions_after
-from mesos_gpu.policy.task_ids import job_id
+from mesos_gpu.policy.task_ids import job_id, next_job_id
 from mesos_gpu.policy.workload import job_of
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options
@@ -189,6 +189,7 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
     jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
     found = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
     if found.done:
+        state.vacant.pop(app.id, None)
         return None
     return _do(turn, aim, target, found)
 
@@ -200,14 +201,15 @@ def _expunge(turn: Turn, app: App) -> None:
         task = turn.state.tasks[job.task_id] if job.task_id else None
         since = task.unreachable_since if task and job.state is JobState.UNREACHABLE else None
         if task and since is not None and fate(app.unreachable_strategy, since, turn.now) is Fate.FORGET:
-            turn.put_job(replace(job, kill_requested=True))
+            turn.put_job(replace(job, kill_requested=True, nameless=True))
             abandon(turn, task, f"its agent {task.hostname} was out of reach for {turn.now - since:.0f} s")
 
 
 def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
     app = aim.action.app
     for id in found.kill:
-        end_for_good(turn, turn.state.jobs[JobId(id)], _UNWANTED, unlaunched=_UNWANTED)
+        job = replace(turn.state.jobs[JobId(id)], nameless=True)
+        end_for_good(turn, job, _UNWANTED, unlaunched=_UNWANTED)
     if not found.launch:
         return found.waiting
     wait_s = turn.state.backoffs.get((app.id, aim.version), (0, 0.0))[1] - turn.now
@@ -234,7 +236,7 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
     sequence, since = state.places.get(app.id, new) if replaces else new
     turn.put_job(
         Job(
-            _new_id(turn, app),
+            _comes_back(turn, app, aim.version) or _new_id(turn, app),
             spec,
             turn.now,
             sequence,
@@ -245,6 +247,18 @@ def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
             proves_ready=bool(app.readiness_checks),
         )
     )
+
+
+def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
+    """The id of an instance that ended and starts again: it keeps its name and counts on, as with Marathon."""
+    state = turn.state
+    vacant = state.vacant.get(app.id, [])
+    while vacant:
+        job = state.jobs.get(vacant.pop(0))
+        id = next_job_id(job.id, job.launches) if job and job.app_version == version else None
+        if id is not None and id not in state.jobs:
+            return id
+    return None
 
 
 def _new_id(turn: Turn, app: App) -> JobId:
@@ -333,6 +347,8 @@ def _count_failures(turn: Turn) -> None:
         if job is None or app is None:
             continue
         state.stirred.add(app.id)
+        if not job.nameless:
+            state.vacant.setdefault(app.id, []).append(job.id)
         if job.state is JobState.KILLED:
             continue
         steady = was_steady(job, turn.now)

@@ -86,9 +86,10 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class KillRequested:
-    """A user wants a job to end."""
+    """A user wants a job to end; `wipe`: of an app's instance, that another one gets another name."""
 
     job_id: JobId
+    wipe: bool = False
 
 
 @dataclass(frozen=True, slots=True)

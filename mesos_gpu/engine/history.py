@@ -62,8 +62,9 @@ def forget_gone(turn: Turn) -> None:
         for found in state.app_versions[app_id]:
             if (app_id, found.version) not in used:
                 turn.drop_app_version(app_id, found.version)
-    for app_id in state.places.keys() - kept:
-        del state.places[app_id]
+    for remembered in (state.places, state.vacant):
+        for app_id in remembered.keys() - kept:
+            del remembered[app_id]
     current = {(job.spec.app or "", job.app_version) for job in _instances(state)}
     current |= {(id, info.last_config_change_at) for id, info in state.services.versions.items()}
     for key in state.backoffs.keys() - current:

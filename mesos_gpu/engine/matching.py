@@ -22,6 +22,7 @@ from mesos_gpu.policy.gang import environment
 from mesos_gpu.policy.placement import Ask, Candidate, Chosen
 from mesos_gpu.policy.ports import choose, enough
 from mesos_gpu.policy.task_env import launch_env
+from mesos_gpu.policy.task_ids import launch_id
 
 
 @dataclass(slots=True)
@@ -365,7 +366,7 @@ def _task(
 
 def task_id_of(job_id: JobId, launch: int, rank: int | None = None) -> TaskId:
     """Mesos must never see a task id twice."""
-    return TaskId(f"{job_id}.{launch}" if rank is None else f"{job_id}.{launch}.{rank}")
+    return launch_id(job_id, launch) if rank is None else TaskId(f"{job_id}.{launch}.{rank}")
 
 
 def _balance(turn: Turn) -> None:

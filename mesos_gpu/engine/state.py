@@ -92,6 +92,9 @@ class State:
         default_factory=dict
     )  # by app, in the queue: of its first instance
     stirred: set[str] = field(default_factory=set)  # apps of which something has changed
+    vacant: dict[str, list[JobId]] = field(
+        default_factory=dict
+    )  # by app: ended instances that are to come back
     fallen: list[JobId] = field(default_factory=list)  # instances that have ended, and were not looked at yet
     backoffs: dict[tuple[str, float], tuple[int, float]] = field(
         default_factory=dict

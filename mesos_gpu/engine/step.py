@@ -96,6 +96,8 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
     job = turn.state.jobs.get(event.job_id)
     if job is None or job.state.ended or job.kill_requested:
         return
+    if event.wipe:
+        job = turn.put_job(replace(job, nameless=True))
     end_for_good(turn, job, "kill requested", unlaunched="killed before it was launched")
 
 

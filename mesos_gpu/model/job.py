@@ -157,6 +157,7 @@ class Job:
     in_line_since: float | None = (
         None  # of an app's instance that takes another's place: when that came; None: its own
     )
+    nameless: bool = False  # of an app's instance: no other one takes its name when it ends
     checked: bool = False  # of an app's instance: whether the scheduler checks its health
     proves_ready: bool = False  # of an app's instance: whether it counts only once its readiness check passed
     learnt_min_driver: str | None = None  # the same of its image, which only an executor could read

@@ -38,9 +38,36 @@ def job_id(app: str, uuid: str) -> JobId:
     return JobId(instance_id(app, uuid) + _CONTAINER)
 
 
+def next_job_id(job: JobId, launches: int) -> JobId:
+    """Of the job that an instance is after `job`, which was launched so often: the number is its first task's."""
+    base, first = _first(job)
+    return JobId(f"{base}{_CONTAINER}.{first + max(launches, 1)}")
+
+
+def launch_id(job: JobId, launch: int) -> TaskId:
+    """Of a job's task, by which launch it is, from 1. An instance counts on from the job that it was before."""
+    base, first = _first(job)
+    return TaskId(f"{base}{_CONTAINER}.{first + launch - 1}" if base else f"{job}.{launch}")
+
+
+def launch_of(job: JobId, task: TaskId) -> int:
+    """Which launch of its job a task is, from 1; one of a gang's has its rank behind that."""
+    base, first = _first(job)
+    if base:
+        return int(task.rpartition(".")[2]) - first + 1
+    return int(task.removeprefix(f"{job}.").partition(".")[0])
+
+
+def _first(job: JobId) -> tuple[str, int]:
+    """The instance that a job is, and the number of its first task; "": it is none."""
+    found = _LAUNCH.fullmatch(job)
+    base, number = (found[1], int(found[2])) if found else (job.removesuffix(_CONTAINER), 1)
+    return (base, number) if base != job and instance_of(base) else ("", 1)
+
+
 def instance_of_job(job: JobId) -> str:
     """The inverse of `job_id`, without the app: "shop_db.instance-<uuid>"."""
-    return job.removesuffix(_CONTAINER)
+    return _first(job)[0] or job.removesuffix(_CONTAINER)
 
 
 def task_id(name: TaskName) -> TaskId:

@@ -126,8 +126,8 @@ class Daemon:
         job_id = JobId(f"{spec.name}-{uuid.uuid4().hex[:8]}")
         return self._ask(ev.JobSubmitted(job_id, spec), lambda: self._state.jobs[job_id])
 
-    def kill(self, job_id: JobId) -> Future[Job]:
-        """Ask for the end of a job; the future raises `NotFound`."""
+    def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
+        """Ask for the end of a job; the future raises `NotFound`. `wipe`: see `KillRequested`."""
 
         def answer() -> Job:
             job = self._state.jobs.get(job_id)
@@ -135,7 +135,7 @@ class Daemon:
                 raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
             return job
 
-        return self._ask(ev.KillRequested(job_id), answer)
+        return self._ask(ev.KillRequested(job_id, wipe), answer)
 
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None

@@ -7,10 +7,12 @@ from typing import Any
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.control import ControlPort
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.job import JobSpec
 from mesos_gpu.model.permits import Permits
 from mesos_gpu.policy.healthcheck import of_executor
 from mesos_gpu.policy.ports import bindings_of
+from mesos_gpu.policy.task_ids import launch_of
 from mesos_gpu.wire import assignment, checks
 from mesos_gpu.wire.labels import launch_labels, monitor_labels
 from mesos_gpu.wire.mesos_v1 import discovery_to_json, task_info
@@ -92,9 +94,15 @@ def to_task_info(
         executor_resources=launch.executor_resources,
         executor_env=settings.executor_env,
         discovery=discovery_to_json(spec.name, spec.ports, task.ports),
-        labels={**spec.labels, **launch_labels(task, spec, settings.default_user, launch.app_version)},
+        labels={**spec.labels, **_labels(launch, spec, settings)},
         kill_grace_s=spec.kill_grace_s,
     )
+
+
+def _labels(launch: LaunchTask, spec: JobSpec, settings: Settings) -> dict[str, str]:
+    task = launch.task
+    number = launch_of(JobId(str(task.job_id)), task.id)
+    return launch_labels(task, number, spec, settings.default_user, launch.app_version)
 
 
 def _controls(spec: JobSpec, settings: Settings) -> tuple[str, ...]:

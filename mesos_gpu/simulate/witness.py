@@ -59,6 +59,8 @@ def job_of(task_id: str) -> JobId:
 
 def launch_of(task_id: str) -> str:
     """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
+    if _OF_APP in task_id:
+        return task_id.rpartition(".")[2]
     return task_id.removeprefix(f"{job_of(task_id)}.").partition(".")[0]
 
 
@@ -199,7 +201,7 @@ class Witness:
             case ev.HealthFound(task_id, healthy, kill):
                 self.healthy[task_id] = healthy
                 if kill:
-                    self.user_killed.add(job_of(task_id))
+                    self.user_killed.add(self._whose(task_id))
             case ev.ReadinessFound(task_id, readiness) if readiness.ready:
                 self.ready.add(task_id)
 
@@ -484,8 +486,13 @@ class Witness:
         """Reconciling, suppressing and reviving are always allowed."""
 
     def _job_of(self, task_id: TaskId) -> JobId | None:
-        job_id = job_of(task_id)
+        job_id = self._whose(task_id)
         return job_id if job_id in self.submitted else None
+
+    def _whose(self, task_id: TaskId) -> JobId:
+        """An instance that came back is another job, whose tasks count on: only what was saved tells them apart."""
+        task = self.disk.tasks.get(task_id)
+        return task.job_id if task and task.job_id else job_of(task_id)
 
     def forget(self, state: State) -> None:
         """Drop what is known of jobs and tasks that the engine has forgotten and Mesos, too."""

@@ -29,16 +29,15 @@ def monitor_labels() -> dict[str, str]:
 
 
 def launch_labels(
-    task: Task, spec: JobSpec, default_user: str | None, app_version: float | None
+    task: Task, launch: int, spec: JobSpec, default_user: str | None, app_version: float | None
 ) -> dict[str, str]:
-    """Of a launch; all of them always, so that labels of its job cannot stand for ours."""
-    numbers = task.id.removeprefix(f"{task.job_id}.").split(".")
+    """Of a launch, the job's so many-th; all of them always, so that labels of its job cannot stand for ours."""
     label = Label(
         job_id=JobId(str(task.job_id)),
         gpus=task.gpus,
         ports=task.ports,
         attempt=task.attempt,
-        launch=int(numbers[0]),
+        launch=launch,
         rank=task.rank,
         tasks=spec.tasks,
         launched_at=task.launched_at,

@@ -97,6 +97,41 @@ def test_instances_are_started_and_kept_up(world: World) -> None:
     assert found[0].id not in {job.id for job in instances(world)}
 
 
+def test_an_instance_that_comes_back_keeps_its_name_and_counts_on(world: World) -> None:
+    running(world, replace(WEB, instances=1))
+    (first,) = instances(world)
+
+    def back(how: str = "TASK_FAILED") -> str:
+        (job,) = instances(world)
+        assert job.task_id is not None
+        world.status(job.task_id, how, agent="a1")
+        serve(world, 5)
+        (job,) = instances(world)
+        assert (job.state, job.spec) == (JobState.RUNNING, first.spec)
+        return str(job.task_id)
+
+    base = first.id
+    assert first.task_id == f"{base}.1"
+    assert back() == f"{base}.2"
+    assert back("TASK_LOST") == f"{base}.3", "the infrastructure's fault is the same job"
+    assert back("TASK_FINISHED") == f"{base}.4"
+    world.feed(ev.KillRequested(instances(world)[0].id))
+    assert back("TASK_KILLED") == f"{base}.5"
+    world.feed(ev.KillRequested(instances(world)[0].id, wipe=True))
+    fresh = back("TASK_KILLED")
+    assert fresh.endswith("._app.1")
+    assert not fresh.startswith(base), "wiped"
+    want(world, replace(WEB, instances=1, cmd="other"), id="d2")
+    settled(world)
+    (new,) = instances(world)
+    assert new.id.endswith("._app"), "of another configuration it is another one"
+    want(world, replace(WEB, instances=0, cmd="other"), id="d3")
+    settled(world)
+    want(world, replace(WEB, instances=1, cmd="other"), id="d4")
+    settled(world)
+    assert instances(world)[0].id.endswith("._app"), "what was not wanted any more does not come back"
+
+
 def test_a_failing_app_waits_longer_each_time(world: World) -> None:
     want(world, replace(WEB, instances=1, backoff_s=4, backoff_factor=2.0))
     starts = []

@@ -14,6 +14,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import happening as hp
 from mesos_gpu.model.app import App, Group
+from mesos_gpu.policy.task_ids import instance_of_job
 from mesos_gpu.scheduler import happenings
 from mesos_gpu.scheduler.happenings import Follower
 from mesos_gpu.simulate import chaos, world
@@ -69,7 +70,7 @@ def test_what_is_told_last_is_what_holds(seed: int, monkeypatch: pytest.MonkeyPa
     assert len(last) > 3
     for ids in state.instances.values():
         for job in (state.jobs[id] for id in ids):
-            assert last[job.id.removesuffix("._app")] == happenings._condition(state, job)
+            assert last[instance_of_job(job.id)] == happenings._condition(state, job)
             for task in state.round_of(job):
                 if not task.ended and task.id in health:
                     assert health[task.id] is happenings._healthy(state, job, task)

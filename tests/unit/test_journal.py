@@ -212,7 +212,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     assert set(kept.STATES.names) == saved
     rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
     rare |= {"doubtful", "unknown", "listing_at"}
-    rare |= {"splits", "backoffs", "healths", "check_results", "readiness"}
+    rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
 
@@ -229,6 +229,7 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
     state.splits["web"] = Split("web", {"/b": 90, "/a": 10})
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
+    state.vacant = {"/a": [JobId("j")]}
     state.stirred, state.fallen, state.backoffs = {"/a"}, [JobId("j")], {("/a", 1.5): (2, 1 / 3)}
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}

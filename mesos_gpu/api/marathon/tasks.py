@@ -91,7 +91,8 @@ class Tasks:
                 kill[app.id] = (*kill.get(app.id, ()), launch.job.id)
             change = _smaller({id: len(ids) for id, ids in kill.items()})
             return result(await self._core.change(change, force=flag(request, "force"), kill=kill))
-        kills = [self._core.service.kill(launch.job.id) for _, launch in chosen]
+        wipe = flag(request, "wipe")
+        kills = [self._core.service.kill(launch.job.id, wipe=wipe) for _, launch in chosen]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)
 

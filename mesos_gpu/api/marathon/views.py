@@ -17,6 +17,7 @@ from mesos_gpu.model.queue import Ends
 from mesos_gpu.model.rollout import Action, VersionInfo
 from mesos_gpu.model.service import Deployment
 from mesos_gpu.model.task import Task, TaskState
+from mesos_gpu.policy.task_ids import instance_of_job
 from mesos_gpu.wire.marathon.app import app_to_json
 from mesos_gpu.wire.marathon.group import enforced_to_json
 from mesos_gpu.wire.marathon.moments import stamp
@@ -215,7 +216,7 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
     if job.app_version is not None:
         body["version"] = stamp(job.app_version)
     if app.health_checks and task.healthy is not None:
-        instance = job.id.removesuffix("._app")
+        instance = instance_of_job(job.id)
         of_task = {"taskId": task.id, "instanceId": instance}
         body["healthCheckResults"] = [each | of_task for each in _results_json(app, launch)]
     return body
