@@ -111,5 +111,9 @@ def on_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None
     error = context.get("exception")
     if isinstance(error, OSError) and "accept" in str(context.get("message")):
         _say(f"connections cannot be taken: {error.strerror}; those that are open are served")
+    elif isinstance(error, ValueError) and "_start_serving" in str(context.get("handle")):
+        logger.debug(
+            "the server stopped before it tried again to take connections"
+        )  # 1 s after the lack of them
     else:
         loop.default_exception_handler(context)
