@@ -145,6 +145,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
             devices="mesos",
             executor_environment={**given, **path},
             allow_root=Root.HOST,
+            scheduler_arguments=["--control-access", "/mesos-gpu/scheduler=master"],
         ) as stack,
         Cluster(open_directory / "other", []) as other,
         Client(stack.url) as client,

@@ -387,6 +387,29 @@ def test_a_real_agent(scene: Scene, tmp_path: Path) -> None:
     assert not any(f.level is Level.FAIL for f in found)
 
 
+@pytest.mark.cluster
+def test_an_agent_that_asks_for_credentials(scene: Scene, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text(json.dumps({"credentials": [{"principal": "p", "secret": "s"}]}))
+    scene.file("etc/own", "p s")
+    scene.root.joinpath("etc/own").chmod(0o600)
+    flags = {
+        "authenticate_http_readwrite": "true", "authenticate_http_readonly": "true", "http_credentials": str(known),
+    }  # fmt: skip
+    spec = AgentSpec(resources={"cpus": 1, "mem": 64, "gpus": 2}, flags=flags)
+    with Cluster(tmp_path / "cluster", [spec]) as cluster:
+        scene.env |= {
+            "MESOS_GPU_AGENT": cluster.agents[0].url.removeprefix("http://"),
+            "MESOS_GPU_CONTROL_PORTS": "off",
+        }
+        (refused,) = scene.findings("agent")
+        scene.env["MESOS_GPU_AGENT_CREDENTIALS"] = "/etc/own"
+        found, (ports,) = scene.findings("agent"), scene.findings("ports")
+    assert (refused.level, "MESOS_GPU_AGENT_CREDENTIALS" in refused.remedy) == (Level.FAIL, True)
+    assert not any(f.level is Level.FAIL for f in found)
+    assert (ports.level, "asks for credentials" in ports.text) == (Level.WARN, True)
+
+
 @pytest.mark.kernel
 @root_only
 @pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
