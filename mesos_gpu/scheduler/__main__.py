@@ -38,7 +38,7 @@ from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.wire.jobs import NAME, USER
-from mesos_gpu.wire.marathon.paths import problem_of
+from mesos_gpu.wire.marathon.paths import absolute, problem_of
 from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")
@@ -293,8 +293,12 @@ def _control_access(
         who, _, listed = text.partition("=")
         name, at, user = who.partition("@")
         words = listed.split(",")
-        is_name = problem_of(name) is None if name.startswith("/") else NAME.fullmatch(name)
-        if not is_name or (at and not USER.fullmatch(user)) or not known.keys() >= set(words):
+        is_app = name != "/" and absolute(name) == name and not problem_of(name)
+        if (
+            not (is_app or NAME.fullmatch(name))
+            or (at and not USER.fullmatch(user))
+            or not known.keys() >= set(words)
+        ):
             form = f"NAME=LIST or NAME@USER=LIST, as /lb@haproxy=api; LIST: of {','.join(known)}"
             raise click.BadParameter(f"{text!r} is not {form}")
         if who in found:

@@ -13,6 +13,7 @@ from mesos_gpu.model.assignment import Assignment
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.permits import Control, Permits
+from mesos_gpu.scheduler.__main__ import scheduler
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.testing.builders import World, gpu, only, spec
@@ -28,6 +29,9 @@ BOTH = (Control.API, Control.MASTER)
         (["--control-access", "lb=agent"], "LIST: of api,master"),
         (["--control-access", "lb@Eve=api"], "'lb@Eve=api' is not"),
         (["--control-access", "/lb/../x=api"], "is not"),
+        (["--control-access", "//lb=api"], "is not"),
+        (["--control-access", "/=api"], "is not"),
+        (["--control-access", "/Lb=api"], "is not"),
         (["--control-access", "lb=api", "--control-access", "lb=master"], "lb is named twice"),
         (["--allow-root", "yes"], "'yes' is not one of 'image', 'host'"),
     ],
@@ -36,6 +40,12 @@ def test_wrong_permits_of_the_scheduler_are_refused(given: list[str], said: str)
     found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *given])
     assert found.exit_code == 2
     assert said in found.stderr
+
+
+def test_names_of_jobs_and_ids_of_apps_are_read_with_their_users() -> None:
+    words = ["--control-access", "dns=master", "--control-access", "/shop/lb@haproxy=api,master,api"]
+    made = scheduler.make_context("scheduler", ["--master", "m:1", "--state", "/nowhere/s", *words])
+    assert made.params["control_access"] == {"dns": (Control.MASTER,), "/shop/lb@haproxy": BOTH}
 
 
 def told(permits: Permits, **asked: object) -> Assignment:
