@@ -5,6 +5,7 @@ beside the columns that are searched by. The schema's number is in `PRAGMA user_
 `migrations/`.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -53,6 +54,11 @@ class SqliteStore:
         """Open or create `path`, and bring its schema up. `accept_older`: an operator's word for going on with a state
         that has lost something; what runs and is not in it is held then."""
         self._path = path
+        with self._refusing_damage():
+            self._begin(accept_older)
+
+    def _begin(self, accept_older: bool) -> None:
+        path = self._path
         _make_private(path)
         self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _OWN)
         try:
@@ -91,7 +97,7 @@ class SqliteStore:
         if mark is None and here.batch:
             logger.warning("%s has no mark beside it: whether it is the newest is not known", self._path)
             return replace(here, batch=here.batch + 1)
-        if mark is not None and (here.batch < mark.batch or here.framework_id != mark.framework_id):
+        if mark is not None and _is_older(here, mark):
             if not accept_older:
                 raise self._older(here, mark)
             logger.warning("%s is older than what was written, and is accepted", self._path)
@@ -112,8 +118,10 @@ class SqliteStore:
                 return _mark_of(db)
             finally:
                 db.close()
-        except sqlite3.DatabaseError:
-            return Mark(0)  # no store: `_opened` says what it is
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
+                raise  # it cannot be read now, which says nothing of what is in it
+            return Mark(0)  # it has no tables yet
 
     def _here(self) -> Mark:
         with self._refusing_damage():
@@ -163,7 +171,11 @@ class SqliteStore:
     def _refusing_damage(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.DatabaseError, msgspec.DecodeError) as error:
+        except (OSError, sqlite3.DatabaseError, msgspec.DecodeError) as error:
+            if self._lacks_room(error):
+                raise self._no_room(error) from error
+            if isinstance(error, OSError):
+                raise
             raise Damaged(
                 f"the scheduler's state in {self._path} cannot be read: {error}",
                 remedy="restore it from a backup; or, only if none of its tasks runs any more, move it away",
@@ -239,12 +251,18 @@ class SqliteStore:
         try:
             at = self._commit(batch)
             self._set_mark(at)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        except (OSError, sqlite3.OperationalError) as error:
+            if not self._lacks_room(error):
                 raise
             raise self._no_room(error) from error
-        except OSError as error:
-            raise self._no_room(error) from error
+
+    def _lacks_room(self, error: Exception) -> bool:
+        """Whether nothing can be written, which says nothing of what is there."""
+        if isinstance(error, sqlite3.OperationalError):
+            kind = error.sqlite_errorcode & 0xFF
+            full = kind == sqlite3.SQLITE_CANTOPEN and not os.statvfs(self._path.parent).f_bavail
+            return full or kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+        return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
     def _no_room(self, error: Exception) -> NoRoom:
         return NoRoom(
@@ -281,6 +299,12 @@ class SqliteStore:
             os.close(self._lock)
             self._lock = -1
             self._mark.close()
+
+
+def _is_older(here: Mark, mark: Mark) -> bool:
+    """Or another framework's; one more batch than the mark has may have changed that: a kill came before the mark."""
+    other = mark.framework_id is not None and here.framework_id != mark.framework_id
+    return here.batch < mark.batch or (other and here.batch != mark.batch + 1)
 
 
 def _fact(db: sqlite3.Connection, name: str) -> str | None:

@@ -1,5 +1,6 @@
 """A full disk: the scheduler takes no change and launches nothing, says why, and goes on when there is room."""
 
+import http.client
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import requests
 
 from mesos_gpu.cli.client import Client, Refused
+from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.cluster import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
@@ -52,6 +54,16 @@ def client(stack: Stack) -> Iterator[Client]:
     with Client(stack.url) as client:
         wait_until("the node reports", lambda: len(client.gpus()) == 2, 60)
         yield client
+
+
+def outcome(stack: Stack) -> str:
+    """ "": not known yet."""
+    if stack.scheduler.exit_code is not None:
+        return str(stack.scheduler.exit_code)
+    try:
+        return "runs" if stack.scheduler.get("/v1/health")["connected"] else ""
+    except (OSError, http.client.HTTPException, Unavailable):
+        return ""
 
 
 def fill(directory: Path) -> Path:
@@ -128,6 +140,15 @@ def test_a_kill_on_a_full_disk_loses_nothing(stack: Stack, client: Client, small
     ]
     wait_until("it runs", lambda: client.job(job)["state"] == "running", 60)
     ballast = fill(small)
+    stack.scheduler.kill()
+    fill(small)
+    offset = stack.scheduler.log.stat().st_size
+    stack.scheduler.start()
+    ended = wait_until("it ends, or runs all the same", lambda: outcome(stack), 60)
+    said = stack.scheduler.log.read_bytes()[offset:].decode()
+    assert "Traceback" not in said
+    assert "older" not in said, "what cannot be read now is not taken for old"
+    assert ended == "runs" or (ended == "74" and "make room" in said), said
     stack.scheduler.kill()
     ballast.unlink()
     stack.scheduler.start().wait()

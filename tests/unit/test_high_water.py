@@ -114,6 +114,16 @@ def test_a_kill_between_the_commit_and_the_mark_is_no_loss(path: Path) -> None:
     store.close()
 
 
+def test_nor_is_one_before_the_first_mark_that_has_the_framework(path: Path) -> None:
+    store = SqliteStore(path)
+    store._mark.write = lambda mark: None  # type: ignore[method-assign]  # killed before it
+    store.save([SaveFramework("fw")])
+    store.close()
+    again = SqliteStore(path)
+    assert (again.load().framework_id, again.load().doubtful) == ("fw", False)
+    again.close()
+
+
 def test_without_a_mark_it_is_doubted(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As of a copy on another machine."""
     killed(path)
