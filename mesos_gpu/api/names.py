@@ -1,6 +1,7 @@
 """What operators call hosts and GPUs: whole names, short ones where they are unique, and what was meant by others."""
 
 import difflib
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
@@ -11,6 +12,7 @@ from mesos_gpu.model.drain import Target
 from mesos_gpu.model.ids import AgentId, GpuId
 
 _MOST_NAMED: Final = 5
+_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")  # has no first part that names it
 
 
 def host_of(view: View, wanted: str) -> str:
@@ -58,7 +60,9 @@ def gpu_of(view: View, wanted: str) -> GpuId:
 
 
 def _hosts(known: Collection[str], wanted: str) -> list[str]:
-    return [wanted] if wanted in known else sorted(name for name in known if name.startswith(f"{wanted}."))
+    if wanted in known:
+        return [wanted]
+    return sorted(name for name in known if name.startswith(f"{wanted}.") and not _ADDRESS.fullmatch(name))
 
 
 def _only(wanted: str, what: str, found: Sequence[str], remedy: str) -> str:
@@ -69,7 +73,7 @@ def _only(wanted: str, what: str, found: Sequence[str], remedy: str) -> str:
 
 
 def _forms(hostname: str) -> set[str]:
-    return {hostname, hostname.split(".")[0]}
+    return {hostname} if _ADDRESS.fullmatch(hostname) else {hostname, hostname.split(".")[0]}
 
 
 def _meant(wanted: str, known: Iterable[str], what: str) -> str:

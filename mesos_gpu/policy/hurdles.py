@@ -241,12 +241,14 @@ def _lacks(ask: Ask, node: NodeView, able: Sequence[Sequence[Gpu]], now: float) 
         users.setdefault(node.holders.get(gpu.id, ""), []).append(gpu)
     unwell = [_unwell(gpu, now) for gpu in users.pop("", ())]
     return f"lacks {gpus_of(missing)}: " + "; ".join(
-        [*(_used(job, held) for job, held in users.items()), *unwell]
+        [*(_used(job, held, now) for job, held in users.items()), *unwell]
     )
 
 
-def _used(job: str, held: Sequence[Gpu]) -> str:
-    return f"{held[0].id} is used by {job}" if len(held) == 1 else f"{len(held)} are used by {job}"
+def _used(job: str, held: Sequence[Gpu], now: float) -> str:
+    """What holds them, and those of them that would be of no use without it."""
+    words = f"{held[0].id} is used by {job}" if len(held) == 1 else f"{len(held)} are used by {job}"
+    return ", and ".join([words, *(_unwell(gpu, now) for gpu in held if gpu.health is not Health.OK)])
 
 
 def _unwell(gpu: Gpu, now: float) -> str:

@@ -111,10 +111,11 @@ def test_nodes(rig: Rig) -> None:
 
 
 def test_the_first_part_of_a_host_is_enough_where_it_is_unique(rig: Rig) -> None:
-    for agent, host in (("s1", "c.example"), ("s2", "c.other"), ("s3", "d.example")):
+    for agent, host in (("s1", "c.example"), ("s2", "c.other"), ("s3", "d.example"), ("s4", "127.0.0.11")):
         rig.daemon.put(ev.OffersArrived((replace(offer(f"o-{agent}", agent), hostname=host),)))
     assert good("node", "drain", "d", "--reason", "x").startswith("d.example is drained")
     assert json.loads(good("gpu", "health", "a1:1", "--json"))["uuid"] == "GPU-1"
+    assert call("node", "drain", "127", "--reason", "x").exit_code == 66, "an address has no first part"
     several = call("node", "drain", "c", "--reason", "x")
     assert several.exit_code == 73
     assert "c names 2 nodes: c.example, c.other" in several.stderr

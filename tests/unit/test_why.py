@@ -488,3 +488,13 @@ def test_ports_that_no_agent_offers_are_what_it_waits_for(
         == f"waits for {asks.cpus:g} cpus, {asks.mem_mib:g} MiB{needs}; nearest is n1, which {lacks}"
     )
     assert [(stage.reason, stage.left) for stage in found.funnel] == [(Stage.PORTS, 0)]
+
+
+def test_a_sick_card_is_named_though_a_job_holds_it() -> None:
+    sick = replace(gpu("g0"), health=Health.SICK, reason="XID 79")
+    found = explain(
+        Job(JobId("j"), spec(gpus=2), 0.0, 1), ask(2),
+        [node("n1", sick, gpu("g1"), holders={GpuId("g0"): "train"})], queue=QueueView(), now=0.0,
+    )  # fmt: skip
+    assert found.nearest is not None
+    assert found.nearest.missing == "lacks 1 GPU: g0 is used by train, and g0 is sick (XID 79)"
