@@ -21,6 +21,7 @@ def environment(rank: int, hosts: Sequence[str], ports: Sequence[int]) -> dict[s
         "WORLD_SIZE": str(len(hosts)),
         "MASTER_ADDR": hosts[0],
         "MASTER_PORT": str(ports[0]),
+        "HOST": hosts[rank],
         "PORT": str(ports[rank]),
         "PORT0": str(ports[rank]),
         "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}),

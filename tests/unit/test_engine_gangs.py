@@ -81,6 +81,7 @@ def test_members_find_each_other(world: World) -> None:
         env = item.env
         assert (env["RANK"], env["WORLD_SIZE"]) == (str(rank), "4")
         assert env["MASTER_ADDR"] == hosts[0]
+        assert env["HOST"] == hosts[rank]
         assert env["MASTER_PORT"] == items[0].env["PORT"] == "31000"
         assert list(item.hosts) == hosts
         assert item.ports == (PortRange(int(env["PORT"]), int(env["PORT"])),)
