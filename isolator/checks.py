@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from isolator import processes
@@ -32,6 +32,7 @@ class Checker:
         pid: int | None,
         report: Callable[[TaskHealth], None],
         now: Callable[[], float] = time.time,
+        denied: Collection[int] = (),
     ) -> None:
         """See where the task is; nothing is checked yet. Up to two seconds go by until its program runs.
 
@@ -41,8 +42,9 @@ class Checker:
             pid: Of the task's first process, as this one sees it; None, or that of another: COMMAND checks fail.
             report: Is called on another thread when there is news: another answer, or one more failure that counts.
             now: Seconds, on any clock.
+            denied: Ports that the task must not reach, by its checks neither.
         """
-        self._report, self._now = report, now
+        self._report, self._now, self._denied = report, now, denied
         self._health = TaskHealth.begin(checks, now())
         self._prober: Prober | None = None
         self._place: Place | None = None
@@ -85,6 +87,8 @@ class Checker:
             return self._commands[index]
         if check.port is None:
             raise OSError(0, "the task has no port for it")
+        if check.port in self._denied:
+            raise OSError(0, f"port {check.port} commands the cluster, and is not for tasks")
         ip = "::1" if check.ip_protocol is IpProtocol.IPV6 else "127.0.0.1"
         return dial(check, ip, ip, check.port)
 

@@ -59,6 +59,7 @@ class Executor:
         self._connection = Connection(settings, self)
         self._task_id: str | None = None
         self._assignment: Assignment | None = None
+        self._denied: frozenset[int] = frozenset()  # ports that its checks do not go to, on whichever address
         self._healthy: bool | None = None  # what health checks say of the task; None: nothing, or not yet
         self._ended: str | None = None  # the terminal state that was reported
         self._worker: threading.Thread | None = None
@@ -160,6 +161,7 @@ class Executor:
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run = self._run_for(plan, inventory)
         denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
+        self._denied = frozenset(each.port for each in denied if each.address is None)
         enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied))
         choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
         volume = choose(self._env, inventory)
@@ -277,7 +279,7 @@ class Executor:
         from isolator.checks import Checker
 
         assert self._task_id is not None
-        checker = Checker(checks, self._task_id, run.pid(), self._hear)
+        checker = Checker(checks, self._task_id, run.pid(), self._hear, denied=self._denied)
         checker.start()
         try:
             yield

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from isolator import cgroups
+from isolator.checks import Checker
 from isolator.commands import executor_command
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.checks import encode as encode_checks
-from tests.hosts import Host, host
+from tests.hosts import TASK, Host, host
 from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel
@@ -232,3 +233,20 @@ def test_without_cgroup_v2_no_task_starts(
     assert "tasks cannot be kept from the control ports" in message
     assert "MESOS_GPU_CONTROL_PORTS=off" in message
     assert outcome.infrastructure
+
+
+def test_no_check_of_the_executor_goes_to_a_denied_port(one: Host) -> None:
+    """It is made outside the task's cgroup, and says of each page whether it is there."""
+    for protocol in (Protocol.MESOS_TCP, Protocol.MESOS_HTTP):
+        check = HealthCheck(
+            protocol=protocol, port=agent_port(one), interval_s=1, grace_period_s=0, delay_s=0
+        )
+        refused = Checker((check,), TASK, None, lambda _: None, denied=(agent_port(one),))
+        with pytest.raises(OSError, match="commands the cluster"):
+            refused._attempt(0, check)
+    one.launch("exec sleep 600", user="nobody", checks=encode_checks((check,)))
+    one.agent.wait_for(lambda: any(update.get("healthy") is False for update in one.agent.updates), 30)
+    said = [update.get("message", "") for update in one.agent.updates if update.get("healthy") is False]
+    assert all("commands the cluster, and is not for tasks" in text for text in said), said
+    one.kill()
+    one.update("TASK_KILLED")

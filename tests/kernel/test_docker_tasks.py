@@ -24,7 +24,22 @@ from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
 from tests.kernel.conftest import needs
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())]
-APPLETS = ["sh", "cat", "echo", "env", "id", "ls", "mknod", "mount", "sleep", "touch", "grep", "sort", "test"]
+APPLETS = [
+    "sh",
+    "wget",
+    "cat",
+    "echo",
+    "env",
+    "id",
+    "ls",
+    "mknod",
+    "mount",
+    "sleep",
+    "touch",
+    "grep",
+    "sort",
+    "test",
+]
 CUDA = json.loads((Path(__file__).parent.parent / "data/cuda-image/config.json").read_text())
 ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
 NOWHERE = "no-such-registry.invalid/plain:1"
@@ -205,3 +220,19 @@ def test_its_health_is_checked_inside(one: Host) -> None:
     one.agent.wait_for(lambda: any(status.get("healthy") for status in one.agent.updates))
     (one.sandbox / "down").touch()
     assert one.end("TASK_KILLED")[0] == "unhealthy: COMMAND check failed 3 times: exit code 4"
+
+
+@pytest.mark.parametrize("user", ["nobody", "root"])
+def test_a_container_reaches_no_control_port(one: Host, engine: Dockerd, user: str) -> None:
+    """On v2 it is in the task's cgroup: the engine's own, beside v1, is not one of v2."""
+    port = one.agent.endpoint.rpartition(":")[2]
+    tries = "; ".join(
+        f"wget -q -O - http://{ip}:{port}/ 2>&1" for ip in ("127.0.0.1", "127.3.2.1", "0.0.0.0")
+    )
+    run(one, f"{tries}; grep ^0:: /proc/self/cgroup; cat /proc/1/comm; true", user=user)
+    one.end("TASK_FINISHED")
+    *denied, where, first = one.stdout().splitlines()
+    assert len(denied) == 3
+    assert all("Operation not permitted" in line for line in denied), denied
+    assert first == "sh"
+    assert where.endswith(f"/mesos_gpu/{one.sandbox.name}")
