@@ -255,13 +255,21 @@ class Gate:
         """The directory as a bind: path on the host, path inside, read-only."""
         return str(self._directory), INSIDE, True
 
-    def admit(self, argv: Sequence[str], ended: Callable[[], bool], own_cgroup: str = "") -> bool:
+    def admit(
+        self,
+        argv: Sequence[str],
+        ended: Callable[[], bool],
+        own_cgroup: str = "",
+        *,
+        see: Callable[[int], None],
+    ) -> bool:
         """Wait for it, put its container behind the fence, and let it become the command.
 
         Args:
             argv: The command.
             ended: Whether the container has ended, so that it will not come.
             own_cgroup: As of `Fence.take`.
+            see: Looks at the container, from the process that is at the gate, before it may go on.
 
         Returns:
             False: the container ended before.
@@ -285,6 +293,7 @@ class Gate:
                     remedy="run the agent in the host's pid namespace",
                 )
             self._fence.take(pid, own_cgroup)
+            see(pid)
             gate.sendall(self._told(_paths(argv[0], _variable(pid, "PATH"))))
             said = b"".join(iter(lambda: gate.recv(16), b""))
         if not said:

@@ -12,13 +12,16 @@ import re
 import stat
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from isolator.ledger import DEFAULT_DIRECTORY
 from isolator.runs import NotStarted, sandbox_of
+from isolator.view import held
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.mount import Mount
 from mesos_gpu.policy.image import VOLUME_PATH
@@ -31,6 +34,7 @@ FORBIDDEN: Final = ("/dev", "/proc", "/sys", "/run/docker.sock", "/run/container
 _SYSTEM: Final = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
                   "/usr", sys.base_prefix, str(Path(__file__).parent.parent))  # fmt: skip
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
+Identity = tuple[int, int]  # device and inode
 _ASK_S: Final = 10.0  # a file server that does not answer
 #: setgroups(2) by machine: asm/unistd_64.h of x86, asm-generic/unistd.h, and those of the others.
 _SETGROUPS: Final = {"x86_64": 116, "aarch64": 159, "riscv64": 159, "ppc64le": 81, "ppc64": 81, "s390x": 206}
@@ -174,6 +178,48 @@ def _seen_as(user: pwd.struct_passwd, path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+# --- whether it is what was decided on
+
+
+def identity_of(path: str) -> Identity:
+    """Of what is there, which no link on the way leads to.
+
+    Raises:
+        NotStarted: One does by now, or it is gone.
+    """
+    try:
+        with held(path) as fd:
+            found = os.fstat(fd)
+    except OSError as error:
+        raise NotStarted(f"{path} cannot be given: {error.strerror}") from error
+    return found.st_dev, found.st_ino
+
+
+def see_given(pid: int, given: Sequence[Identity]) -> None:
+    """See that a container has what it is to have. What mounts it goes by names, as root, and follows links that were
+    put there since: they could lead it past directories that are closed to the task's user.
+
+    Args:
+        pid: Of a process in it; nothing of its task has run yet.
+        given: Of each path; it may come twice.
+
+    Raises:
+        NotStarted: It has something else.
+        OSError: It cannot be seen.
+    """
+    points = {
+        _OCTAL.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4])
+        for line in Path(f"/proc/{pid}/mountinfo").read_text(errors="surrogateescape").splitlines()
+    }
+    there: Counter[Identity] = Counter()
+    for point in points:
+        with suppress(OSError):  # covered by another
+            found = os.lstat(f"/proc/{pid}/root{point}")
+            there[found.st_dev, found.st_ino] += 1
+    if Counter(given) - there:
+        raise NotStarted("a path of the host was exchanged for another while it was mounted; it is not given")
 
 
 # --- where a task has them

@@ -22,11 +22,24 @@ SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sand
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only."""
+    """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only. `given`: of
+    those that the job asked for, which they are (device and inode)."""
 
     env: Mapping[str, str]
     user: pwd.struct_passwd
     binds: tuple[tuple[str, str, bool], ...] = ()
+    given: tuple[tuple[int, int], ...] = ()
+
+    def see(self, pid: int) -> None:
+        """See from a process of the container, before its command, that it has them.
+
+        Raises:
+            NotStarted, OSError: It has not, or that cannot be seen.
+        """
+        if self.given:
+            from isolator.host_paths import see_given
+
+            see_given(pid, self.given)
 
 
 def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_agent: bool = False) -> Prepared:
@@ -53,6 +66,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
     give(launch.sandbox, user, writes=not by_agent)  # by the agent its sandbox is another, below
     binds = _mounts(launch, user, by_agent)
+    given = _identities(binds)
     paths: Mapping[str, str] = {}
     if wants_volume(config):
         binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
@@ -61,7 +75,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))
         paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
     env = image_environment(launch.own, launch.task, plan)
-    return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds)
+    return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds, given)
 
 
 def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:
@@ -73,6 +87,14 @@ def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tu
     if by_agent and (own := [each.source for each in launch.plan.mounts if not each.source.startswith("/")]):
         raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")
     return place(granted(launch.plan.mounts, launch.own, user), SANDBOX)
+
+
+def _identities(binds: tuple[tuple[str, str, bool], ...]) -> tuple[tuple[int, int], ...]:
+    if not binds:
+        return ()
+    from isolator.host_paths import identity_of
+
+    return tuple(identity_of(source) for source, _, _ in binds)
 
 
 def volume(launch: Launch, inventory: Inventory) -> Path:

@@ -107,7 +107,7 @@ class NestedRun:
         self._show_streams(launch.sandbox)
         threading.Thread(target=self._follow, daemon=True).start()
         if self._gate is not None:
-            self._gate.admit(argv, self._ended.is_set)
+            self._gate.admit(argv, self._ended.is_set, see=prepared.see)
 
     def _order(self, prepared: Prepared, argv: Sequence[str]) -> dict[str, Any]:
         plan, enclosure = self._plan, self._enclosure

@@ -133,23 +133,27 @@ def mount_paths(mounts: Iterable[tuple[str, str, bool]], sandbox: str) -> None:
 
 
 def _mount_path(source: str, target: str, sandbox: str, read_only: bool) -> None:
-    with _held(source) as outside:
+    with held(source) as outside:
         is_file = not stat.S_ISDIR(os.fstat(outside).st_mode)
         # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
         kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
         if target.startswith(sandbox + "/"):
             with Sandbox(sandbox) as place:
                 place.make_point(target[len(sandbox) + 1 :].split("/"), is_file=is_file)
-        with _held(target) as inside:
+        with held(target) as inside:
             _mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
     flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | kept | (MS_RDONLY if read_only else 0)
-    with _held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
+    with held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
         _mount("none", f"/proc/self/fd/{mounted}", "none", flags)
 
 
 @contextlib.contextmanager
-def _held(path: str) -> Iterator[int]:
-    """A file of that path, which has no symbolic link in it."""
+def held(path: str) -> Iterator[int]:
+    """A file of that path, which has no symbolic link in it.
+
+    Raises:
+        OSError: It has one by now, or is gone.
+    """
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         if os.readlink(f"/proc/self/fd/{fd}") != path:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from isolator.host_paths import identity_of, see_given
+from isolator.runs import NotStarted
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.mount import Mount
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
@@ -109,3 +111,48 @@ def test_what_no_task_gets(data: Path, agent: ScriptedAgent, mount: Mount, why: 
         assert not outcome.infrastructure, "placement would choose the same host again"
         assert run.stdout() == ""
     assert list((data / "shared").iterdir()) == []
+
+
+# --- what an engine mounts, by names
+
+BINDS = """
+import subprocess, sys
+from isolator import view
+view.enter()
+for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
+    subprocess.run(["mount", "--bind", source, target], check=True)
+print("there", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def container(*binds: Path) -> Iterator[int]:
+    """A process in a mount namespace of its own: source and target by turns."""
+    command = [sys.executable, "-c", BINDS, *map(str, binds)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        yield process.pid
+        process.communicate("", timeout=30)
+
+
+def test_a_path_that_was_exchanged_before_the_engine_mounted_it(data: Path, tmp_path: Path) -> None:
+    asked = data / "shared" / "me" / "alices"
+    asked.mkdir(parents=True)
+    given = [identity_of(str(path)) for path in (asked, data / "models/weights")]
+    points = tmp_path / "a b", tmp_path / "file"
+    points[0].mkdir()
+    points[1].touch()
+    with container(asked, points[0], data / "models/weights", points[1]) as pid:
+        see_given(pid, given)
+        with pytest.raises(NotStarted, match="exchanged"):
+            see_given(pid, [*given, given[0]])  # another has taken the place of one of two
+    (data / "shared/me").rename(data / "shared/old")
+    (data / "shared/me").symlink_to(data / "private")
+    with container(asked, points[0], data / "models/weights", points[1]) as pid:
+        assert (data / "private/alices").stat().st_ino not in {inode for _, inode in given}
+        with pytest.raises(NotStarted, match="exchanged"):
+            see_given(pid, given)
+    with pytest.raises(NotStarted, match="symbolic link"):
+        identity_of(str(asked))
