@@ -43,7 +43,7 @@ def through(directory: Path, fence: Fence, runner: list[str], argv: list[str]) -
             text=True,
         )
         try:
-            said: object = one.admit(argv, lambda: process.poll() is not None)
+            said: object = one.admit(argv, lambda: process.poll() is not None, see=lambda _: None)
         except (NotStarted, MesosGpuError) as error:
             said = str(error).partition("\n")[0]
         out, _ = process.communicate(timeout=30)
