@@ -84,7 +84,7 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
     request = {"command": f"while [ ! -e {flag} ]; do sleep 0.1; done", "gpus": 1, "cpus": 0.1, "mem_mib": 32}
     job = client.submit({**request, "name": "works"})["id"]
     wait_until("it runs", lambda: client.job(job)["state"] == "running", 60)
-    pid = stack.scheduler.pid
+    pid, host = stack.scheduler.pid, client.nodes()[0]["hostname"]
     ballast = fill(small)
 
     def refused() -> Refused | None:
@@ -107,7 +107,7 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
     for verb, path, body in (
         ("DELETE", f"/v1/jobs/{job}", None),
         ("POST", "/v2/apps", {"id": "/web", "cmd": "sleep 1"}),
-        ("POST", "/v1/nodes/node1/drain", {"reason": "full"}),
+        ("POST", f"/v1/nodes/{host}/drain", {"reason": "full"}),
     ):
         assert requests.request(verb, stack.url + path, json=body, timeout=20).status_code == 507, path
     assert {found["id"] for found in client.jobs()} == known
