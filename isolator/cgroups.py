@@ -192,6 +192,16 @@ def mounted(root: Path = Path("/")) -> dict[Version, Path]:
     return found
 
 
+def mounted_with(controller: str, root: Path = Path("/")) -> Path | None:
+    """Where a hierarchy of version 1 with that controller is mounted; None: nowhere."""
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.partition(" ")
+        if kind == "cgroup" and controller in options.split()[-1].split(","):
+            return Path(_unescaped(before.split()[4]))
+    return None
+
+
 def _unescaped(text: str) -> str:
     for code, character in _ESCAPES.items():
         text = text.replace(code, character)

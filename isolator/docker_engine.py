@@ -68,6 +68,7 @@ class ContainerWish:
     binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
     cpus: float = 0.0  # 0: no more than the host's usual share
     mem_mib: int = 0  # 0: no limit
+    pids: int = 0  # processes and threads; 0: no limit
     cgroup_parent: str | None = None  # below this cgroup, "/mesos/<container>"; None: the engine's own
     labels: Mapping[str, str] = field(default_factory=dict)
     bindings: tuple[PortBinding, ...] | None = None  # on the engine's bridge; None: the host's network
@@ -457,7 +458,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             "CpuShares": max(2, round(wish.cpus * 1024))
             if wish.cpus
             else 0,  # as Mesos: idle CPUs may be used
-            "PidsLimit": 0,
+            "PidsLimit": wish.pids,
             "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
             "Init": wish.options.init,
             **({"ExtraHosts": list(wish.options.hosts)} if wish.options.hosts else {}),

@@ -18,6 +18,7 @@ from isolator.gate import PROGRAM, Gate
 from isolator.image_run import KILL, SANDBOX, TERM, argv_of, command_of, prepare, refused_without_isolation
 from isolator.ledger import Trace
 from isolator.memory import Witness, most_used
+from isolator.pids import PidsLimit
 from isolator.rules import rules_of
 from isolator.runs import Ended, Launch, NotStarted, container_of
 from mesos_gpu.adapters.proc import start_ticks
@@ -42,6 +43,7 @@ class DockerRun:
         self._name = f"mesos-gpu-{self._container}"
         self._parent = memory_cgroup(self._container)
         self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
+        self._pids: PidsLimit | None = None
         self._created = False  # whether the engine may have the container
         self._pid = 0  # on the host
         self._gate: Gate | None = None
@@ -55,7 +57,10 @@ class DockerRun:
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is not None and not enclosure.cgroup.own:
             self._given = enclosure.cgroup
-        return replace(enclosure, cgroup=None, helpers=enclosure.cgroup if self._plan.fetch else None)
+        self._pids = enclosure.pids
+        return replace(
+            enclosure, cgroup=None, pids=None, helpers=enclosure.cgroup if self._plan.fetch else None
+        )
 
     def traces(self) -> tuple[Trace, ...]:
         """The container: the engine keeps it when the executor dies."""
@@ -82,6 +87,7 @@ class DockerRun:
             binds=((launch.sandbox, SANDBOX, False), *prepared.binds),
             cpus=plan.cpus,
             mem_mib=plan.mem_mib,
+            pids=self._pids.most if self._pids is not None else 0,
             cgroup_parent=self._parent,
             labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
             options=plan.docker,

@@ -16,6 +16,7 @@ from isolator.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
 from isolator.control_ports import Denial
 from isolator.fence import Fence, fence_for, see_cgroup2
 from isolator.ledger import Trace
+from isolator.pids import PidsLimit, limit_of, pids_for
 from isolator.rules import Device, nvidia_devices, rules_of
 from isolator.view import OWN_CGROUP2
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
@@ -42,6 +43,7 @@ class Enclosure:
         devices: NVIDIA nodes that are granted.
         extra: Nodes of the host that every task gets.
         fence: What denies it ports; None: nothing does.
+        pids: How many processes it may have; None: any number, or what runs it limits them.
     """
 
     container: str
@@ -53,6 +55,7 @@ class Enclosure:
     nodes_root: Path = NODES
     fence: Fence | None = None
     helpers: Cgroup | None = None
+    pids: PidsLimit | None = None
 
     @property
     def nodes(self) -> Path:
@@ -80,11 +83,13 @@ class Enclosure:
             if cgroup is not None and cgroup.own:
                 found.append(Trace(cgroup.version, str(cgroup.path)))
         fenced = self.fence.traces() if self.fence is not None else ()
-        return (*found, *(trace for trace in fenced if trace not in found))
+        counted = self.pids.traces() if self.pids is not None else ()
+        return tuple(dict.fromkeys((*found, *fenced, *counted)))
 
     def joins(self) -> tuple[str, ...]:
         """Directories of the cgroups that the task's processes are to join."""
-        groups = (self.cgroup, self.helpers, self.fence.cgroup if self.fence is not None else None)
+        fence, pids = (each.cgroup if each is not None else None for each in (self.fence, self.pids))
+        groups = (self.cgroup, self.helpers, fence, pids)
         return tuple(dict.fromkeys(str(group.path) for group in groups if group is not None and group.own))
 
     def set_up(self) -> None:
@@ -109,6 +114,8 @@ class Enclosure:
             self.helpers.allow(rules_of(()))
         if self.fence is not None:
             self.fence.set_up()
+        if self.pids is not None:
+            self.pids.set_up()
 
     def verify(self) -> None:
         """See with the kernel's eyes, from inside the cgroup, that it is so: access(2) asks the device rules, and
@@ -214,12 +221,24 @@ def plan(
                 "the kernel module nvidia-uvm is not loaded",
                 remedy="install nvidia-modprobe, or: modprobe nvidia-uvm",
             )
+    cgroup = None if isolation == "off" else cgroup_of(container, isolation, root)
+    fence = None if isolation == "off" else fence_for(container, denied, root)
     return Enclosure(
         container=container,
         isolated=isolation != "off",
-        cgroup=None if isolation == "off" else cgroup_of(container, isolation, root),
+        cgroup=cgroup,
         devices=nvidia_devices(driver, minors.values()),
         extra=facts.extra_devices(env, driver, root),
         gpu_major=driver.gpu_major,
-        fence=None if isolation == "off" else fence_for(container, denied, root),
+        fence=fence,
+        pids=None
+        if isolation == "off"
+        else pids_for(container, limit_of(env), _of_version_2(fence, cgroup), root),
     )
+
+
+def _of_version_2(fence: Fence | None, cgroup: Cgroup | None) -> Path | None:
+    """The cgroup that a task is in anyway."""
+    if fence is not None:
+        return fence.cgroup.path
+    return cgroup.path if cgroup is not None and cgroup.version == "cgroup2" else None

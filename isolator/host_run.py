@@ -17,11 +17,12 @@ from isolator.launcher import Launcher, LaunchFailed, Order
 from isolator.ledger import Trace
 from isolator.runs import Ended, Launch, NotStarted, give, identity
 from isolator.sandbox import Sandbox
-from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.image import ImageConfig
 from mesos_gpu.policy.image import container_environment
 
+TMP: Final = "MESOS_GPU_TMP"
 _POLL_S: Final = 0.02
 MOST_NAMES: Final = 12
 
@@ -56,6 +57,7 @@ class HostRun:
             cwd=launch.sandbox,
             user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
             mounts=_mounts(launch, user),
+            private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
             domain=apart.domain,
             filter=apart.program.hex(),
         )
@@ -95,6 +97,14 @@ class HostRun:
         return processes.kill_descendants()
 
 
+def _has_own_tmp(own: Mapping[str, str]) -> bool:
+    """The operator's word, private unless it is host."""
+    how = own.get(TMP) or "private"
+    if how not in ("private", "host"):
+        raise BadConfiguration(f"{TMP} is {how!r}", remedy="set it to private or host")
+    return how == "private"
+
+
 def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tuple[int, ...]] | None:
     if user is None or user.pw_uid == os.geteuid():
         return None
@@ -118,9 +128,10 @@ def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, 
 def _confined(order: Order, enclosure: Enclosure) -> Order:
     if not enclosure.isolated or enclosure.cgroup is None:
         return order
-    fence = enclosure.fence
+    fence, pids = enclosure.fence, enclosure.pids
     return replace(
         order,
+        processes=pids.most if pids is not None and pids.cgroup is None else 0,
         cgroups=enclosure.joins(),
         denied=fence.probes() if fence is not None else (),
         nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),

@@ -6,6 +6,7 @@ A fork of a program with threads may find locks held for ever (fork(2)); this on
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +47,10 @@ class Order:
         mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
             only read.
         denied: Port, and address or None for any, that must be denied once the cgroups are joined.
+        private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
+            None: the host's.
         keeps: Capabilities that root keeps; other users keep none.
+        processes: The most that its user may have on the host; 0: any number.
         domain, filter: See `apart.Apart`; the filter in hexadecimal digits.
     """
 
@@ -61,6 +65,8 @@ class Order:
     mounts: tuple[tuple[str, str, bool], ...] = ()
     denied: tuple[tuple[int, str | None], ...] = ()
     keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
+    private_mib: int | None = None
+    processes: int = 0
     domain: bool = False
     filter: str = ""
 
@@ -207,10 +213,11 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
     if order["refused"]:
         denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
     if order["nodes"] is not None:
-        steps += [("namespace", view.enter)]
+        own, covered = order["private_mib"] is not None, dict[str, int]()
+        steps += [("namespace", lambda: view.enter(ipc=own))]
         if order["volume"]:
             steps += [("volume", lambda: view.mount_volume(order["volume"]))]
-        steps += [("dev", lambda: view.make_dev(nodes))]
+        steps += [("dev", lambda: view.make_dev(nodes, own=own))]
     steps += [("cgroup", lambda path=path: _join(path)) for path in order["cgroups"]]  # type: ignore[misc]
     steps += [("ports", lambda probe=probe: see_denied(probe)) for probe in order["denied"]]  # type: ignore[misc]
     if order["nodes"] is not None:
@@ -219,9 +226,15 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
         steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
     if order["nodes"] is not None:
         # As late as can be: from here on nothing of the host's file system is used.
-        steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"]))]
+        if own:
+            steps += [
+                ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
+                ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
+            ]
+        steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),
+        *([("processes", lambda: _limit(order["processes"]))] if order["processes"] else []),
         ("rights", lambda: _drop(order["user"], order["keeps"])),
         *_fence(order["domain"], bytes.fromhex(order["filter"])),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
@@ -242,6 +255,10 @@ def _session() -> None:
     os.close(null)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would keep that
         signal.signal(number, signal.SIG_DFL)
+
+
+def _limit(most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def _join(path: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from isolator import cgroups
+from isolator import cgroups, pids
 from isolator.agent_api import Connection, Settings
 from isolator.enclosure import Enclosure
 from isolator.gate import PROGRAM, Gate
@@ -70,7 +70,8 @@ class NestedRun:
                 "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated; "
                 "its --isolation needs cgroups/devices, or the job --container-engine docker"
             )
-        return enclosure
+        most = enclosure.pids.most if enclosure.pids is not None else 0
+        return replace(enclosure, pids=pids.given(container_of(self._own), most))
 
     def traces(self) -> tuple[Trace, ...]:
         """None: the agent destroys what is nested in a container whose executor died."""
@@ -80,6 +81,8 @@ class NestedRun:
         """As `Run.start`; the agent fetches the image first."""
         assert self._plan.image is not None
         self._enclosure, self._task = launch.enclosure, launch.task
+        if launch.enclosure.pids is not None:
+            pids.leave(launch.enclosure.pids)
         launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
         settings = Settings.from_environment(self._own)
         flags = flags_of(settings.endpoint, authorization=settings.authorization())

@@ -1,5 +1,6 @@
 """Shared by all tests: where clusters live, and how to wait."""
 
+import os
 import shutil
 import socket
 import tempfile
@@ -61,7 +62,8 @@ def own_ports() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def open_directory() -> Iterator[Path]:
     """A directory that every user may pass: pytest's own are private, and jobs run as nobody."""
-    path = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
+    # Not in /tmp, of which each task has its own where it is isolated.
+    path = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-", dir="/srv" if os.geteuid() == 0 else None))
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
