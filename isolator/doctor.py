@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from isolator import apart, cgroups, control_ports, facts, fence, hardening, processes, reaper
+from isolator import apart, cgroups, control_ports, facts, fence, hardening, processes, reaper, user_pool
 from isolator.cgroups import Cgroup
 from isolator.docker_engine import DEFAULT_SOCKET, DockerEngine
 from isolator.enclosure import NODES
@@ -365,21 +365,6 @@ def namespaces(host: Host) -> Iterator[Finding]:
         yield Finding("namespaces", Level.OK, "a mount namespace can be made")
 
 
-def tracing(host: Host) -> Iterator[Finding]:
-    """Whether processes of one user attach to each other."""
-    yield from _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock()))
-
-
-def links(host: Host) -> Iterator[Finding]:
-    """Whether names can be laid in /tmp for root and others to fall over."""
-    yield from _answered("links", hardening.links(host.text))
-
-
-def userns(host: Host) -> Iterator[Finding]:
-    """Whether every user makes user namespaces."""
-    yield from _answered("userns", hardening.user_namespaces(host.text))
-
-
 def _answered(check: str, answers: Iterable[hardening.Answer]) -> Iterator[Finding]:
     for answer in answers:
         yield Finding(check, Level.WARN if answer.remedy else Level.OK, answer.text, answer.remedy)
@@ -601,9 +586,10 @@ CHECKS: Final[Mapping[str, Check]] = {
     "ports": ports,
     "privileges": privileges,
     "namespaces": namespaces,
-    "tracing": tracing,
-    "links": links,
-    "userns": userns,
+    "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),
+    "links": lambda host: _answered("links", hardening.links(host.text)),
+    "userns": lambda host: _answered("userns", hardening.user_namespaces(host.text)),
+    "user pool": lambda host: _answered("user pool", [user_pool.look(host.env)]),
     "users": users,
     "own code": own_code,
     "ledger": ledger,

@@ -171,6 +171,10 @@ def undo(trace: Trace) -> list[int]:
             return Cgroup(
                 "cgroup1" if trace.kind == "cgroup1" else "cgroup2", Path(trace.what), own=True
             ).remove()
+        case "uid":
+            from isolator.user_pool import give_back
+
+            return give_back(trace.what)
         case "volume":
             pass  # a lease, which ends with the holding
         case "docker":

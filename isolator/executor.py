@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,7 @@ from isolator.facts import read_inventory
 from isolator.gang import Barrier, write_hostfile
 from isolator.host_run import HostRun
 from isolator.launcher import Launcher
-from isolator.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Trace
+from isolator.ledger import Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.reaper import end
 from isolator.runs import Ended, Launch, NotStarted, Run, container_of, sandbox_of
 from isolator.sandbox import Sandbox
@@ -49,10 +49,12 @@ class Executor:
         self, settings: Settings, ledger: Ledger, env: Mapping[str, str], launcher: Launcher
     ) -> None:
         """Nothing runs yet. `env`: the executor's environment."""
-        self._ledger, self._env, self._launcher = ledger, env, launcher
+        self._ledger, self._launcher = ledger, launcher
+        self._env = {name: value for name, value in env.items() if name != "MESOS_GPU_POOL_UID"}
         self._shutdown_grace_s = settings.shutdown_grace_s
         self._owner, self._container = Owner.of(os.getpid()), container_of(env)
         self._run: Run | None = None
+        self._uid: tuple[Trace, ...] = ()  # of the uid that the task has of the pool
         self._fetch: Fetch | None = None  # while it is at work
         self._started = False  # whether its command runs, or has run
         self._holds = False  # whether the ledger has something of this task
@@ -222,15 +224,22 @@ class Executor:
         return NestedRun(plan, self._connection, inventory, self._env)
 
     def _claim(self, plan: Assignment, traces: Sequence[Trace]) -> None:
-        if not plan.gpus and not traces:
+        pooled = self._pooled(plan)
+        if not plan.gpus and not traces and not pooled:
             return
         assert self._task_id is not None
         for _ in range(3):
             found = self._ledger.claim(
-                self._task_id, plan.gpus, self._owner, container=self._container, traces=traces
+                self._task_id, plan.gpus, self._owner, container=self._container, traces=traces, **pooled
             )
+            if isinstance(found, NoneFree):
+                why = "every uid of MESOS_GPU_USER_POOL on this host is another's"
+                raise NotStarted(why, Outcome(infrastructure=True))
             if isinstance(found, Claimed):
                 self._holds = True
+                if found.uid is not None:
+                    self._env = {**self._env, "MESOS_GPU_POOL_UID": str(found.uid)}
+                    self._uid = (_uid_trace(self._env)(found.uid),)
                 return
             gpus = tuple(gpu for holding in _holdings(found) for gpu in holding.gpus if gpu in plan.gpus)
             refused = Outcome(infrastructure=True, refused_gpus=gpus)
@@ -246,6 +255,16 @@ class Executor:
         raise NotStarted(
             "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
         )
+
+    def _pooled(self, plan: Assignment) -> dict[str, Any]:
+        """What the ledger is asked for the sake of a uid; nothing: its user is one that somebody names."""
+        if os.geteuid() != 0 or not (plan.user is None or plan.user_is_default):
+            return {}
+        if not self._env.get("MESOS_GPU_USER_POOL"):
+            return {}
+        from isolator.user_pool import candidates, pool_of
+
+        return {"uids": candidates(pool_of(self._env)), "uid_trace": _uid_trace(self._env)}
 
     def _watch(self, run: Run, plan: Assignment, checks: "Sequence[HealthCheck]") -> tuple[str, str, Outcome]:
         ended: list[Ended] = []
@@ -338,7 +357,8 @@ class Executor:
         be undone now stays on record: the monitor tries again."""
         try:
             left = run.clear()
-            for trace in reversed(enclosure.traces() if self._holds else ()):
+            made = (*self._uid, *enclosure.traces()) if self._holds else ()
+            for trace in reversed(made):
                 left += undo(trace)
             if left:
                 log(f"processes {left} would not die: the claim stays until they do")
@@ -347,6 +367,10 @@ class Executor:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+
+def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:
+    return lambda uid: Trace("uid", f"{uid} {sandbox_of(own)}")
 
 
 def _nested(plan: Assignment) -> str:

@@ -22,6 +22,7 @@ from isolator.images import flags_of
 from isolator.launcher import Helped, Launcher, LaunchFailed, Order
 from isolator.runs import NotStarted, give, identity, sandbox_of
 from isolator.sandbox import CONTAINERS, STREAMS, Sandbox
+from isolator.user_pool import has_account
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.assignment import Assignment, Outcome
 
@@ -104,10 +105,12 @@ class Fetch:
         program = apart_of(self._own).program
         order = Order(argv=(self._program(),), env=env, cwd="/", keeps=_KEEPS, filter=program.hex())
         if user is not None and user.pw_uid != os.geteuid():
-            order = replace(
-                order,
-                env={**env, "MESOS_FETCHER_INFO": json.dumps({**info, "user": user.pw_name})},
-            )
+            if has_account(user):
+                order = replace(
+                    order, env={**env, "MESOS_FETCHER_INFO": json.dumps({**info, "user": user.pw_name})}
+                )
+            else:  # the program knows users by name only
+                order = replace(order, user=(user.pw_uid, user.pw_gid, ()))
         enclosure = self._enclosure
         if not enclosure.isolated:
             return order

@@ -11,6 +11,7 @@ from typing import Final
 from isolator.environment import image_environment
 from isolator.gang import HOSTFILE_IN_IMAGE, hostfile_in
 from isolator.runs import Ended, Launch, NotStarted, give, identity
+from isolator.user_pool import has_account
 from mesos_gpu.model.assignment import Assignment, Outcome
 from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.image import ImageConfig
@@ -59,6 +60,11 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     user = identity(plan, launch.own)
     if user is None:
         raise NotStarted("an image needs a user with an account on this host; name one")
+    if by_agent and not has_account(user):
+        raise NotStarted(
+            f"Mesos runs images as users with an account only: make one of the name {user.pw_name} on this host, uid "
+            f"{user.pw_uid}, name a user, or use --container-engine docker"
+        )
     asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
     if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
         need = needed_driver(asked, inventory.driver_version, inventory.cuda_version)

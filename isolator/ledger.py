@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
@@ -122,7 +122,14 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """All GPUs that were asked for are held."""
+    """All GPUs that were asked for are held; and a uid, if one was asked for."""
+
+    uid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoneFree:
+    """All uids are held by tasks, or are in the way of others; nothing was claimed."""
 
 
 def directory() -> Path:
@@ -161,15 +168,37 @@ class Ledger:
         *,
         container: str = "",
         traces: Sequence[Trace] = (),
-    ) -> Claimed | Refused | Stale:
-        """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error."""
+        uids: Iterable[int] = (),
+        uid_trace: Callable[[int], Trace] | None = None,
+    ) -> Claimed | Refused | Stale | NoneFree:
+        """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error.
+
+        Args:
+            task, gpus, owner, container, traces: As of `Holding`.
+            uids: With `uid_trace`, of which the first is held as well that no other task holds.
+            uid_trace: The trace of a uid, which all that hold one have.
+        """
         with self._transaction() as db:
-            others = [h for h in _all(db) if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
+            everyone = list(_all(db))
+            others = [h for h in everyone if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
             live = tuple(holding for holding in others if self.alive(holding))
             if live:
                 return Refused(live)
             if others:
                 return Stale(tuple(others))
+            uid = None
+            if uid_trace is not None:
+                kind = uid_trace(0).kind
+                held_uids = {
+                    trace.what.partition(" ")[0]
+                    for h in everyone
+                    for trace in h.traces
+                    if trace.kind == kind and h.owner != owner
+                }
+                uid = next((each for each in uids if str(each) not in held_uids), None)
+                if uid is None:
+                    return NoneFree()
+                traces = (uid_trace(uid), *traces)  # undone last
             marks = json.dumps([astuple(trace) for trace in traces])
             row = (task, *astuple(owner), container, time.time(), marks)
             held = db.execute(
@@ -178,7 +207,7 @@ class Ledger:
                 row,
             ).fetchone()[0]
             db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?)", [(gpu, held) for gpu in gpus])
-        return Claimed()
+        return Claimed(uid)
 
     def alive(self, holding: Holding) -> bool:
         """Whether the owner still runs; by its lock, if it lives in another pid namespace. In doubt, it does."""

@@ -125,6 +125,10 @@ def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | No
     Raises:
         NotStarted: There is no such user here, or the job may not run as it.
     """
+    if uid := own.get("MESOS_GPU_POOL_UID"):
+        from isolator.user_pool import account
+
+        return account(int(uid), sandbox_of(own))
     user = plan.user
     if user is None and os.geteuid() == 0 and (why := _problem_of_root(plan, own)):
         raise NotStarted(f"the job names no user, and would run as root; name one: {why}")

@@ -109,6 +109,15 @@ class Sandbox:
         os.fchmod(self._fd, (stat.S_IMODE(os.fstat(self._fd).st_mode) & ~0o002) | stat.S_ISVTX)
         return True
 
+    def shut(self) -> None:
+        """Let nobody in any more but root, who owns it then, and this process' user.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
+        os.fchown(self._fd, os.geteuid(), -1)
+        os.fchmod(self._fd, 0o700)  # which is the mask of whoever an access control list named, too (acl(5))
+
     def admit_to(self, name: str, uid: int, gid: int) -> None:
         """Let a user write to a file here, as by reopening /dev/stdout; the name stays whose it is. Harmless if it is
         not there, or no file.

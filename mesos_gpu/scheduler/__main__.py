@@ -32,6 +32,7 @@ from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.quota import Quota
+from mesos_gpu.model.user_pool import POOL, parse_pool
 from mesos_gpu.model.users import Users
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
@@ -72,6 +73,7 @@ class Options:
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
+    user_pool: str = ""  # FIRST-LAST, uids for jobs that name no user
     log_limit_mib: int = LOG_LIMIT_MIB  # of each of a task's streams; 0: none
     preemption: bool = True
     service_ports: range = SERVICE_PORTS
@@ -103,6 +105,7 @@ def engine_settings(options: Options) -> Settings:
         queue_quota=Quota(options.queue_pending, options.queue_stored_mib),
         aging_step_s=options.aging_step_s or inf,
         log_limit_mib=options.log_limit_mib,
+        executor_env={POOL: options.user_pool} if options.user_pool else {},
         preemption=options.preemption,
         control_access=options.permits.control_access,
         sealed=True,
@@ -284,6 +287,14 @@ def _service_ports(_ctx: click.Context, _param: click.Parameter, text: str) -> r
     return range(int(first), int(last) + 1)
 
 
+def _user_pool(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    try:
+        parse_pool(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
 def _control_access(
     _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, tuple[Control, ...]]:
@@ -390,6 +401,9 @@ def _own_user() -> str:
 @click.option("--service-ports", default=f"{SERVICE_PORTS[0]}-{SERVICE_PORTS[-1]}", show_default=True,
               metavar="FIRST-LAST", callback=_service_ports,
               help="Service ports that apps get which leave theirs open.")  # fmt: skip
+@click.option("--user-pool", default="", metavar="FIRST-LAST", callback=_user_pool,
+              help="Uids of which each task of a job that names no user gets one of its own, on its host; comes before "
+              "MESOS_GPU_USER_POOL of an agent.")  # fmt: skip
 @click.option("--log-limit", "log_limit_mib", default=LOG_LIMIT_MIB, show_default=True, type=click.IntRange(0),
               envvar="MESOS_GPU_LOG_LIMIT", metavar="MIB",
               help="What stdout and stderr of a task may each keep; what is older is cut off. 0: all.")  # fmt: skip
