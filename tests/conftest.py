@@ -21,6 +21,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("busy")
 
+if os.geteuid() == 0 and os.path.isdir("/srv"):
+    tempfile.tempdir = "/srv"  # where tasks see what tests make: each has a /tmp of its own
+
 
 def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first true value of `condition()`; a test that waits longer fails and says for what."""
@@ -62,8 +65,7 @@ def own_ports() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def open_directory() -> Iterator[Path]:
     """A directory that every user may pass: pytest's own are private, and jobs run as nobody."""
-    # Not in /tmp, of which each task has its own where it is isolated.
-    path = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-", dir="/srv" if os.geteuid() == 0 else None))
+    path = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
