@@ -562,12 +562,7 @@ def _flag_problems(flags: Mapping[str, str]) -> Iterator[Finding]:
     if "gpu/nvidia" in isolators:
         text = "the isolator gpu/nvidia chooses cards by itself, and not those that the task is granted"
         yield Finding("agent", Level.FAIL, text, "take gpu/nvidia out of --isolation")
-    lacking = sorted({"filesystem/linux", "docker/runtime"} - isolators)
-    if "docker" not in flags.get("image_providers", "").split(","):
-        lacking.append("--image_providers=docker")
-    if lacking:
-        text = f"without {', '.join(lacking)}: jobs with an image do not run on this host"
-        yield Finding("agent", Level.WARN, text, "see the guide for the agent's flags")
+    yield from _answered("agent", hardening.images(isolators, flags.get("image_providers", "").split(",")))
     gpus = re.search(r"\bgpus(?P<role>\([^)]*\))?:", flags.get("resources", ""))
     if not gpus:
         text = "--resources names no gpus: the agent offers none"

@@ -4,7 +4,7 @@ Sources: the kernel's Documentation/admin-guide/LSM/Yama.rst, Documentation/admi
 and Ubuntu's kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,4 +90,25 @@ def user_namespaces(read: Callable[[str], str]) -> Iterator[Answer]:
         yield Answer(
             "every user may make user namespaces: no way out of a cage, but a way to more of the kernel's code",
             "sysctl user.max_user_namespaces=0, unless jobs make containers of their own (Apptainer, rootless Podman)",
+        )
+
+
+def images(isolators: Collection[str], providers: Collection[str]) -> Iterator[Answer]:
+    """What an agent lacks to run images, and to keep them as tasks without one are kept.
+
+    Args:
+        isolators: Of its --isolation.
+        providers: Of its --image_providers.
+    """
+    lacking = sorted({"filesystem/linux", "docker/runtime"} - {*isolators})
+    if "docker" not in providers:
+        lacking.append("--image_providers=docker")
+    if lacking:
+        yield Answer(
+            f"without {', '.join(lacking)}: jobs with an image do not run on this host",
+            "see the guide for the agent's flags",
+        )
+    elif "cgroups/pids" not in isolators:
+        yield Answer(
+            "without cgroups/pids an image has any number of processes", "add cgroups/pids to --isolation"
         )

@@ -156,6 +156,8 @@ class Cluster:
                 "docker_registry": str(self.images),
                 "docker_store_dir": str(directory / "store"),
             }
+            if (_CGROUPS / "pids").is_dir():  # version 1: the number of an image's processes is limited there
+                launcher += ",cgroups/pids"
         if self.devices == "mesos":
             launcher += ",cgroups/devices"
         return {"isolation": launcher, **flags}

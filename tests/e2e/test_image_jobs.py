@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 
+from isolator import pids
 from isolator.cgroups import OWN_ROOT, mounted
 from isolator.ledger import Ledger
 from mesos_gpu.api.shapes import Job
@@ -94,12 +95,20 @@ def data(open_directory: Path) -> Path:
     return directory
 
 
+MOST = 200  # processes of a task
+
+
 @pytest.fixture(scope="module", params=list(MODES))
 def stack(open_directory: Path, images: Path, data: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
     needs(request.param)
     volumes = open_directory / "volumes"
     driver_volume(volumes, DRIVER)
-    given = {"MESOS_GPU_VOLUMES": str(volumes), "MESOS_GPU_ISOLATION": request.param, ROOTS: str(data)}
+    given = {
+        "MESOS_GPU_VOLUMES": str(volumes),
+        "MESOS_GPU_ISOLATION": request.param,
+        "MESOS_GPU_PIDS": str(MOST),
+        ROOTS: str(data),
+    }
     with Stack(
         open_directory / request.param,
         [NodeSpec(2)],
@@ -273,6 +282,15 @@ def test_exit_status_and_kill(client: Client) -> None:
     client.kill(job["id"])
     wait_until("it is killed", lambda: client.job(job["id"])["state"] == "killed")
     assert said(client, job) == "r\nsaved\n"
+
+
+def test_a_bomb_of_forks_ends_at_the_limit(client: Client) -> None:
+    """The executor, which the limit would count, is out of it."""
+    if pids.mounted() is None:
+        pytest.skip("needs the controller pids of cgroup v1, which the agent's isolator uses")
+    bomb = "i=0; while [ $i -lt 400 ] && sleep 600 & do i=$((i+1)); echo $i; done"
+    job = run(client, f"({bomb}) > $MESOS_SANDBOX/made 2>/dev/null; tail -n 1 $MESOS_SANDBOX/made", gpus=0)
+    assert MOST - 20 < int(said(client, job).split()[-1]) < MOST, job["message"]
 
 
 def test_a_host_task_beside_it_is_denied_as_well(client: Client, nodes: Path) -> None:

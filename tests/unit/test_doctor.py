@@ -352,9 +352,13 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
     [
         ({}, []),
         ({"isolation": "cgroups/cpu"}, [(Level.WARN, "without docker/runtime, filesystem/linux:")]),
+        (
+            {"isolation": "filesystem/linux,docker/runtime"},
+            [(Level.WARN, "an image has any number of processes")],
+        ),
         ({"image_providers": ""}, [(Level.WARN, "without --image_providers=docker:")]),
         (
-            {"isolation": "filesystem/linux,docker/runtime,gpu/nvidia"},
+            {"isolation": "filesystem/linux,docker/runtime,cgroups/pids,gpu/nvidia"},
             [(Level.FAIL, "the isolator gpu/nvidia chooses cards")],
         ),
         ({"resources": "cpus:4"}, [(Level.WARN, "names no gpus")]),
@@ -365,7 +369,7 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
 )
 def test_flags(flags: dict[str, str], found: list[tuple[Level, str]]) -> None:
     good = {
-        "isolation": "cgroups/devices,filesystem/linux,docker/runtime",
+        "isolation": "cgroups/devices,cgroups/pids,filesystem/linux,docker/runtime",
         "image_providers": "docker",
         "resources": "cpus:4;gpus:4",
         "default_role": "gpu",
