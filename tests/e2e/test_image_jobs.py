@@ -293,6 +293,20 @@ def test_a_bomb_of_forks_ends_at_the_limit(client: Client) -> None:
     assert MOST - 20 < int(said(client, job).split()[-1]) < MOST, job["message"]
 
 
+def test_an_image_has_no_rights_and_changes_no_cgroup(client: Client) -> None:
+    look = "grep -E '^(CapPrm|CapEff|CapAmb|NoNewPrivs)' /proc/self/status; grep ' cgroup' /proc/mounts | cut -d' ' -f4"
+    job = run(client, look, gpus=0)
+    *rights, nnp = (line.split() for line in said(client, job).splitlines()[:4])
+    assert [(name, int(value, 16)) for name, value in rights] == [
+        ("CapPrm:", 0),
+        ("CapEff:", 0),
+        ("CapAmb:", 0),
+    ]
+    assert nnp == ["NoNewPrivs:", "1"]
+    mounts = said(client, job).splitlines()[4:]
+    assert all(options.split(",")[0] == "ro" for options in mounts), mounts
+
+
 def test_a_host_task_beside_it_is_denied_as_well(client: Client, nodes: Path) -> None:
     job = run(client, f"for n in 0 1 255; do cat {nodes}/$n; done 2>&1; true", image=None, gpus=0)
     assert said(client, job).count(DENIED) == 3
