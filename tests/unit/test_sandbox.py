@@ -307,6 +307,7 @@ def test_without_access_control_lists_the_sandbox_is_the_users_as_mesos_has_it(
 ELSEWHERE = {
     "cards": "the node directory, which is root's",
     "cgroups": "files of cgroups",
+    "pids": "cgroups",
     "docker_engine": "cgroups that were made for a container",
     "docker_run": "devices.allow of the container's cgroup",
     "enclosure": "device nodes below /dev/mesos_gpu, which is root's",
