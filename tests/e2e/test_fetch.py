@@ -109,7 +109,8 @@ def test_files_are_there_before_the_command_and_are_its_users(client: Client, we
     assert job["state"] == "finished", job["message"]
     lines = said(client, job).splitlines()
     user = lines[-1]
-    assert {*lines[1:-1]} == {".", "./stdout", "./stderr", "./executor.log"}, "the executor's own stay so"
+    own = {".", "./stdout", "./stderr", "./executor.log"} if os.geteuid() == 0 else set()
+    assert {*lines[1:-1]} == own, "the executor's own stay so"
     assert (lines[0], user) == (f"weightsI am {user}", "nobody")
 
 

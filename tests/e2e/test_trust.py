@@ -47,7 +47,7 @@ def client(stack: Stack) -> Iterator[Client]:
 def post(stack: Stack, path: str, body: Any) -> bytes:
     """What the agent answers."""
     request = urllib.request.Request(
-        f"http://127.0.0.1:{stack.cluster.agents[0].port}{path}",
+        f"http://{stack.cluster.agents[0].ip}:{stack.cluster.agents[0].port}{path}",
         json.dumps(body).encode() if body else None,
         {"Content-Type": "application/json", "Accept": "application/json"},
     )

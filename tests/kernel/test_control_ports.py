@@ -115,6 +115,7 @@ def test_what_the_operator_lists_is_denied_and_what_a_task_was_given_is_not(
 
 
 def test_a_setting_that_cannot_be_fails_the_launch(open_directory: Path, agent: ScriptedAgent) -> None:
+    needs("cgroup2")
     with host(open_directory, agent, MESOS_GPU_CONTROL_PORTS="2181,zookeeper:x") as one:
         one.launch("echo never", user="nobody")
         message, outcome = one.end("TASK_FAILED")
