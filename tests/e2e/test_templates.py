@@ -143,7 +143,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
             [NodeSpec(12, cpus=64, mem_mib=512 * 1024, hostname=node) for node in NODES],
             images=images,
             devices="mesos",
-            executor_environment={**given, **path},
+            executor_environment=given,
             allow_root=Root.HOST,
             scheduler_arguments=["--control-access", "/mesos-gpu/scheduler=master"],
         ) as stack,
@@ -157,6 +157,7 @@ def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
                 check |= {"delaySeconds": 0, "intervalSeconds": 1}
             for check in app.get("readinessChecks", []):
                 check |= {"intervalSeconds": 2, "timeoutSeconds": 1}
+        sent["mesos-gpu-scheduler"]["env"] |= path  # where this checkout's mesos-gpu is
         sent["mesos-gpu-scheduler"]["user"] = "root"  # this checkout need not be open to others
         # Both agents are this machine. Who wants one port gets it first: who wants any tries again with another.
         for names in (FIXED, sent.keys() - set(FIXED)):
