@@ -5,6 +5,7 @@ import os
 import click
 
 from isolator import doctor as checks
+from isolator.findings import Level
 from isolator.ledger import directory
 from isolator.monitor import probe_from
 from mesos_gpu.cli import output
@@ -30,4 +31,4 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
             output.line(f"{finding.level.value:<4}  {finding.check:<{width}}  {finding.text}")
             if finding.remedy:
                 output.line(f"{'':{width + 8}}To fix: {finding.remedy}")
-    ctx.exit(1 if any(finding.level is checks.Level.FAIL for finding in found) else 0)
+    ctx.exit(1 if any(finding.level is Level.FAIL for finding in found) else 0)

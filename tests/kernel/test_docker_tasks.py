@@ -224,15 +224,14 @@ def test_its_health_is_checked_inside(one: Host) -> None:
 
 @pytest.mark.parametrize("user", ["nobody", "root"])
 def test_a_container_reaches_no_control_port(one: Host, engine: Dockerd, user: str) -> None:
-    """On v2 it is in the task's cgroup: the engine's own, beside v1, is not one of v2."""
+    """By its name, by another, and by the one that means this host; what ran before its command is gone."""
     port = one.agent.endpoint.rpartition(":")[2]
     tries = "; ".join(
         f"wget -q -O - http://{ip}:{port}/ 2>&1" for ip in ("127.0.0.1", "127.3.2.1", "0.0.0.0")
     )
-    run(one, f"{tries}; grep ^0:: /proc/self/cgroup; cat /proc/1/comm; true", user=user)
+    run(one, f"{tries}; cat /proc/1/comm; true", user=user)
     one.end("TASK_FINISHED")
-    *denied, where, first = one.stdout().splitlines()
+    *denied, first = one.stdout().splitlines()
     assert len(denied) == 3
     assert all("Operation not permitted" in line for line in denied), denied
     assert first == "sh"
-    assert where.endswith(f"/mesos_gpu/{one.sandbox.name}")

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from isolator import cgroups, doctor
-from isolator.doctor import Finding, Host, Level, diagnose
+from isolator.doctor import diagnose
+from isolator.findings import Finding, Host, Level
 from isolator.ledger import Claimed, Ledger, Owner, Trace
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.doctor import Host, Level
 from isolator.doctor import own_code as check
+from isolator.findings import Host, Level
 from isolator.own_code import places, weak
 
 ME = (0, os.geteuid())
