@@ -33,14 +33,14 @@ grep -oE '(file:)?/[^ ]+' "$at/pip" | sed 's,^file:/*\(/.*\)/[^/]*$,\1,' | sort 
 cp /etc/ssl/certs/ca-certificates.crt "$at/root/etc/ssl/certs/ca-certificates.crt"
 cp /etc/resolv.conf "$at/root/etc/resolv.conf"
 printf '127.0.0.1 localhost\n::1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$at/root/etc/hosts"
-git clone --quiet --no-hardlinks "$root" "$at/root/root/mesos_gpu"
+git clone --quiet --no-hardlinks "$root" "$at/root/srv/mesos_gpu"
 
 cat >"$at/root/inside" <<'INSIDE'
 set -eu
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
 apt-get install -qq -y --no-install-recommends python3 python3-venv git make >/dev/null # as the README says
-cd /root/mesos_gpu
+cd /srv/mesos_gpu
 for command in "$@"; do
     echo "test-bare: $command"
     $command
