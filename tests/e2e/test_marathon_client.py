@@ -121,7 +121,7 @@ def told_of_it(heard: list[Any]) -> None:
         "StartApplication",
         "ScaleApplication",
     ]
-    assert begun[0].plan.target.apps[0]["id"] == "/my-app"
+    assert begun[0].plan.steps[0].actions[0].app == "/my-app"
     states = [event.task_status for event in heard if type(event).__name__ == "MarathonStatusUpdateEvent"]
     assert (states.count("TASK_RUNNING"), states.count("TASK_KILLED")) == (5, 5)
     changes = [event for event in heard if type(event).__name__ == "MarathonInstanceChangedEvent"]

@@ -90,7 +90,7 @@ class Groups:
             raise refused(problems)
 
         def target(root: Group) -> Group:
-            group = replace(_there(root, place.id), enforce_role=role.get("enforce_role") or None)
+            group = replace(_there(root, place.id), enforce_role=role.get("enforce_role", False))
             _refuse_enforced(group, "")
             return tree.with_group(root, group)
 

@@ -133,12 +133,7 @@ class _Reader:
         for i, path in enumerate(needed):
             if why := problem_of(path):
                 self.report.wrong(why, "dependencies", i)
-        return Group(id, apps, groups, needed, self.enforced(sent, current))
-
-    def enforced(self, sent: dict[str, Any], current: Group) -> bool | None:
-        """False is what holds anyway, and answers say: sent back it changes nothing."""
-        said = sent.get("enforce_role", current.enforce_role)
-        return said if said or current.enforce_role is not None else None
+        return Group(id, apps, groups, needed, sent.get("enforce_role", current.enforce_role))
 
     def apps(self, values: tuple[object, ...], id: str) -> tuple[App, ...]:
         """Those of the group `id`; an app that was sent twice is a problem."""
@@ -194,5 +189,5 @@ def group_to_json(group: Group, app: Callable[[App], dict[str, Any]] = app_to_js
 
 
 def enforced_to_json(group: Group) -> dict[str, bool]:
-    """Groups right below the root say it, others have none."""
-    return {"enforceRole": bool(group.enforce_role)} if len(steps_of(group.id)) == 1 else {}
+    """A group says it once it was told it: a client that knows every key, marathon-python, does not know this one."""
+    return {} if group.enforce_role is None else {"enforceRole": group.enforce_role}
