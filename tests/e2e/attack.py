@@ -1,4 +1,4 @@
-"""Runs as a task: try to command the cluster. Prints as JSON what each attempt got.
+"""Runs as a task: try to command the cluster. Prints what each attempt got, a JSON list of two for each.
 
 Arguments: ports of the agents, by commas, of the master, of the scheduler; a path on the host that only root may write;
 another user's file that this one may not read.
@@ -11,6 +11,7 @@ import sys
 import time
 import urllib.parse
 import uuid
+from collections.abc import Callable
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 
@@ -28,7 +29,10 @@ def root_on_this_host(port: str, proof: str) -> str:
     launch = {
         "container_id": {"value": str(uuid.uuid4())},
         "command": {"user": "root", "shell": True, "value": command},
-        "resources": [{"name": "cpus", "type": "SCALAR", "scalar": {"value": 0.1}}],
+        "resources": [
+            {"name": name, "type": "SCALAR", "scalar": {"value": value}}
+            for name, value in (("cpus", 0.1), ("mem", 32))
+        ],
     }
     answer = call(port, "/api/v1", {"type": "LAUNCH_CONTAINER", "launch_container": launch})
     for _ in range(100):
@@ -60,24 +64,23 @@ def own_end(port: str) -> str:
     return call(port, "/api/v1/executor", body)
 
 
-def attempt(how: object, *arguments: str) -> str:
+def attempt(name: str, how: Callable[..., str], *arguments: str) -> None:
     try:
-        return str(how(*arguments))  # type: ignore[operator]
+        got = how(*arguments)
     except OSError as error:
-        return f"{type(error).__name__}: {error.strerror}"
+        got = f"{type(error).__name__}: {error.strerror}"
+    print(json.dumps([name, got]), flush=True)
 
 
 def main() -> None:
     agents, master, api, proof, others = sys.argv[1:6]
-    found = {}
     for number, port in enumerate(agents.split(",")):
-        found[f"root by agent {number}"] = attempt(root_on_this_host, port, f"{proof}.{number}")
+        attempt(f"root by agent {number}", root_on_this_host, port, f"{proof}.{number}")
     own = agents.split(",")[0]
-    found["files of others"] = attempt(files_of_others, own, others)
-    found["our interface"] = attempt(call, api, "/v1/health")
-    found["own end"] = attempt(own_end, own)
-    found["teardown"] = attempt(call, master, "/teardown", f"frameworkId={os.environ['MESOS_FRAMEWORK_ID']}")
-    print(json.dumps(found))
+    attempt("files of others", files_of_others, own, others)
+    attempt("our interface", call, api, "/v1/health")
+    attempt("own end", own_end, own)
+    attempt("teardown", call, master, "/teardown", f"frameworkId={os.environ['MESOS_FRAMEWORK_ID']}")
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_a_process_commands_nothing(stack: Stack, client: Client, open_directory
     code.chmod(0o644)
     job = run(client, f"{PYTHON} {code} {arguments}", gpus=1, user=user)
     assert job["state"] == "finished", job["message"]
-    found = json.loads(said(client, job))
+    found = dict(map(json.loads, said(client, job).splitlines()))
     assert len(found) == 6
     assert set(found.values()) == {REFUSED}, found
     assert not list(open_directory.glob("proof*"))
@@ -132,6 +132,14 @@ def test_behind_the_gate_an_image_runs_what_it_always_did(client: Client, engine
     absent = run(client, None, argv=["no-such-program"], **given)
     assert absent["state"] == "failed"
     assert "cannot start 'no-such-program': No such file or directory" in absent["message"]
+
+
+def test_the_fetcher_reaches_no_more_than_the_task(stack: Stack, client: Client) -> None:
+    """Whatever a URI leads to: it would put what the agent answers into the sandbox."""
+    for port in ports(stack):
+        job = run(client, "cat version", fetch=[f"http://127.0.0.1:{port}/version"])
+        assert job["state"] == "failed"
+        assert f"could not fetch http://127.0.0.1:{port}/version" in job["message"]
 
 
 def test_what_an_operator_lets_it_reach_it_reaches(open_directory: Path) -> None:
