@@ -22,6 +22,7 @@ from isolator.enclosure import NODES
 from isolator.findings import Finding, Host, Level
 from isolator.images import flags_of
 from isolator.own_code import places, weak
+from isolator.pids import mounted as pids_mounted
 from isolator.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
 from mesos_gpu.adapters.credentials import VARIABLE, read
 from mesos_gpu.errors import MesosGpuError, Unavailable
@@ -349,7 +350,8 @@ def _dead(host: Host) -> Iterator[Finding]:
 
 def _stray_paths(host: Host) -> Iterator[Finding]:
     """Nodes and cgroups that no holding has as its trace; those of the dead were named with them."""
-    places = [NODES, *(mount / cgroups.OWN_ROOT for mount in cgroups.mounted(host.root).values())]
+    mounts = {*cgroups.mounted(host.root).values(), *filter(None, [pids_mounted(host.root)])}
+    places = [NODES, *sorted(mount / cgroups.OWN_ROOT for mount in mounts)]
     seen = [place / p.name for place in places for p in sorted(host.below(place).glob("*")) if p.is_dir()]
     # After the look: a trace is in the ledger before it is made.
     accounted = {trace.what for holding in host.holdings() for trace in holding.traces}
