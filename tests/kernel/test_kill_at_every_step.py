@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from isolator import cgroups, pids, processes
 from isolator.ledger import Ledger
 from isolator.reaper import reap
 from mesos_gpu.testing.scripted_agent import scripted_agent
+from tests.conftest import wait_until
 from tests.hosts import GPUS, host
 from tests.kernel.conftest import needs
 
@@ -97,7 +99,10 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
                     after = following(node, version)
                     assert after == {"state": "TASK_FINISHED", "held": []}, (steps[-1], after)
                     assert traces_of(container) == [], steps[-1]
-                assert processes.of_task(task) == []
+                gone = partial(
+                    processes.of_task, task
+                )  # its launcher ends by itself, when it hears nothing more
+                wait_until("nothing of it runs", lambda gone=gone: gone() == [], 30)  # type: ignore[misc]
     assert len(steps) * stride > 150, steps
     if stride == 1:
         kinds = {step.split()[2] for step in steps}
