@@ -45,7 +45,7 @@ check: setup ## Format, lint, types, layers, spelling
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
-	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin --skip tests/data,mesos_gpu/_vendor/pymesos README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
+	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
 
 bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench launch

@@ -16,15 +16,18 @@ import select
 import selectors
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from mesos_gpu._vendor.http_parser import HTTP_RESPONSE, HttpParser
+from mesos_gpu.adapters import http_parser
+from mesos_gpu.adapters.http_parser import HTTP_RESPONSE, HttpParser
 from mesos_gpu.errors import Unavailable
 
 logger = logging.getLogger(__name__)
@@ -52,8 +55,24 @@ def _signals_kept() -> Iterator[None]:
         signal.signal = real
 
 
-with _signals_kept():
-    from mesos_gpu._vendor import pymesos
+def _provide_parser() -> None:
+    """pymesos imports http_parser.http, of a distribution whose C extension does not build on CPython 3.11 or later."""
+    package = ModuleType("http_parser", "Stands for http-parser: `mesos_gpu.adapters.http_parser`.")
+    package.http = http_parser  # type: ignore[attr-defined]
+    sys.modules.update({"http_parser": package, "http_parser.http": http_parser})
+
+
+_provide_parser()
+try:
+    with _signals_kept():
+        import pymesos
+except ModuleNotFoundError as error:
+    if error.name != "pymesos":
+        raise
+    raise Unavailable(
+        "pymesos, the scheduler's driver, is not installed",
+        remedy="pip install --no-deps pymesos==0.3.15: with its dependencies it does not install, see docs/adr/0015",
+    ) from error
 
 pymesos.logger.removeHandler(pymesos.handler)  # to stderr: where logs go is for the application to say
 pymesos.logger.setLevel(logging.NOTSET)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mesos_gpu._vendor.http_parser import HTTP_BOTH, HTTP_REQUEST, HTTP_RESPONSE, HttpParser
+from mesos_gpu.adapters.http_parser import HTTP_BOTH, HTTP_REQUEST, HTTP_RESPONSE, HttpParser
 
 RESPONSE = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nMesos-Stream-Id: s-1\r\nVary: a\r\nVary: b\r\n\r\n"

@@ -2,6 +2,8 @@
 
 import configparser
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,9 @@ def declared(section: str, key: str) -> list[Requirement]:
     return [Requirement(line) for line in setup[section][key].split("\n") if line]
 
 
-def locked() -> list[tuple[Requirement, list[str]]]:
-    """Each release of the lock with its hashes."""
-    text = (ROOT / "requirements.lock").read_text().replace("\\\n", "")
+def locked(name: str = "requirements.lock") -> list[tuple[Requirement, list[str]]]:
+    """Each release of a lock with its hashes."""
+    text = (ROOT / name).read_text().replace("\\\n", "")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return [(Requirement(line.split("--hash")[0]), re.findall(r"--hash=(\S+)", line)) for line in lines]
 
@@ -52,3 +54,24 @@ def test_the_lock_has_hashes_and_no_address() -> None:
 
 def test_nothing_asks_for_what_does_not_build() -> None:
     assert not {"http-parser", "pymesos"} & {canonicalize_name(found.name) for found, _ in locked()}
+
+
+def test_pymesos_is_installed_by_hash_without_its_dependencies() -> None:
+    ((found, hashes),) = locked("pymesos.lock")
+    assert str(found) == "pymesos==0.3.15"
+    assert len(hashes) == 1
+    assert (
+        "--require-hashes --no-deps --no-build-isolation -r pymesos.lock"
+        in (ROOT / "scripts/setup.sh").read_text()
+    )
+
+
+def test_without_pymesos_the_scheduler_says_how_to_install_it() -> None:
+    code = "import sys; sys.modules['pymesos'] = None; from mesos_gpu.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "scheduler", "--master", "127.0.0.1:1", "--executor-command", "x",
+         "--monitor-command", "x"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 69, done.stderr
+    assert "pip install --no-deps pymesos==0.3.15" in done.stderr
