@@ -43,7 +43,9 @@ class Run:
         """Nothing runs yet."""
         self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
         self._began_at = self._ran_at = time.monotonic()  # the run; the last beginning or end of a test
-        self._directory = Path(tempfile.mkdtemp(prefix="mgr-"))  # short: paths of sockets are below it
+        # A short name, for paths of sockets are below it; for root where tasks see it, who have a /tmp of their own.
+        place = "/srv" if os.geteuid() == 0 and os.path.isdir("/srv") else None
+        self._directory = Path(tempfile.mkdtemp(prefix="mgr-", dir=place))
         self._progress, self._temporary = self._directory / "progress", self._directory / "tmp"
         self._asked: int | None = None  # the signal that ends this run
         self._trouble: list[str] = []
