@@ -52,6 +52,13 @@ def slow_body(connection: socket.socket, over: threading.Event) -> None:
     over.wait(30)
 
 
+def floods(connection: socket.socket, over: threading.Event) -> None:
+    """Interim answers, as fast as they are taken, and never the one that they precede."""
+    connection.recv(65536)
+    while not over.is_set():
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 600)
+
+
 class Server:
     """One port. `requests` counts connections."""
 

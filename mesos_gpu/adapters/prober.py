@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from mesos_gpu.model.healthcheck import HealthCheck
 from mesos_gpu.policy.healthcheck import Finding, judge, pause_s, timeout_s, unanswered
-from mesos_gpu.wire.checks import request, status_of
+from mesos_gpu.wire.checks import MOST_HEAD, request, status_of
 
 READ, WRITE, NOTHING = selectors.EVENT_READ, selectors.EVENT_WRITE, 0
 MOST_AT_ONCE: Final = 512  # open files; others wait for their turn
@@ -322,12 +322,13 @@ class HttpGet(Dial):
             self._greeting = False
         while self._unsent:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
-        while True:
-            data = self._socket.recv(_CHUNK)
-            self._heard += data
-            found = self._judged(closed=not data)
-            if found is not None:
-                return found
+        data = self._socket.recv(_CHUNK)  # once: what comes without an end must not keep the thread
+        self._heard += data
+        found = self._judged(closed=not data)
+        if found is None and len(self._heard) > MOST_HEAD:
+            raise ValueError(f"no answer in {MOST_HEAD} bytes")
+        self.wants = READ
+        return found
 
     def _judged(self, *, closed: bool) -> Finding | None:
         """What was heard so far means; `closed`: there is no more. None: more is to be heard."""

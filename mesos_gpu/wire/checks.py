@@ -12,6 +12,7 @@ from typing import Final
 from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol, Protocol
 
 MOST_HEAD: Final = 65536
+MOST_INTERIM: Final = 64  # answers before the final one
 _LINE: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: |\r?$)")
 _BLANK: Final = re.compile(rb"\r?\n\r?\n")
 _SWITCHED: Final = 101  # the one 1xx that no other answer follows
@@ -65,7 +66,7 @@ def status_of(data: bytes) -> tuple[int | None, bool]:
     Raises:
         ValueError: It is no answer of HTTP/1.
     """
-    interim = False
+    interim = 0
     while data:
         line, ended, _ = data.partition(b"\n")
         found = _LINE.match(line) if ended else None
@@ -75,12 +76,14 @@ def status_of(data: bytes) -> tuple[int | None, bool]:
             break
         status = int(found[1])
         if status >= 200 or status == _SWITCHED:
-            return status, interim
-        interim = True
+            return status, interim > 0
+        interim += 1
+        if interim > MOST_INTERIM:
+            raise ValueError(f"more than {MOST_INTERIM} interim answers")
         blank = _BLANK.search(data)
         if not blank:
             if len(data) > MOST_HEAD:
                 raise ValueError("the head of the answer has no end")
             break
         data = data[blank.end() :]
-    return None, interim
+    return None, interim > 0

@@ -23,6 +23,7 @@ from tests.answers import (
     closed_port,
     closes,
     drips,
+    floods,
     hangs,
     says,
     server_context,
@@ -91,6 +92,7 @@ ANSWERS: dict[str, tuple[HealthCheck, Behaviour, bool | None, str]] = {
     "interim only": (HTTP, says(b"HTTP/1.1 103 E\r\n\r\n"), False, "closed without an answer"),
     "interim only, ignored": (GREEDY, says(b"HTTP/1.1 103 E\r\n\r\n"), None, "closed without an answer"),
     "hangs": (SHORT, hangs, False, "no answer in 0.5 s"),
+    "floods": (HTTP, floods, False, "more than 64 interim answers"),
     "drips": (SHORT, drips, False, "no answer in 0.5 s"),
     "tcp to one that hangs": (HealthCheck(Protocol.TCP), hangs, True, ""),
     "tls to one without": (
@@ -118,6 +120,22 @@ def test_https_takes_any_certificate(prober: Prober, tmp_path: Path) -> None:
     with answering(status("204 No Content"), context) as good, answering(hangs, context) as bad:
         found = probe(prober, (https, good.port), (HealthCheck(Protocol.HTTPS, timeout_s=1), bad.port))
     assert [finding.ok for finding in found] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text", [b"HTTP/1.1 100 Continue\r\n\r\n" * 600, b"HTTP/1.1 100 C\r\n" + b"x: y\r\n" * 2000]
+)
+def test_who_answers_without_an_end_holds_up_no_other_check(prober: Prober, text: bytes) -> None:
+    """All checks of a scheduler are on one thread: a task that can keep it stops those of everybody."""
+
+    def endless(connection: socket.socket, over: threading.Event) -> None:
+        while not over.is_set():
+            connection.sendall(text)
+
+    with answering(endless) as flood, answering(hangs) as good:
+        bad = probe(prober, (HTTP, flood.port))
+        assert probe(prober, (HealthCheck(Protocol.TCP), good.port)) == [Finding(True)]
+    assert [finding.ok for finding in bad] == [False]
 
 
 def test_nobody_listens(prober: Prober) -> None:
