@@ -41,6 +41,8 @@ class Kind:
 
 DEVICE: Final = Kind("device", 15, 6, "MESOS_GPU_ISOLATION=cgroup1", told=False)
 _SOCK_ADDR, _NO_PORTS = 18, "MESOS_GPU_CONTROL_PORTS=off"
+BIND4: Final = Kind("bind", _SOCK_ADDR, 8, _NO_PORTS)
+BIND6: Final = Kind("bind", _SOCK_ADDR, 9, _NO_PORTS)
 CONNECT4: Final = Kind("connect", _SOCK_ADDR, 10, _NO_PORTS)
 CONNECT6: Final = Kind("connect", _SOCK_ADDR, 11, _NO_PORTS)
 SENDMSG4: Final = Kind("sendmsg", _SOCK_ADDR, 14, _NO_PORTS)

@@ -58,9 +58,11 @@ class DockerRun:
         if enclosure.cgroup is not None and not enclosure.cgroup.own:
             self._given = enclosure.cgroup
         self._pids = enclosure.pids
-        return replace(
-            enclosure, cgroup=None, pids=None, helpers=enclosure.cgroup if self._plan.fetch else None
-        )
+        fence = enclosure.fence
+        if fence is not None and self._plan.bindings is not None:  # on a bridge: its ports are not the host's
+            fence = replace(fence, binds=True)
+        helpers = enclosure.cgroup if self._plan.fetch else None
+        return replace(enclosure, cgroup=None, pids=None, helpers=helpers, fence=fence)
 
     def traces(self) -> tuple[Trace, ...]:
         """The container: the engine keeps it when the executor dies."""

@@ -1,5 +1,6 @@
 """What keeps a task from the control ports: a cgroup v2 of its own, with programs that the kernel asks whenever a
-socket that was made in it connects, or sends to an address.
+socket that was made in it connects, sends to an address, or is bound to one: who listens at the port of an agent that
+is being restarted is taken for it.
 
 It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Where nobody has mounted v2, this does.
 Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +24,18 @@ from isolator.control_ports import SETTING, Denial
 from isolator.ledger import Trace
 from mesos_gpu.errors import Unavailable
 
+#: Port, address or None for any, and whether listening there is let be, of something that is denied.
+Probe = tuple[int, str | None, bool]
 #: Each with the address family that it decides on.
 _PROGRAMS: Final = (
     (bpf_sys.CONNECT4, socket.AF_INET),
     (bpf_sys.CONNECT6, socket.AF_INET6),
     (bpf_sys.SENDMSG4, socket.AF_INET),
     (bpf_sys.SENDMSG6, socket.AF_INET6),
+)
+_LISTENING: Final = (
+    (bpf_sys.BIND4, socket.AF_INET),
+    (bpf_sys.BIND6, socket.AF_INET6),
 )
 TRIAL_S: Final = 30.0
 _BELOW: Final = (
@@ -38,14 +46,16 @@ _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One task's: what is denied, and the cgroup whose processes it is denied to."""
+    """One task's: what is denied, and the cgroup whose processes it is denied to. `binds`: whether they may listen at
+    such a port all the same, as in a network of their own."""
 
     denied: tuple[Denial, ...]
     cgroup: Cgroup
+    binds: bool = False
 
-    def probes(self) -> tuple[tuple[int, str | None], ...]:
+    def probes(self) -> tuple[Probe, ...]:
         """Each that is denied, for `see_denied`."""
-        return tuple((denial.port, denial.address) for denial in self.denied)
+        return tuple((denial.port, denial.address, self.binds) for denial in self.denied)
 
     def traces(self) -> tuple[Trace, ...]:
         """What `set_up` leaves behind."""
@@ -67,8 +77,12 @@ class Fence:
             MesosGpuError, OSError: The kernel refuses.
         """
         with _opened(directory) as fd:
-            for kind, family in _PROGRAMS:
-                bpf_sys.install(fd, bpf.encode(bpf.compile_denials(self.denied, family)), kind)
+            for kind, program in self._programs():
+                bpf_sys.install(fd, program, kind)
+
+    def _programs(self) -> Iterator[tuple[bpf_sys.Kind, bytes]]:
+        for kind, family in (*_PROGRAMS, *(() if self.binds else _LISTENING)):
+            yield kind, bpf.encode(bpf.compile_denials(self.denied, family))
 
     def probe4(self) -> tuple[int, str]:
         """Port and IPv4 address of something that is denied.
@@ -76,7 +90,7 @@ class Fence:
         Raises:
             Unavailable: Only single addresses of version 6 are.
         """
-        for port, address in self.probes():
+        for port, address, _ in self.probes():
             if address is None or ":" not in address:
                 return port, address or _LOOPBACK[socket.AF_INET]
         raise Unavailable(
@@ -108,10 +122,7 @@ class Fence:
             MesosGpuError, OSError: It cannot be seen.
         """
         with _opened(self.cgroup.path) as fd:
-            return all(
-                bpf_sys.installed(fd, bpf.encode(bpf.compile_denials(self.denied, family)), kind)
-                for kind, family in _PROGRAMS
-            )
+            return all(bpf_sys.installed(fd, program, kind) for kind, program in self._programs())
 
 
 @contextmanager
@@ -161,26 +172,28 @@ def see_cgroup2() -> None:
         ) from error
 
 
-def see_denied(probe: tuple[int, str | None]) -> None:
-    """See from inside that a denied port is: by TCP and UDP, IPv4 and IPv6. Where the kernel would let it through,
-    an empty datagram goes out, or a connection is begun and given up.
+def see_denied(probe: Probe) -> None:
+    """See from inside that a denied port is: by TCP and UDP, IPv4 and IPv6, to reach it and to listen at it. Where the
+    kernel would let it through, an empty datagram goes out, or a connection is begun and given up.
 
     Args:
-        probe: Port and address of something that is denied.
+        probe: Something that is denied.
 
     Raises:
         PermissionError: It is not; why that may be.
     """
-    port, address = probe
+    port, address, binds = probe
+    ways = tuple(product((socket.SOCK_STREAM, socket.SOCK_DGRAM), (False,) if binds else (False, True)))
     for family, loopback in _LOOPBACK.items():
         target = loopback if address is None else _as_told(address, family)
-        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) if target else ():
-            if (said := _tried(family, kind, (target, port))) != errno.EPERM:
+        for kind, bind in ways if target else ():
+            if (said := _tried(family, kind, (target, port), bind=bind)) != errno.EPERM:
                 how = "nothing" if not said else os.strerror(said)
+                what = f"{family.name}, {kind.name}, {'listening' if bind else 'reaching'}: {how}"
                 raise PermissionError(
                     errno.EPERM,
-                    f"port {port} is not denied by the rules of its cgroup ({family.name}, {kind.name}: {how}); before "
-                    "Linux 5.15 the use of cgroup v1's net_cls or net_prio turns such rules off until the next boot",
+                    f"port {port} is not denied by the rules of its cgroup ({what}); before Linux 5.15 the use of "
+                    "cgroup v1's net_cls or net_prio turns such rules off until the next boot",
                 )
 
 
@@ -191,8 +204,11 @@ def _as_told(address: str, family: socket.AddressFamily) -> str:
     return "" if ":" in address else address
 
 
-def _tried(family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[str, int]) -> int:
-    """The error number of reaching for it; 0: none; EPERM where this host does not speak that family at all."""
+def _tried(
+    family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[str, int], *, bind: bool
+) -> int:
+    """The error number of reaching for it, or of listening there; 0: none; EPERM where this host does not speak that
+    family at all."""
     try:
         made = socket.socket(family, kind)
     except OSError:
@@ -200,7 +216,9 @@ def _tried(family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[
     with made:
         made.setblocking(False)
         try:
-            if kind is socket.SOCK_STREAM:
+            if bind:
+                made.bind(target)
+            elif kind is socket.SOCK_STREAM:
                 made.connect(target)
             else:
                 made.sendto(b"", target)
@@ -238,4 +256,4 @@ def trial(name: str, port: int) -> None:
 
 def _join_and_see(directory: str, port: int) -> None:
     Path(directory, "cgroup.procs").write_text("0")
-    see_denied((port, None))
+    see_denied((port, None, False))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
 from isolator import apart_sys, processes, view
-from isolator.fence import see_denied
+from isolator.fence import Probe, see_denied
 
 PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24  # linux/prctl.h
 LAST_CAP: Final = 63  # dropping one that the kernel does not have is EINVAL, and harmless
@@ -46,7 +46,7 @@ class Order:
         volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
         mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
             only read.
-        denied: Port, and address or None for any, that must be denied once the cgroups are joined.
+        denied: What must be denied once the cgroups are joined.
         private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
             None: the host's.
         keeps: Capabilities that root keeps; other users keep none.
@@ -63,7 +63,7 @@ class Order:
     refused: str = ""
     volume: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
-    denied: tuple[tuple[int, str | None], ...] = ()
+    denied: tuple[Probe, ...] = ()
     keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
     private_mib: int | None = None
     processes: int = 0

@@ -1,5 +1,5 @@
-"""Runs as a task: try to reach each ADDRESS@PORT by every way that a program has, or by the one that is named first
-as way=NAME; the errors' numbers as JSON, 0: none."""
+"""Runs as a task: try to reach each ADDRESS@PORT, and to listen there, by every way that a program has, or by the one
+that is named first as way=NAME; the errors' numbers as JSON, 0: none."""
 
 import ctypes
 import errno
@@ -48,6 +48,12 @@ def bound_first(family: int, target: Target) -> None:
         made.bind(("", 0))
         made.settimeout(2)
         made.connect(target)
+
+
+def bound(family: int, target: Target, kind: socket.SocketKind = socket.SOCK_STREAM) -> None:
+    """Be taken for what listens there when it is not there."""
+    with socket.socket(family, kind) as made:
+        made.bind(target)
 
 
 def in_user_namespace(family: int, target: Target) -> None:
@@ -138,6 +144,8 @@ WAYS: dict[str, Callable[[int, Target], None]] = {
     "udp": udp,
     "udp connected": udp_connected,
     "udp message": udp_message,
+    "listen": bound,
+    "listen, udp": lambda family, target: bound(family, target, socket.SOCK_DGRAM),
     "io_uring": by_io_uring,
     "user namespace": in_user_namespace,
 }

@@ -9,11 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from isolator.cgroups import Cgroup
+from isolator.control_ports import Denial
 from isolator.docker_engine import ContainerWish, DockerEngine, creation
 from isolator.docker_output import Output
+from isolator.docker_run import DockerRun
+from isolator.enclosure import Enclosure
+from isolator.fence import Fence
 from isolator.http import HttpConnection
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.assignment import Assignment
 from mesos_gpu.model.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.gpu import Inventory
 from mesos_gpu.model.port import PortBinding
 
 VERSION = b'{"ApiVersion": "1.41"}'
@@ -105,6 +112,21 @@ def test_a_bridge_with_ports() -> None:
     none = creation(ContainerWish("app", "1:1", bindings=()))
     assert (none["HostConfig"]["NetworkMode"], none["HostConfig"]["PortBindings"]) == ("bridge", {})
     assert creation(ContainerWish("app", "1:1"))["HostConfig"]["NetworkMode"] == "host"
+
+
+@pytest.mark.parametrize(("bindings", "binds"), [(None, False), ((), True)])
+def test_on_a_bridge_any_port_may_be_listened_on(
+    bindings: tuple[PortBinding, ...] | None, binds: bool
+) -> None:
+    """It is not the host's; there a listener could be taken for an agent that is being restarted."""
+    fence = Fence((Denial(5051),), Cgroup("cgroup2", Path("/c"), own=True))
+    made = Enclosure("c", isolated=True, cgroup=None, devices=(), extra=(), gpu_major=195, fence=fence)
+    run = DockerRun(
+        Assignment("job", 0, image="app", bindings=bindings), Inventory(), {"MESOS_DIRECTORY": "/c"}
+    )
+    adapted = run.adapt(made).fence
+    assert adapted is not None
+    assert adapted.binds is binds
 
 
 def test_arguments_are_the_entrypoints() -> None:
