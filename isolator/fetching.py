@@ -4,6 +4,7 @@ The agent would run that program itself: outside the task's cgroup, with childre
 Another process of that user could attach to one of them and use it to open every card. And with URIs in the executor's
 own command it would be root: any file of the host could be read by a file: URI. So the executor runs it, in the task's
 cgroup, without rights to gain; it becomes the task's user as if the agent ran it (launcher/fetcher.cpp).
+What root of an image asks for is fetched by a uid that is nobody's: root of the host could read all of its files.
 It fetches into a directory of its own; what is there then is moved into the task's sandbox by name.
 """
 
@@ -29,6 +30,8 @@ from mesos_gpu.model.assignment import Assignment, Outcome
 FETCHER: Final = "MESOS_GPU_FETCHER"  # its path, where the agent is not to be asked
 CONTAINER: Final = "fetch"  # where it is fetched to, beside the agent's own nested sandboxes
 STALL_S: Final = 60  # --fetcher_stall_timeout of agents
+#: Nobody's uid and gid: neither an account nor a pool has it.
+STRANGER: Final = 0x7FFFFFFE
 #: CHOWN, SETGID, SETUID (linux/capability.h): to become the task's user.
 _KEEPS: Final = (0, 6, 7)
 #: What the program and hadoop go by; nothing that speaks for the executor.
@@ -60,8 +63,9 @@ class Fetch:
                 are.
             OSError: The sandbox is full.
         """
-        sandbox, user = sandbox_of(self._own), identity(self._plan, self._own)
-        uid, gid = (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
+        sandbox, own = sandbox_of(self._own), identity(self._plan, self._own)
+        user = _on_the_host(own, self._plan)
+        uid, gid = _ids(user)
         if uid != os.geteuid() and user is not None:
             give(sandbox, user, writes=False)  # else the fetcher, which is that user, may not pass it
         with Sandbox(sandbox) as place:
@@ -71,7 +75,7 @@ class Fetch:
                 try:
                     self._fetch(os.path.join(sandbox, CONTAINERS, CONTAINER), user)
                     if nested:
-                        above.make(nested, uid, gid)
+                        above.make(nested, *_ids(own))
                     with place.enter(*((CONTAINERS, nested) if nested else ())) as target:
                         _move(above, target)
                 finally:
@@ -144,6 +148,18 @@ class Fetch:
             f"mesos-fetcher did not fetch {names}: {how}" + (f": {said}" if said else ""),
             Outcome(infrastructure=True),
         )
+
+
+def _on_the_host(user: pwd.struct_passwd | None, plan: Assignment) -> pwd.struct_passwd | None:
+    """Who fetches, which is done on the host: root of an image is not root there, and could have any file fetched."""
+    if plan.image is None or user is None or user.pw_uid != 0:
+        return user
+    return pwd.struct_passwd(("", "x", STRANGER, STRANGER, "", "/", "/bin/sh"))
+
+
+def _ids(user: pwd.struct_passwd | None) -> tuple[int, int]:
+    """Without a user, those of this process."""
+    return (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
 
 
 def failure_in(text: str) -> str:

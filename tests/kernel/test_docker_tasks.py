@@ -12,6 +12,7 @@ import pytest
 from isolator.docker_engine import DockerEngine
 from isolator.facts import write_inventory
 from isolator.reaper import reap
+from mesos_gpu.local import helpers
 from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing import dockerd
@@ -36,6 +37,7 @@ APPLETS = [
     "mount",
     "sleep",
     "touch",
+    "rm",
     "grep",
     "sort",
     "test",
@@ -235,3 +237,30 @@ def test_a_container_reaches_no_control_port(one: Host, engine: Dockerd, user: s
     assert len(denied) == 3
     assert all("Operation not permitted" in line for line in denied), denied
     assert first == "sh"
+
+
+@pytest.mark.parametrize(("mode", "end"), [(0o600, "TASK_FAILED"), (0o644, "TASK_FINISHED")])
+def test_what_is_fetched_for_root_of_an_image_is_not_fetched_by_root_of_the_host(
+    open_directory: Path, agent: ScriptedAgent, engine: Dockerd, mode: int, end: str
+) -> None:
+    """Its operator allowed for root in images; fetching is done on the host."""
+    needs("cgroup1")
+    directory = open_directory / f"fetch-{time.monotonic_ns()}"
+    directory.mkdir()
+    (directory / "file").write_text("of root\n")
+    (directory / "file").chmod(mode)
+    helpers.write(directory / "libexec", directory)
+    program = directory / "libexec" / "mesos-fetcher"
+    # By the system's interpreter: a uid without an account cannot read that of root's.
+    program.write_text(program.read_text().replace(helpers.python(), "/usr/bin/python3"))
+    given = {
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_FETCHER": str(program),
+        "MESOS_GPU_ALLOW_ROOT": "image",
+    }
+    with host(directory, agent, **given) as one:
+        look = "cd $MESOS_SANDBOX; id -u; cat file; touch file && rm file"
+        run(one, look, image="plain:1", user="root", fetch=({"value": f"{directory}/file"},))
+        message, _ = one.end(end)
+        said = (False, "0\nof root\n") if end == "TASK_FINISHED" else (True, "")
+        assert ("could not fetch" in message, one.stdout()) == said
