@@ -37,7 +37,7 @@ TIMEOUT_S: Final = (
     120.0  # of one answer: a start on a busy host takes long, a start that hangs takes for ever
 )
 BACK_S: Final = 60.0  # how long an engine that restarts may be away
-LATE_OOM_S: Final = 1.5
+LATE_OOM_S: Final = 0.5
 SIGKILLED: Final = 137
 #: Root of a container keeps what installing and stepping down to a user take. Without MKNOD it makes no node,
 #: without NET_RAW and NET_BIND_SERVICE it forges nothing on the host's network.

@@ -55,6 +55,7 @@ def _leading_to(path: Path, depth: int = 0) -> Iterator[Path]:
 
 def _inside(top: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(top):
+        names[:] = [name for name in names if not name.startswith(".")]  # nothing is imported from there
         yield from (Path(directory) / name for name in (*names, *files))
 
 

@@ -487,4 +487,4 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["ledger"]["level"] == "OK"
     assert found["ledger"]["remedy"] is None
     if os.geteuid() == 0:
-        assert result.exit_code == 0
+        assert result.exit_code == 0, [each for each in found.values() if each["level"] == "FAIL"]
