@@ -82,8 +82,8 @@ class Log:
         if self._sandbox.put_back(self.name, self._fd):
             return ""
         if not os.fstat(self._fd).st_nlink:
-            os.close(self._fd)
-            self._fd = self._sandbox.hold(self.name)
+            gone, self._fd = self._fd, self._sandbox.hold(self.name)
+            os.close(gone)  # not before: if the new one cannot be had, the number must be no other file's
         return f"something else was in place of {self.name}: put back"
 
     def _cut(self) -> None:

@@ -30,6 +30,7 @@ class Subject:
         ports: What it has, in the order of its app's.
         checks: All of its app; those of the executor are left out.
         started_s: When it began to run, in seconds since the epoch.
+        denied: Ports that no check goes to: the scheduler reaches them, and tasks must not.
     """
 
     task: str
@@ -37,6 +38,7 @@ class Subject:
     ports: tuple[int, ...]
     checks: tuple[HealthCheck, ...]
     started_s: float
+    denied: frozenset[int] = frozenset()
 
 
 class Checks:
@@ -123,6 +125,8 @@ class Checks:
         port = port_of(check, subject.ports)
         if port is None:
             raise OSError(0, f"the task has no port {check.port_index}")
+        if port in subject.denied:
+            raise OSError(0, f"port {port} commands the cluster, and is not for tasks")
         address = self._names.address((subject.host, check.ip_protocol))
         return dial(check, address, subject.host, port)
 

@@ -13,6 +13,7 @@ from mesos_gpu.model.job import Job
 from mesos_gpu.model.task import Task, TaskState
 from mesos_gpu.policy.healthcheck import TaskHealth
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
+from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks
 
 LOOK_S = 1.0
@@ -35,7 +36,8 @@ class Watching:
             return
         self._looked_at = now
         running = list(_running(state))
-        subjects = {task.id: _subject(task, app) for job, task, app in running if job.checked}
+        denied = _denied(state)
+        subjects = {task.id: _subject(task, app, denied) for job, task, app in running if job.checked}
         candidates = {
             task.id: _candidate(task, app)
             for job, task, app in running
@@ -72,6 +74,12 @@ class Watching:
         self._put(ev.ReadinessFound(TaskId(task), readiness))
 
 
+def _denied(state: State) -> frozenset[int]:
+    """Whoever may name a check's port and path could else have the scheduler ask a master or an agent something."""
+    known = of_cluster(state.master_url, (node.agent_url for node in state.nodes.values()))
+    return frozenset(control.port for control in known)
+
+
 def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
     """Instances that have something to check, with their apps as they were when they were started."""
     for app_id, ids in state.instances.items():
@@ -85,8 +93,8 @@ def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
                     yield job, task, app
 
 
-def _subject(task: Task, app: App) -> Subject:
-    return Subject(task.id, _host(task), task.ports, app.health_checks, task.started_at or 0.0)
+def _subject(task: Task, app: App, denied: frozenset[int]) -> Subject:
+    return Subject(task.id, _host(task), task.ports, app.health_checks, task.started_at or 0.0, denied)
 
 
 def _candidate(task: Task, app: App) -> Candidate:

@@ -7,15 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mesos_gpu.adapters import prober as prober_module
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
+from mesos_gpu.engine.state import State
 from mesos_gpu.model.healthcheck import CheckHealth, HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.healthcheck import Finding, TaskHealth
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
+from mesos_gpu.scheduler.watching import _denied
 from tests.answers import (
     Behaviour,
     Server,
@@ -295,6 +298,23 @@ def test_a_task_without_the_port_fails(checks: Checks, reports: Reports) -> None
     checks.watch(subject())
     wait_until("it fails", lambda: reports.of("t1"))
     assert reports.of("t1")[0].healths[0].last_failure_cause == "the task has no port 0"
+
+
+def test_no_check_goes_to_a_port_that_commands_the_cluster(checks: Checks, reports: Reports) -> None:
+    """The scheduler reaches them, and who writes a check names its port and path."""
+    with answering(status("200 OK")) as agent:
+        check = replace(OFTEN, port=agent.port, path="/logging/toggle?level=3&duration=1weeks")
+        checks.watch(replace(subject(check=check), denied=frozenset({agent.port})))
+        wait_until("it fails", lambda: reports.of("t1"))
+        assert agent.requests == 0
+    cause = reports.of("t1")[0].healths[0].last_failure_cause
+    assert cause == f"port {agent.port} commands the cluster, and is not for tasks"
+
+
+def test_a_check_is_told_which_ports_those_are() -> None:
+    state = State(0.0)
+    state.master_url = "http://192.0.2.1:5050"
+    assert _denied(state) == {5050}
 
 
 def test_what_a_scheduler_before_knew_is_kept(checks: Checks, reports: Reports) -> None:

@@ -133,6 +133,27 @@ def test_a_name_is_put_back(tmp_path: Path, replace: Callable[[Path], None]) -> 
         assert one.look() == ""
 
 
+def test_a_name_that_cannot_be_had_back_leaves_the_file_that_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its number is the next file's that the executor opens, and root would link and cut that."""
+    with log(tmp_path) as one:
+        (tmp_path / "stdout").unlink()
+        put_back = one._sandbox.put_back
+
+        def and_lose_it(name: str, fd: int) -> bool:
+            done = put_back(name, fd)
+            (tmp_path / name).unlink()
+            os.mkfifo(tmp_path / name)
+            return done
+
+        monkeypatch.setattr(one._sandbox, "put_back", and_lose_it)
+        with pytest.raises(OSError, match="no file of its own"):
+            one.look()
+        with open(tmp_path / "another", "w") as another:
+            assert not one.is_open_as(another.fileno())
+
+
 def test_the_word_of_a_cut_is_read_by_whom_it_is_for() -> None:
     found = begin_of(head(12345, 7))
     assert found is not None
