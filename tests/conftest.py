@@ -60,8 +60,8 @@ def own_ports() -> Iterator[None]:
     """Tasks get ports that the clusters of other processes of tests do not offer: all are on this machine."""
     held, begin = own_range()
     with held, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster, "FIXED_PORTS", (begin, begin + 49))
-        patch.setattr(cluster, "TASK_PORTS", (begin + 50, begin + 499))
+        patch.setattr(cluster, "FIXED_PORTS", (begin, begin + 19))
+        patch.setattr(cluster, "TASK_PORTS", (begin + 20, begin + 499))
         yield
 
 

@@ -36,7 +36,7 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _PORTS: Final = range(15000, 31000)
 TASK_PORTS = (31000, 32000)  # first and last that the agents share out: Mesos' own
 #: First and last that every agent offers: a task that listens on its host's own address can have one on each.
-FIXED_PORTS = (9000, 9049)
+FIXED_PORTS = (9000, 9019)
 _MASTER_FLAGS: Final = {
     # Its agents are known after a kill -9 of it.
     "registry": "replicated_log",

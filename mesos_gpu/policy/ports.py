@@ -1,8 +1,8 @@
 """Which ports of its host an instance of an app gets. Pure.
 
 The rules are those of Marathon 1.11 (PortsMatcher.scala): ports that are asked for by number must be offered; the
-others are neighbours in the agent's ranges, from a place that differs from launch to launch, so that load balancers
-have time before a port serves another app.
+others are neighbours in the agent's ranges, the longest first, from a place that differs from launch to launch, so that
+load balancers have time before a port serves another app.
 """
 
 import hashlib
@@ -117,20 +117,18 @@ def _range_of(port: int, offered: Iterable[PortRange]) -> PortRange | None:
 
 
 def _all_from(offered: Sequence[PortRange], seed: str) -> Iterator[int]:
-    """All ports one after another, round and back to the beginning."""
-    count = count_ports(offered)
-    if not count:
+    """All ports: those of the longest range first, from somewhere in it round to there, then those of the others. Short
+    ranges are rather meant for who asks for a port by its number."""
+    if not offered:
         return
-    start = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % count
-    first, skip = 0, start
-    while skip > offered[first].end - offered[first].begin:
-        skip -= offered[first].end - offered[first].begin + 1
-        first += 1
-    middle = offered[first]
-    yield from range(middle.begin + skip, middle.end + 1)
-    for each in (*offered[first + 1 :], *offered[:first]):
-        yield from range(each.begin, each.end + 1)
-    yield from range(middle.begin, middle.begin + skip)
+    longest = max(offered, key=lambda each: each.end - each.begin)
+    count = longest.end - longest.begin + 1
+    middle = longest.begin + int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big") % count
+    yield from range(middle, longest.end + 1)
+    yield from range(longest.begin, middle)
+    for each in offered:
+        if each is not longest:
+            yield from range(each.begin, each.end + 1)
 
 
 def _without(used: Sequence[int], offered: Iterable[PortRange]) -> Iterator[PortRange]:
