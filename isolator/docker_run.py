@@ -113,7 +113,7 @@ class DockerRun:
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)
         if self._pid and gate is not None:
-            gate.admit(argv, self._has_ended, ident, see=prepared.see)
+            gate.admit(argv, self._has_ended, ident, first=self._pid, see=prepared.see)
 
     def _has_ended(self) -> bool:
         return start_ticks(self._pid) is None

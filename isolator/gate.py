@@ -261,6 +261,7 @@ class Gate:
         ended: Callable[[], bool],
         own_cgroup: str = "",
         *,
+        first: int = 0,
         see: Callable[[int], None],
     ) -> bool:
         """Wait for it, put its container behind the fence, and let it become the command.
@@ -269,6 +270,8 @@ class Gate:
             argv: The command.
             ended: Whether the container has ended, so that it will not come.
             own_cgroup: As of `Fence.take`.
+            first: The container's first process, if that may be another, as an engine's init: it is the task's user's,
+                who may attach to it, and so goes behind the fence, too. 0: the one at the gate is.
             see: Looks at the container, from the process that is at the gate, before it may go on.
 
         Returns:
@@ -292,7 +295,8 @@ class Gate:
                     "the container's processes cannot be seen from here",
                     remedy="run the agent in the host's pid namespace",
                 )
-            self._fence.take(pid, own_cgroup)
+            for each in {first or pid, pid}:
+                self._fence.take(each, own_cgroup)
             see(pid)
             gate.sendall(self._told(_paths(argv[0], _variable(pid, "PATH"))))
             said = b"".join(iter(lambda: gate.recv(16), b""))

@@ -31,7 +31,9 @@ class NoFence(Fence):
         pass
 
 
-def through(directory: Path, fence: Fence, runner: list[str], argv: list[str]) -> list[object]:
+def through(
+    directory: Path, fence: Fence, runner: list[str], argv: list[str], *, init: bool = False
+) -> list[object]:
     one = gate.Gate(directory, fence)
     one.open()
     subprocess.run(["mount", "--bind", directory, gate.INSIDE], check=True)
@@ -43,7 +45,10 @@ def through(directory: Path, fence: Fence, runner: list[str], argv: list[str]) -
             text=True,
         )
         try:
-            said: object = one.admit(argv, lambda: process.poll() is not None, see=lambda _: None)
+            first = process.pid if init else 0
+            said: object = one.admit(
+                argv, lambda: process.poll() is not None, first=first, see=lambda _: None
+            )
         except (NotStarted, MesosGpuError) as error:
             said = str(error).partition("\n")[0]
         out, _ = process.communicate(timeout=30)
@@ -64,6 +69,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as top:
             for name, argv in COMMANDS.items():
                 print(json.dumps([name, *through(Path(top, "gate"), fence, runner, argv)]))
+            below = ["sh", "-c", '"$@"; exit', "init", *runner]
+            look = ["sh", "-c", "grep -o mesos_gpu/gate /proc/$PPID/cgroup"]
+            told = through(Path(top, "gate"), fence, below, look, init=True)
+            print(json.dumps(["below an init", *told]))
             open_one = NoFence(fence.denied, fence.cgroup)
             print(json.dumps(["not behind it", *through(Path(top, "gate"), open_one, runner, ["true"])]))
     finally:
