@@ -28,6 +28,7 @@ _LOG_OPTIONS: Final = {
     "max-file": re.compile(r"[1-9]\d?"),
     "compress": re.compile("true|false"),
 }
+_MOST_LOG: Final = 1 << 30  # bytes: they are on the engine's disk, which no limit of the task's counts
 _LOG_BOUNDS: Final = {"max-size": "10m", "max-file": "1"}  # else they fill the engine's disk
 
 
@@ -46,7 +47,14 @@ def options_of(parameters: Sequence[DockerParameter]) -> DockerOptions | str:
         return found
     driver = found.log_driver or "json-file"
     bounded = {} if driver == "none" else {**_LOG_BOUNDS, **found.log_options}
+    if bounded and _kept(bounded["max-size"], bounded["max-file"]) > _MOST_LOG:
+        return "log-opt: max-size times max-file is more than 1 GiB; ask for less"
     return replace(found, log_driver=driver, log_options=bounded)
+
+
+def _kept(size: str, files: str) -> int:
+    """Bytes of the engine's disk."""
+    return (int(size[:-1]) << _SHIFTS[size[-1]]) * int(files)
 
 
 def _label(found: DockerOptions, value: str) -> DockerOptions | None:

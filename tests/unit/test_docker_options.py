@@ -45,6 +45,13 @@ def test_more_that_is_the_containers_own() -> None:
     assert options(("log-driver", "none")) == DockerOptions(log_driver="none")
 
 
+def test_a_log_does_not_fill_the_engines_disk() -> None:
+    assert isinstance(options(("log-opt", "max-size=100m"), ("log-opt", "max-file=10")), DockerOptions)
+    for size, files in (("999999g", "1"), ("100m", "11")):
+        found = options(("log-opt", f"max-size={size}"), ("log-opt", f"max-file={files}"))
+        assert found == "log-opt: max-size times max-file is more than 1 GiB; ask for less"
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [("67108864", 64 << 20), ("64m", 64 << 20), ("1GB", 1 << 30), ("5b", 5), ("8kb", 8 << 10)],
