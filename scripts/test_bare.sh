@@ -13,16 +13,17 @@ trap 'rm -rf --one-file-system "$at"' EXIT
 trap 'exit 143' HUP INT TERM
 chmod 755 "$at"
 
-# Debian's own sources of this machine's apt, or its public mirror.
+# Debian's own sources of this machine's apt, or what debootstrap takes by itself.
 apt-get indextargets --format '$(ORIGIN) $(CODENAME) $(REPO_URI)' 'Created-By: Packages' 'Component: main' 2>/dev/null |
     awk '$1 ~ /^Debian/ && $2 ~ /^bookworm/ {print $2, $3}' | sort -u >"$at/sources"
 mirror=$(awk '$1 == "bookworm" {print $2; exit}' "$at/sources")
 echo "test-bare: debootstrap in $at"
 debootstrap --variant=minbase --include=ca-certificates bookworm "$at/root" ${mirror:+"$mirror"} >"$at/log" ||
     { tail -20 "$at/log" >&2; exit 1; }
-while read -r suite uri; do echo "deb $uri $suite main"; done <"$at/sources" >"$at/root/etc/apt/sources.list"
+if [ -n "$mirror" ]; then
+    while read -r suite uri; do echo "deb $uri $suite main"; done <"$at/sources" >"$at/root/etc/apt/sources.list"
+fi
 apt-config dump | grep -E '^Acquire::(https?|ftp)::|^Acquire::Retries' >"$at/root/etc/apt/apt.conf.d/90carried" || true
-[ -n "$mirror" ] || echo "deb http://deb.debian.org/debian bookworm main" >"$at/root/etc/apt/sources.list"
 
 # What pip is told here, whoever tells it; directories that it names are carried, too.
 python3 -m pip config list 2>/dev/null | sed -n "s/^[^.]*\.\([a-z-]*\)='\(.*\)'$/\1 = \2/p; s/^:env:\.\([a-z-]*\)='\(.*\)'$/\1 = \2/p" |
