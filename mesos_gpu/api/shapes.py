@@ -44,13 +44,16 @@ class Artifact(TypedDict):
     dest_path: str | None
 
 
-class Job(TypedDict):
-    """A job, and where its latest launch is. All that it asks for, and its timeout_s, is of each of its tasks."""
-
+class _Named(TypedDict):
     id: str
     name: str
     state: Annotated[str, one_of(*JobState)]
     version: Annotated[int, says(description="grows with each change of the job")]
+
+
+class Requested(TypedDict):
+    """What a job asks for: all of it, and timeout_s, is of each of its tasks."""
+
     command: str | None
     argv: list[str] | None
     args: list[str] | None
@@ -90,6 +93,11 @@ class Job(TypedDict):
     fetch: list[Artifact]
     volumes: list[str]
     health_checks: list[HealthCheck]
+
+
+class Progress(TypedDict):
+    """How far a job has come, and where its latest launch is."""
+
     healthy: Annotated[bool, says(description="null: no checks, or not all were made")] | None
     learnt_min_driver: str | None
     submitted_at: Moment
@@ -106,6 +114,10 @@ class Job(TypedDict):
     hostname: str | None
     hostnames: list[str]
     gpu_ids: list[str]
+
+
+class Job(_Named, Requested, Progress):
+    """A job, and where its latest launch is. All that it asks for, and its timeout_s, is of each of its tasks."""
 
 
 class Jobs(TypedDict):

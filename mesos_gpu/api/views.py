@@ -10,7 +10,7 @@ from mesos_gpu.model.artifact import Artifact
 from mesos_gpu.model.drain import Drain, Reset
 from mesos_gpu.model.gpu import Health, Inventory, Transition
 from mesos_gpu.model.healthcheck import HealthCheck
-from mesos_gpu.model.job import Job
+from mesos_gpu.model.job import Job, JobSpec
 from mesos_gpu.model.node import Node, Standing
 from mesos_gpu.model.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.task import Task
@@ -22,13 +22,18 @@ HIDDEN: Final = "(hidden)"
 
 def job(view: View, found: Job, *, show_env: bool = False) -> shapes.Job:
     """A job, with where its latest launch is. Values of its environment may be secrets: `show_env` shows them."""
-    spec = found.spec
-    tasks = view.round_of(found)
     return {
         "id": found.id,
-        "name": spec.name,
+        "name": found.spec.name,
         "state": found.state.value,
         "version": found.version,
+        **_requested(view, found.spec, show_env),
+        **_progress(found, view.round_of(found)),
+    }
+
+
+def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
+    return {
         "command": spec.command,
         "argv": list(spec.argv) or None,
         "args": list(spec.args) or None,
@@ -66,6 +71,12 @@ def job(view: View, found: Job, *, show_env: bool = False) -> shapes.Job:
         "fetch": [artifact(each) for each in spec.fetch],
         "volumes": [text_of(mount) for mount in spec.mounts],
         "health_checks": [health_check(check) for check in spec.health_checks],
+    }
+
+
+def _progress(found: Job, tasks: Sequence[Task]) -> shapes.Progress:
+    """Of a job; tasks: of its latest launch, by rank."""
+    return {
         "healthy": _healthy(tasks),
         "learnt_min_driver": found.learnt_min_driver,
         "submitted_at": found.submitted_at,

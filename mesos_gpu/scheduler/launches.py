@@ -37,22 +37,55 @@ def to_task_info(
     task, spec = launch.task, launch.spec
     secret = secret_for(key, task.id) if task.sealed else ""
     if spec is None:
-        return task_info(
-            task_id=task.id,
-            agent_id=task.agent_id,
-            name="gpu-monitor",
-            data=json.dumps({"report_interval_s": settings.report_interval_s, "secret": secret}).encode(),
-            resources=launch.resources,
-            executor_id=task.executor_id,
-            executor_name="mesos-gpu node monitor",
-            executor_command=settings.monitor_command,
-            executor_resources=launch.executor_resources,
-            executor_env=settings.executor_env,
-            labels=monitor_labels(),
-            kill_grace_s=None,
-        )
+        return _monitor(launch, settings, secret)
+    assigned = _assignment(launch, spec, settings, secret, control_ports)
+    return task_info(
+        task_id=task.id,
+        agent_id=task.agent_id,
+        name=spec.name,
+        data=assignment.encode(assigned),
+        resources=launch.resources,
+        ports=launch.ports,
+        executor_id=task.executor_id,
+        executor_name=f"mesos-gpu executor of {spec.name}",
+        executor_command=settings.executor_command,
+        executor_resources=launch.executor_resources,
+        executor_env=settings.executor_env,
+        discovery=discovery_to_json(spec.name, spec.ports, task.ports),
+        labels={**spec.labels, **_labels(launch, spec, settings)},
+        kill_grace_s=spec.kill_grace_s,
+    )
+
+
+def _monitor(launch: LaunchTask, settings: Settings, secret: str) -> dict[str, Any]:
+    task = launch.task
+    return task_info(
+        task_id=task.id,
+        agent_id=task.agent_id,
+        name="gpu-monitor",
+        data=json.dumps({"report_interval_s": settings.report_interval_s, "secret": secret}).encode(),
+        resources=launch.resources,
+        executor_id=task.executor_id,
+        executor_name="mesos-gpu node monitor",
+        executor_command=settings.monitor_command,
+        executor_resources=launch.executor_resources,
+        executor_env=settings.executor_env,
+        labels=monitor_labels(),
+        kill_grace_s=None,
+    )
+
+
+def _assignment(
+    launch: LaunchTask,
+    spec: JobSpec,
+    settings: Settings,
+    secret: str,
+    control_ports: Sequence[ControlPort],
+) -> assignment.Assignment:
+    """What a job's executor gets."""
+    task = launch.task
     bindings = bindings_of(spec.ports, task.ports) if spec.bridge else None
-    data = assignment.Assignment(
+    return assignment.Assignment(
         job_id=str(task.job_id),
         attempt=task.attempt,
         command=spec.command,
@@ -80,22 +113,6 @@ def to_task_info(
         secret=secret,
         control_ports=(*settings.control_ports, *control_ports),
         user_is_default=spec.user in (None, settings.default_user),
-    )
-    return task_info(
-        task_id=task.id,
-        agent_id=task.agent_id,
-        name=spec.name,
-        data=assignment.encode(data),
-        resources=launch.resources,
-        ports=launch.ports,
-        executor_id=task.executor_id,
-        executor_name=f"mesos-gpu executor of {spec.name}",
-        executor_command=settings.executor_command,
-        executor_resources=launch.executor_resources,
-        executor_env=settings.executor_env,
-        discovery=discovery_to_json(spec.name, spec.ports, task.ports),
-        labels={**spec.labels, **_labels(launch, spec, settings)},
-        kill_grace_s=spec.kill_grace_s,
     )
 
 

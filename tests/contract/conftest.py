@@ -1,4 +1,4 @@
-"""An executor as a process, and the agent that it speaks to."""
+"""An executor as a process, the agent that it speaks to, and the REST server that the command line speaks to."""
 
 import time
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.hosts import Host, host
 
@@ -22,3 +23,11 @@ def one(open_directory: Path, agent: ScriptedAgent) -> Iterator[Host]:
     directory.mkdir()
     with host(directory, agent) as one:
         yield one
+
+
+@pytest.fixture
+def rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRest]:
+    with FakeRest() as server:
+        monkeypatch.setenv("MESOS_GPU_URL", server.url)
+        monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+        yield server

@@ -1,25 +1,9 @@
 """What `mesos-gpu run` sends of a request's needs, what it refuses, and how `show` tells them."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from click.testing import CliRunner, Result
 
-from mesos_gpu.cli import main
 from mesos_gpu.testing.fake_rest import FakeRest
-
-
-@pytest.fixture
-def rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeRest]:
-    with FakeRest() as rest:
-        monkeypatch.setenv("MESOS_GPU_URL", rest.url)
-        monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
-        yield rest
-
-
-def call(*words: str) -> Result:
-    return CliRunner().invoke(main, words, prog_name="mesos-gpu")
+from tests.contract.cli_rig import call
 
 
 def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:

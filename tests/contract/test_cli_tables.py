@@ -17,7 +17,7 @@ from mesos_gpu.cli import main, output
 from mesos_gpu.cli.fit import Column, Fit, fitted, short_hosts, short_ids
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
-from tests.contract.test_cli import GPU, NODE, UUIDS
+from tests.contract.cli_rig import GPU, NODE, UUIDS
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)

@@ -13,7 +13,7 @@ from mesos_gpu.cli.client import Client, Refused
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
-from tests.conftest import wait_until
+from tests.clients import client_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 WHO, WORD = "mesos-gpu", "s3cret-word"
@@ -61,9 +61,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the node reports", lambda: len(client.gpus()) == 1, 60)
+    with client_of(stack, 1) as client:
         yield client
 
 

@@ -15,6 +15,7 @@ from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.model.permits import Root
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, save
+from tests.clients import client_of
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs
 
@@ -65,9 +66,7 @@ def stack(open_directory: Path, images: Path, request: pytest.FixtureRequest) ->
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the nodes report", lambda: len(client.gpus()) == 2, 60)
+    with client_of(stack, 2) as client:
         yield client
 
 

@@ -23,6 +23,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire import report
 from mesos_gpu.wire.seal import secret_for
+from tests.clients import client_of
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -38,8 +39,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
+    with client_of(stack, 1) as client:
         wait_until("the card is free", lambda: [gpu["task_id"] for gpu in client.gpus()] == [None], 60)
         yield client
 

@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
-from tests.conftest import wait_until
+from tests.clients import client_of
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,5 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the nodes report", lambda: len(client.gpus()) == 8, 60)
+    with client_of(stack, 8) as client:
         yield client

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of
 from tests.conftest import wait_until
 from tests.fault.test_kill9 import VICTIMS, everything_is_free, states
 
@@ -21,9 +21,7 @@ def test_random_kills_lose_nothing_and_run_nothing_twice(open_directory: Path) -
     done = open_directory / "done"
     done.touch()
     done.chmod(0o666)
-    with Stack(open_directory / "stack", [NodeSpec(4)] * 2) as stack, Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the nodes report", lambda: len(client.gpus()) == 8)
+    with Stack(open_directory / "stack", [NodeSpec(4)] * 2) as stack, client_of(stack, 8) as client:
         ids: list[str] = []
         for _ in range(ROUNDS):
             for _ in range(JOBS):

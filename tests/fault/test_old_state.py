@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from mesos_gpu.cli import main
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of
 from tests.conftest import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -27,9 +28,7 @@ def stack(open_directory: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def client(stack: Stack) -> Iterator[Client]:
-    with Client(stack.url) as client:
-        client.patience_s = 60
-        wait_until("the node reports", lambda: len(client.gpus()) == 4, 60)
+    with client_of(stack, 4) as client:
         yield client
         for task in client.unknown_tasks():
             client.kill_unknown(task["id"])
