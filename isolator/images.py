@@ -9,11 +9,12 @@ import json
 import re
 import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from isolator.control_ports import Denial
 from isolator.http import HttpConnection
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.model.image import ImageConfig
@@ -67,16 +68,19 @@ class Reference:
         return cls(host, name["repository"], name["digest"] or name["tag"] or "latest")
 
 
-def read_config(image: str, *, registry: str, timeout_s: float = REGISTRY_S) -> ImageConfig:
+def read_config(
+    image: str, *, registry: str, timeout_s: float = REGISTRY_S, denied: Collection[Denial] = ()
+) -> ImageConfig:
     """The image's labels, environment and commands.
 
     Args:
         image: As the job names it.
         registry: The agent's --docker_registry: a directory, file://DIRECTORY, or https://HOST[:PORT].
         timeout_s: For a registry, in all.
+        denied: The ports that the task is denied: no registry has them asked.
 
     Raises:
-        NotFound: There is no such image.
+        NotFound: There is no such image, or its registry refers to where none may.
         Unavailable: The registry does not answer in time, or wants a login.
         Damaged: What is there is not an image.
     """
@@ -84,7 +88,7 @@ def read_config(image: str, *, registry: str, timeout_s: float = REGISTRY_S) -> 
     directory = registry.removeprefix("file://")
     if directory.startswith("/"):
         return _read_archive(Path(directory) / f"{image}.tar", reference, image)
-    return _config(_Registry(registry, reference, timeout_s).config(), image)
+    return _config(_Registry(registry, reference, timeout_s, denied).config(), image)
 
 
 def flags_of(
@@ -216,9 +220,14 @@ class _Answer:
 class _Registry:
     """The requests for one image. Nobody logs in: private images want a mirror that the agent may read."""
 
-    def __init__(self, registry: str, reference: Reference, timeout_s: float) -> None:
+    def __init__(
+        self, registry: str, reference: Reference, timeout_s: float, denied: Collection[Denial]
+    ) -> None:
+        from isolator.registry_reach import Reach
+
         self._reference = reference
         self._base = _base(registry, reference)
+        self._reach = Reach(self._base, denied, trusted=self._base == _configured(registry))
         self._name = reference.repository
         if self._base.endswith("docker.io") and "/" not in self._name:
             self._name = f"library/{self._name}"
@@ -286,7 +295,7 @@ class _Registry:
         """Follows redirects, without the token: they lead to other hosts."""
         from http.client import HTTPException
         from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
+        from urllib.request import Request
 
         if not url.startswith(("https://", "http://")):
             raise Unavailable(f"the registry refers to {url}", remedy="see what --docker_registry names")
@@ -294,7 +303,7 @@ class _Registry:
         if token:
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            with urlopen(request, timeout=self._left_s()) as response:
+            with self._reach.open(request, self._left_s()) as response:
                 return _Answer(response.status, "", self._read(response, url))
         except HTTPError as error:
             with error:
@@ -334,9 +343,13 @@ def _parsed(body: bytes, url: str) -> dict[str, Any]:
 def _base(registry: str, reference: Reference) -> str:
     """The registry's address. A host in the image's name wins; it is spoken to by https, unless --docker_registry
     names the same host otherwise."""
-    configured = (registry if "://" in registry else f"https://{registry}").rstrip("/")
+    configured = _configured(registry)
     if not reference.host or configured.partition("://")[2] == reference.host:
         return configured
     if reference.host in ("docker.io", "index.docker.io"):
         return DEFAULT_REGISTRY
     return f"https://{reference.host}"
+
+
+def _configured(registry: str) -> str:
+    return (registry if "://" in registry else f"https://{registry}").rstrip("/")

@@ -86,8 +86,9 @@ class NestedRun:
         launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
         settings = Settings.from_environment(self._own)
         flags = flags_of(settings.endpoint, authorization=settings.authorization())
+        denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
-            config = read_config(self._plan.image, registry=registry_of(flags, self._own))
+            config = read_config(self._plan.image, registry=registry_of(flags, self._own), denied=denied)
         except NotFound as error:
             raise NotStarted(f"{error.what}; {error.remedy}") from error
         command_of(self._plan, config)

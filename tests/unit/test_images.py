@@ -14,11 +14,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import Request
 
 import pytest
 import requests
 
+from isolator.control_ports import Denial
 from isolator.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
+from isolator.registry_reach import Reach
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
 from mesos_gpu.testing.images import Link, busybox_layer, layer, save
@@ -310,6 +313,112 @@ def test_private_image(front: Any, token: Any) -> None:
     front.token = token
     with pytest.raises(Unavailable, match=r"does not show app:1 at .* to everybody: 401"):
         read_config("app:1", registry=front.url)
+
+
+class _Lure(http.server.BaseHTTPRequestHandler):
+    """Sends whoever asks to `server.target`, by `server.by`."""
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.seen.append(self.path)
+        if server.by == "realm":
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", f'Bearer realm="{server.target}"')
+        else:
+            self.send_response(307)
+            self.send_header("Location", server.target)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """Something on this host that nobody should connect to."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+@pytest.mark.parametrize("by", ["realm", "redirect"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0", "nowhere.invalid"]
+)
+def test_no_registry_has_a_control_port_asked(front: Any, silent: socket.socket, by: str, host: str) -> None:
+    """This process is root and behind no fence; the path is the registry's to choose."""
+    port = silent.getsockname()[1]
+    front.RequestHandlerClass, front.by = _Lure, by
+    front.target = f"http://{host}:{port}/logging/toggle?level=3&duration=1weeks"
+    with pytest.raises(NotFound) as caught:
+        read_config("app:1", registry=front.url, denied=(Denial(port),), timeout_s=20)
+    assert front.url in caught.value.what
+    assert f"refers to {front.target}" in caught.value.what
+    assert f"port {port} commands the cluster, and is not for tasks" in caught.value.what
+    assert len(front.seen) == 1, "nothing goes back to the registry"
+
+
+@pytest.mark.parametrize("by", ["realm", "redirect"])
+@pytest.mark.parametrize(
+    "target", ["http://169.254.169.254/latest", "http://[::ffff:169.254.169.254]/latest"]
+)
+def test_no_registry_has_its_readers_link_asked(front: Any, by: str, target: str) -> None:
+    front.RequestHandlerClass, front.by, front.target = _Lure, by, target
+    with pytest.raises(
+        NotFound, match=r"169\.254\.169\.254: a link-local address, where that registry is not"
+    ):
+        read_config("app:1", registry=front.url, timeout_s=20)
+
+
+def test_no_redirect_leads_out_of_http(front: Any, silent: socket.socket) -> None:
+    front.RequestHandlerClass, front.by = _Lure, "redirect"
+    front.target = f"ftp://127.0.0.1:{silent.getsockname()[1]}/x"
+    with pytest.raises(Unavailable, match=r"cannot be read: .*ftp"):
+        read_config("app:1", registry=front.url, timeout_s=20)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.9.9.9", "[::1]", "[::]", "0", "2130706433", "169.254.1.1", "[fe80::1]", "localhost"],
+)
+def test_what_is_on_this_host_is_not_for_a_registry_elsewhere(silent: socket.socket, host: str) -> None:
+    reach = Reach("https://192.0.2.1")
+    reach.check(Request("https://192.0.2.1/v2/"), "192.0.2.1", 443)
+    port = silent.getsockname()[1]
+    with pytest.raises(
+        NotFound, match=r"the registry https://192\.0\.2\.1 refers to http://.* address, where"
+    ):
+        reach.open(Request(f"http://{host}:{port}/"), 20)
+
+
+def test_a_name_that_leads_elsewhere_the_next_time(
+    monkeypatch: pytest.MonkeyPatch, front: Any, silent: socket.socket
+) -> None:
+    """Connected to is the address that was checked; and what is asked next is checked anew."""
+    real, ports = socket.getaddrinfo, [front.server_port, silent.getsockname()[1]]
+    answers = [("192.0.2.1", 443), ("127.0.0.1", 80)]
+
+    def look_up(host: Any, port: Any, *args: Any, **options: Any) -> Any:
+        return real(answers.pop(0)[0] if host == "evil.example" else host, port, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    reach = Reach("https://evil.example")
+    reach.check(Request("https://evil.example/v2/"), "evil.example", 443)
+    with pytest.raises(NotFound, match=r"127\.0\.0\.1: a loopback address, where that registry is not"):
+        reach.open(Request(f"http://evil.example:{ports[1]}/"), 20)
+    answers[:] = [("127.0.0.1", 0)]  # asked once: a second look-up would find nothing here, and fail
+    front.RequestHandlerClass, front.body = _Garbage, b"{}"
+    with Reach("http://evil.example").open(Request(f"http://evil.example:{ports[0]}/"), 20) as response:
+        assert response.read() == b"{}"
+
+
+def test_the_operators_registry_may_be_at_a_port_that_tasks_are_denied(registry: str) -> None:
+    push(registry, "app", "denied", CONFIG)
+    denied = (Denial(int(registry.rpartition(":")[2])),)
+    assert read_config("app:denied", registry=registry, denied=denied).user == "nobody:nogroup"
 
 
 class _Garbage(http.server.BaseHTTPRequestHandler):
