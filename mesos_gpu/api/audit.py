@@ -3,6 +3,7 @@
 Nobody is authenticated: the names are what the request claims.
 """
 
+import json
 import logging
 from dataclasses import dataclass
 from typing import Any, Final
@@ -81,9 +82,16 @@ def _note(scope: Scope, body: bytes, status: int, made: str) -> None:
         "made": made,
     }
     words = " ".join(
-        f"{name}={value}" for name, value in fields.items() if value and name not in ("method", "path")
+        f"{name}={_word(str(value))}"
+        for name, value in fields.items()
+        if value and name not in ("method", "path")
     )
-    logger.info("%s %s %s", fields["method"], fields["path"], words, extra={"fields": fields})
+    logger.info("%s %s %s", fields["method"], _word(scope["path"]), words, extra={"fields": fields})
+
+
+def _word(text: str) -> str:
+    """As it is, or as a JSON string where it could be read as more fields than one, or as another text."""
+    return text if text.isprintable() and not set(' "=\\') & set(text) else json.dumps(text)
 
 
 def _claims(body: bytes) -> _Claims:

@@ -1,6 +1,7 @@
 """A line for each change that is asked for; and metrics that Prometheus' own checker takes."""
 
 import logging
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.testing.builders import gpu
+from tests.conftest import wait_until
 from tests.contract.test_api import Rig
 
 
@@ -44,6 +46,7 @@ def test_who_from_where_what_and_the_result(rig: Rig, lines: list[dict[str, Any]
     rig.call("POST", "/v1/jobs", json={"cpus": -1})
     rig.call("POST", "/v1/jobs", data=b"[", headers={"Content-Type": "application/json"})
     rig.call("POST", "/v1/jobs", json={"command": "true"}, headers={"Host": "evil.example"})
+    wait_until("all are noted", lambda: len(lines) == 8)  # each after its answer
     assert [(f["method"], f["path"].replace(job["id"], "ID"), f["status"]) for f in lines] == [
         ("POST", "/v1/jobs", 201),
         ("DELETE", "/v1/jobs/ID", 202),
@@ -62,6 +65,24 @@ def test_who_from_where_what_and_the_result(rig: Rig, lines: list[dict[str, Any]
     assert app["made"] != ""
 
 
+def test_nobody_forges_a_field_of_a_line(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="mesos_gpu.audit")
+    forged = 'eve by=root from=10.0.0.1:1 x="'
+    rig.call("POST", "/v1/gpus/g0/drain", json={"reason": "fan", "by": forged})
+    rig.call("POST", "/v1/gpus/g0%20by=root%20/drain", json={"reason": "fan", "by": "bob\u2003by=root"})
+
+    def said() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.name == "mesos_gpu.audit"]
+
+    wait_until("both are noted", lambda: len(said()) == 2)  # after the answer
+    first, second = said()
+    words = shlex.split(first)
+    assert f"by={forged}" in words
+    assert [word.partition("=")[0] for word in words[2:]] == ["from", "by", "status"], first
+    assert shlex.split(second)[1] == "/v1/gpus/g0 by=root /drain"
+    assert r'by="bob\u2003by=root"' in second
+
+
 def test_who_only_looks_is_not_noted(rig: Rig, lines: list[dict[str, Any]]) -> None:
     rig.call("GET", "/v1/jobs")
     rig.call("HEAD", "/v1/jobs")
@@ -72,6 +93,7 @@ def test_who_only_looks_is_not_noted(rig: Rig, lines: list[dict[str, Any]]) -> N
 def test_no_secret_is_in_it(rig: Rig, lines: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     rig.submit(env={"TOKEN": "hunter2"}, command="echo hunter2")
+    wait_until("it is noted", lambda: lines)  # after the answer
     assert len(lines) == 1
     assert "hunter2" not in caplog.text + str(lines)
 
