@@ -13,17 +13,15 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from isolator import cgroups
 from isolator.docker_output import Output
 from isolator.host_paths import FORBIDDEN, overlap
 from isolator.http import HttpConnection, Response
-from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.docker_options import DockerOptions
 from mesos_gpu.model.image import ImageConfig
@@ -354,66 +352,8 @@ class DockerEngine:
         )
 
 
-def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[int]) -> None:
-    """See for oneself what a started container has of a driver's devices: another of this host's tools (a hook of
-    the runtime, a plugin of containerd) may have added some.
-
-    Args:
-        pid: Of its first process, on the host. One that has ended has nothing.
-        expected: Major and minor of each device that it is granted.
-        majors: Of the driver.
-
-    Raises:
-        MesosGpuError: /dev, or the device list of its cgroup (v1; v2 has no list to read), has more or less.
-    """
-    want = frozenset(expected)
-    for pause_s in (0.01, 0.05, 0.2, 0.0):
-        wrong = {place: found for place, found in _devices(pid, majors).items() if found != want}
-        if not wrong or start_ticks(pid) is None:
-            return
-        time.sleep(pause_s)  # a process that is just ending is in no cgroup of its own any more
-    place, found = next(iter(wrong.items()))
-    raise MesosGpuError(
-        f"{place} of the container has the devices {sorted(found)}, not {sorted(want)}",
-        remedy="see what else adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
-    )
-
-
-def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int, int]]]:
-    """By where they are seen; nothing if the process has ended."""
-    try:
-        have = {"/dev": _nodes(Path(f"/proc/{pid}/root/dev"), majors)}
-        mount, path = cgroups.mounted().get("cgroup1"), cgroups.membership(pid).get("cgroup1")
-        if mount is not None and path is not None:
-            have["its device cgroup"] = _listed(mount / path.lstrip("/") / "devices.list", majors)
-    except (FileNotFoundError, ProcessLookupError):
-        return {}
-    return have
-
-
-def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    found = set()
-    for path in (*directory.iterdir(), *directory.glob("nvidia-caps/*")):
-        status = path.lstat()
-        if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in majors:
-            found.add((os.major(status.st_rdev), os.minor(status.st_rdev)))
-    return frozenset(found)
-
-
-def _listed(path: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    """-1: any."""
-    found = set()
-    for line in path.read_text().splitlines():
-        kind, numbers, access = line.split()
-        major, minor = (-1 if number == "*" else int(number) for number in numbers.split(":"))
-        if kind in "ac" and (major == -1 or major in majors) and access != "m":
-            found.add((major, minor))
-    return frozenset(found)
-
-
 def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[str, Any]:
     """The body of /containers/create. Pure but for the host's memory, if the wish has no limit."""
-    memory = wish.mem_mib << 20
     root = wish.user.partition(":")[0].strip("0") == ""
     entrypoint = ["/bin/sh", "-c", wish.command] if wish.command is not None else list(wish.argv)
     return {
@@ -448,18 +388,7 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             "CgroupnsMode": "private",
             **_network(wish.bindings),
             "IpcMode": "private",
-            # Workers of one job pass tensors through /dev/shm (PyTorch's loaders, NCCL between its ranks); at
-            # Docker's 64 MiB they die by SIGBUS. Its pages count against the memory limit, so that bounds them.
-            "ShmSize": wish.options.shm_bytes
-            or memory
-            or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
-            "Memory": memory,
-            "MemorySwap": memory,  # with swap: so there is none
-            "CpuShares": max(2, round(wish.cpus * 1024))
-            if wish.cpus
-            else 0,  # as Mesos: idle CPUs may be used
-            "PidsLimit": wish.pids,
-            "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
+            **_limits(wish),
             "Init": wish.options.init,
             **({"ExtraHosts": list(wish.options.hosts)} if wish.options.hosts else {}),
             **({"Dns": list(wish.options.dns)} if wish.options.dns else {}),
@@ -472,6 +401,22 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             },
             **({"CgroupParent": wish.cgroup_parent} if wish.cgroup_parent else {}),
         },
+    }
+
+
+def _limits(wish: ContainerWish) -> dict[str, Any]:
+    memory = wish.mem_mib << 20
+    return {
+        # Workers of one job pass tensors through /dev/shm (PyTorch's loaders, NCCL between its ranks); at
+        # Docker's 64 MiB they die by SIGBUS. Its pages count against the memory limit, so that bounds them.
+        "ShmSize": wish.options.shm_bytes
+        or memory
+        or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
+        "Memory": memory,
+        "MemorySwap": memory,  # with swap: so there is none
+        "CpuShares": max(2, round(wish.cpus * 1024)) if wish.cpus else 0,  # as Mesos: idle CPUs may be used
+        "PidsLimit": wish.pids,
+        "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
     }
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from isolator.cgroups import Cgroup
-from isolator.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine, verify
+from isolator.docker_devices import verify
+from isolator.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
 from isolator.docker_output import Output
 from isolator.enclosure import Enclosure
 from isolator.facts import read_driver

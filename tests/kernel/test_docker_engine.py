@@ -22,7 +22,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.docker_engine import ContainerWish, DockerEngine, Ended, verify
+from isolator.docker_devices import verify
+from isolator.docker_engine import ContainerWish, DockerEngine, Ended
 from isolator.memory import Witness
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.local.cluster import free_port
