@@ -135,7 +135,10 @@ def settled(url: str) -> None:
 def url(open_directory: Path, data: Path, images: Path) -> Iterator[str]:
     """The interface, when all templates run."""
     needs("cgroup1")
-    given = {"MESOS_GPU_VOLUME_ROOTS": f"{data / 'code'}:ro,{data / 'out'}"}
+    given = {
+        "MESOS_GPU_VOLUME_ROOTS": f"{data / 'code'}:ro,{data / 'out'}",
+        "MESOS_GPU_TMP": "host",  # this checkout, of which one of them runs, may lie below /tmp
+    }
     path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with (
         Stack(
