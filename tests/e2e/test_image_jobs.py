@@ -1,10 +1,12 @@
 """Jobs with an image on a real Mesos: what they see of devices and driver, with cgroup v1 and v2, and by Docker."""
 
+import http.server
 import json
 import os
 import re
 import shlex
 import stat
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -270,6 +272,50 @@ def test_an_image_that_is_not_there(client: Client) -> None:
     job = run(client, "true", image="missing:1")
     assert job["state"] == "failed"
     assert "missing:1" in str(job["message"])
+
+
+class _Lure(http.server.BaseHTTPRequestHandler):
+    """Asks for a token of `server.realm`."""
+
+    def do_GET(self) -> None:
+        server: Any = self.server
+        server.seen.append(self.path)
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", f'Bearer realm="{server.realm}"')
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+def test_a_registry_has_nobody_command_the_agent(open_directory: Path, images: Path) -> None:
+    needs("cgroup2")
+    server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Lure)
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    given = {
+        "MESOS_GPU_ISOLATION": "cgroup2",
+        "MESOS_GPU_IMAGE_REGISTRY": f"http://127.0.0.1:{server.server_port}",
+    }
+    stack = Stack(
+        open_directory / "lured", [NodeSpec(1)], images=images, devices="cgroup2", executor_environment=given
+    )
+    try:
+        with stack as running, Client(running.url) as client:
+            port = running.cluster.agents[0].port
+            server.realm = f"http://127.0.0.1:{port}/logging/toggle?level=3&duration=1weeks"
+            client.patience_s = 30
+            wait_until("the node reports", client.gpus)
+            job = run(client, "true", image="app:1", gpus=0)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert job["state"] == "failed", "it is the image's fault, and runs nowhere else"
+    assert f"port {port} commands the cluster, and is not for tasks" in str(job["message"])
+    assert server.seen == ["/v2/app/manifests/1"], "nothing of the agent's came back"
 
 
 def test_exit_status_and_kill(client: Client) -> None:
