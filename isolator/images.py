@@ -303,7 +303,7 @@ class _Registry:
         if token:
             request.add_unredirected_header("Authorization", f"Bearer {token}")
         try:
-            with self._reach.open(request, self._left_s()) as response:
+            with self._reach.send(request, self._left_s()) as response:
                 return _Answer(response.status, "", self._read(response, url))
         except HTTPError as error:
             with error:

@@ -46,7 +46,7 @@ class Reach:
         ):
             self._opener.add_handler(handler)
 
-    def open(self, request: urls.Request, timeout_s: float) -> http.client.HTTPResponse:
+    def send(self, request: urls.Request, timeout_s: float) -> http.client.HTTPResponse:
         """As urllib's urlopen.
 
         Raises:
