@@ -391,7 +391,7 @@ def test_what_is_on_this_host_is_not_for_a_registry_elsewhere(silent: socket.soc
     with pytest.raises(
         NotFound, match=r"the registry https://192\.0\.2\.1 refers to http://.* address, where"
     ):
-        reach.open(Request(f"http://{host}:{port}/"), 20)
+        reach.send(Request(f"http://{host}:{port}/"), 20)
 
 
 def test_a_name_that_leads_elsewhere_the_next_time(
@@ -408,10 +408,10 @@ def test_a_name_that_leads_elsewhere_the_next_time(
     reach = Reach("https://evil.example")
     reach.check(Request("https://evil.example/v2/"), "evil.example", 443)
     with pytest.raises(NotFound, match=r"127\.0\.0\.1: a loopback address, where that registry is not"):
-        reach.open(Request(f"http://evil.example:{ports[1]}/"), 20)
+        reach.send(Request(f"http://evil.example:{ports[1]}/"), 20)
     answers[:] = [("127.0.0.1", 0)]  # asked once: a second look-up would find nothing here, and fail
     front.RequestHandlerClass, front.body = _Garbage, b"{}"
-    with Reach("http://evil.example").open(Request(f"http://evil.example:{ports[0]}/"), 20) as response:
+    with Reach("http://evil.example").send(Request(f"http://evil.example:{ports[0]}/"), 20) as response:
         assert response.read() == b"{}"
 
 
