@@ -1,6 +1,5 @@
 """Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
 
-from collections import ChainMap
 from collections.abc import Hashable, Mapping, Sequence
 
 from mesos_gpu.engine.state import State
@@ -23,7 +22,7 @@ class Neighbours:
         `reading`: it is a reader's, and the state remembers nothing of it.
         """
         self._state = state
-        self.verdicts = Verdicts(ChainMap({}, state.verdicts) if reading else state.verdicts)
+        self.verdicts = Verdicts(state.verdicts, reading=reading)
         self._apps: dict[str, list[Placed]] | None = None
         self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
         self._instances: dict[str, int] = {}

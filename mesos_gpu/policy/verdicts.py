@@ -4,6 +4,7 @@ A job with costly expressions on a large cluster is compared with some agents in
 waits behind it is not held up.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, MutableMapping
 from typing import Final
 
@@ -21,11 +22,12 @@ MOST_KNOWN: Final = 200_000
 class Verdicts:
     """Of one match, or of one reader."""
 
-    def __init__(self, known: Known, work: int = WORK_IN_ALL) -> None:
-        """`known` is read, and grows."""
-        if len(known) > MOST_KNOWN:
+    def __init__(self, known: Known, *, reading: bool = False) -> None:
+        """`known` is read, and grows, unless it is a reader's: that one keeps to itself what it finds."""
+        if not reading and len(known) > MOST_KNOWN:
             known.clear()
-        self._known, self._left, self._left_of_job = known, work, WORK_OF_JOB
+        self._known: Known = ChainMap({}, known) if reading else known
+        self._left, self._left_of_job = WORK_IN_ALL, WORK_OF_JOB
         self.is_behind = False  # whether something was asked that is not known yet
 
     def next_job(self) -> None:
