@@ -14,6 +14,7 @@ import pytest
 from isolator import cgroups
 from isolator.checks import Checker
 from isolator.commands import executor_command
+from mesos_gpu.model.assignment import Outcome
 from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
@@ -144,6 +145,19 @@ def test_a_task_is_not_told_where_its_agent_is(one: Host) -> None:
     assert str(agent_port(one)) not in one.stdout()
 
 
+def refused_by(
+    code: str, directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Outcome, int]:
+    """What an executor made by this code says of a launch that it must refuse, and its agent's port."""
+    command = f"exec {sys.executable} -c {shlex.quote(code)}"
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
+    with host(directory, agent) as one:
+        one.launch("echo never", user="nobody")
+        message, outcome = one.end("TASK_FAILED")
+        assert one.stdout() == ""
+        return message, outcome, agent_port(one)
+
+
 def test_rules_that_deny_nothing_fail_the_launch(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,14 +168,8 @@ def test_rules_that_deny_nothing_fail_the_launch(
         "compile = bpf.compile_denials; bpf.compile_denials = lambda denied, family: compile((), family); "
         "sys.exit(executor.main())"
     )
-    monkeypatch.setattr(
-        "tests.hosts.executor_command", lambda: f"exec {sys.executable} -c {shlex.quote(code)}"
-    )
-    with host(open_directory, agent) as one:
-        one.launch("echo never", user="nobody")
-        message, outcome = one.end("TASK_FAILED")
-        assert one.stdout() == ""
-    assert f"port {agent_port(one)} is not denied" in message
+    message, outcome, port = refused_by(code, open_directory, agent, monkeypatch)
+    assert f"port {port} is not denied" in message
     assert outcome.infrastructure
 
 
@@ -224,13 +232,7 @@ def test_without_cgroup_v2_no_task_starts(
         "view.mount_cgroup2 = refuse\n"
         "sys.exit(executor.main())"
     )
-    monkeypatch.setattr(
-        "tests.hosts.executor_command", lambda: f"exec {sys.executable} -c {shlex.quote(code)}"
-    )
-    with host(open_directory, agent) as one:
-        one.launch("echo never", user="nobody")
-        message, outcome = one.end("TASK_FAILED")
-        assert one.stdout() == ""
+    message, outcome, _ = refused_by(code, open_directory, agent, monkeypatch)
     assert "tasks cannot be kept from the control ports" in message
     assert "MESOS_GPU_CONTROL_PORTS=off" in message
     assert outcome.infrastructure
