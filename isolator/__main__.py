@@ -7,15 +7,15 @@ def main() -> int:
     """Dispatch on the first argument."""
     program = sys.argv[1] if len(sys.argv) == 2 else ""
     if program == "executor":
-        from isolator.executor import main as run_executor
+        from isolator.executor.main import main as run_executor
 
         return run_executor()
     if program == "monitor":
-        from isolator.monitor import main as run_monitor
+        from isolator.node.monitor import main as run_monitor
 
         return run_monitor()
     if program == "probe":
-        from isolator.probing import main as run_probe
+        from isolator.gpus.probing import main as run_probe
 
         return run_probe()
     print("usage: python -m isolator executor|monitor", file=sys.stderr)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from mesos_gpu.model.health import Survey
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.saves import Save, Saved
-from mesos_gpu.model.unknown import Listed
+from mesos_gpu.model.tasks.unknown import Listed
 
 
 class Clock(Protocol):

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from isolator.agent_api import TERMINAL
-from isolator.commands import executor_command
-from isolator.facts import write_inventory
-from isolator.ledger import Ledger
-from mesos_gpu.model.assignment import Assignment, Outcome
-from mesos_gpu.model.gpu import Gpu, Health, Inventory
+from isolator.agent.agent_api import TERMINAL
+from isolator.agent.commands import executor_command
+from isolator.gpus.ledger import Ledger
+from isolator.host.facts import write_inventory
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.testing.elf_files import driver_tree
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
-from mesos_gpu.wire.assignment import decode_outcome, encode
+from mesos_gpu.wire.mesos.assignment import decode_outcome, encode
 from volumes.build import make
 
 #: Of this process alone: what is left of a task is found by its id, anywhere on the machine.

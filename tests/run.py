@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from isolator import processes
+from isolator.host import processes
 from mesos_gpu.local import leftovers
 from mesos_gpu.testing import dockerd
 from tests import progress

@@ -4,7 +4,7 @@ import grp
 import os
 import pwd
 
-from mesos_gpu.model.users import Account
+from mesos_gpu.model.jobs.users import Account
 
 
 def account_of(name: str) -> Account | None:

@@ -6,10 +6,10 @@ from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Final, cast
 
 from mesos_gpu.adapters.prober import HttpGet
-from mesos_gpu.model.app import HttpScheme, ReadinessCheck
-from mesos_gpu.model.healthcheck import Answer, HealthCheck, Protocol
-from mesos_gpu.policy.healthcheck import Finding
-from mesos_gpu.wire.checks import status_of
+from mesos_gpu.model.apps.app import HttpScheme, ReadinessCheck
+from mesos_gpu.model.apps.healthcheck import Answer, HealthCheck, Protocol
+from mesos_gpu.policy.apps.healthcheck import Finding
+from mesos_gpu.wire.mesos.checks import status_of
 
 MOST_BODY: Final = 16384  # bytes; what follows is cut off
 _PROTOCOLS: Final = {HttpScheme.HTTP: Protocol.HTTP, HttpScheme.HTTPS: Protocol.HTTPS}

@@ -1,6 +1,6 @@
 """The GPUs of this host through NVML: nvidia-ml-py, module pynvml, loaded when it is first needed.
 
-Runs in a process of its own (isolator/probing.py): any call here may hang for ever.
+Runs in a process of its own (isolator/gpus/probing.py): any call here may hang for ever.
 Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries".
 """
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from mesos_gpu.adapters import nvml_health
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.model.gpu import Gpu, Link
-from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Link
+from mesos_gpu.model.nodes.health import Reading, Survey
 
 logger = logging.getLogger(__name__)
 _LAST_MINOR: Final = (1 << 20) - 1

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from mesos_gpu.model.gpu import Gpu
-from mesos_gpu.model.health import Reading
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.health import Reading
 
 EVENTS_S: Final = 1.0  # how long one wait for an event lasts
 #: Kinds of events that are worth a look at once, if the card has them (nvmlEventType*).

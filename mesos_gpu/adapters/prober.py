@@ -16,9 +16,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from mesos_gpu.model.healthcheck import HealthCheck
-from mesos_gpu.policy.healthcheck import Finding, judge, pause_s, timeout_s, unanswered
-from mesos_gpu.wire.checks import MOST_HEAD, request, status_of
+from mesos_gpu.model.apps.healthcheck import HealthCheck
+from mesos_gpu.policy.apps.healthcheck import Finding, judge, pause_s, timeout_s, unanswered
+from mesos_gpu.wire.mesos.checks import MOST_HEAD, request, status_of
 
 READ, WRITE, NOTHING = selectors.EVENT_READ, selectors.EVENT_WRITE, 0
 MOST_AT_ONCE: Final = 512  # open files; others wait for their turn

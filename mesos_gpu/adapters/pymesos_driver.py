@@ -15,8 +15,8 @@ from mesos_gpu.adapters._pymesos_mended import (
     split_address,
 )
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.model.unknown import Listed
-from mesos_gpu.wire.labels import listed_from_json
+from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.wire.mesos.labels import listed_from_json
 
 __all__ = [
     "AgentFailed",

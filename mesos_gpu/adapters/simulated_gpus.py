@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged
-from mesos_gpu.model.gpu import Gpu, Health, Inventory, Link
-from mesos_gpu.model.health import Reading, Survey
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.wire.report import gpu_from_json, gpu_to_json
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
+from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 
 #: Model to memory in MiB, as NVML names and reports them.
 MODELS: Final = {

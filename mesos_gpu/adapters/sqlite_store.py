@@ -24,13 +24,13 @@ import msgspec
 from mesos_gpu.adapters.high_water import HighWater, Mark
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
-from mesos_gpu.model.drain import Card, Drain
-from mesos_gpu.model.job import Job
-from mesos_gpu.model.node import Node
+from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.drain import Card, Drain
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import Save, Saved
-from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.tasks.task import Task
 
 T = TypeVar("T")
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR

@@ -16,27 +16,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mesos_gpu.api import openapi, shapes, views
-from mesos_gpu.api import requests as asked
-from mesos_gpu.api.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
-from mesos_gpu.api.audit import Audit
-from mesos_gpu.api.changes import Changes
-from mesos_gpu.api.guard import Guard, may_see_env
-from mesos_gpu.api.listing import Listing
-from mesos_gpu.api.logs import BASE64, ENCODINGS, Chunk, LogReader
+from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
+from mesos_gpu.api.http.audit import Audit
+from mesos_gpu.api.http.guard import Guard, may_see_env
+from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
-from mesos_gpu.api.operate import Operate
-from mesos_gpu.api.plan import Plans
-from mesos_gpu.api.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.service import Service, View
-from mesos_gpu.api.services import Services
-from mesos_gpu.api.unknown import UnknownTasks
+from mesos_gpu.api.spec import openapi, shapes
+from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.api.v1.listing import Listing
+from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
+from mesos_gpu.api.v1.operate import Operate
+from mesos_gpu.api.v1.plan import Plans
+from mesos_gpu.api.v1.services import Services
+from mesos_gpu.api.v1.unknown import UnknownTasks
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.job import Engine, Job
-from mesos_gpu.model.permits import Permits
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.jobs.job import Engine, Job
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.jobs import BadJson, Problem, decode
 
 T = TypeVar("T")

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mesos_gpu.api.service import View
-from mesos_gpu.model.gpu import Health, Inventory
-from mesos_gpu.model.job import JobState
-from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.wire.prometheus import Metric, Sample
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.gpu import Health, Inventory
+from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.wire.export.prometheus import Metric, Sample
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,21 +4,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-from mesos_gpu.model.app import App, Group
-from mesos_gpu.model.drain import Drain, Target
-from mesos_gpu.model.happening import Happening
-from mesos_gpu.model.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.happening import Happening
+from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.rollout import VersionInfo
+from mesos_gpu.model.apps.service import Deployment, RootVersion
+from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
-from mesos_gpu.model.job import Job, JobSpec
-from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.model.offer import Offer
-from mesos_gpu.model.queue import Ends, LaunchDelay, QueueUse, Waiting
-from mesos_gpu.model.rollout import VersionInfo
-from mesos_gpu.model.service import Deployment, RootVersion
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.task import Task
-from mesos_gpu.model.why import Why
-from mesos_gpu.policy.defrag import Problem
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.jobs.queue import Ends, LaunchDelay, QueueUse, Waiting
+from mesos_gpu.model.jobs.why import Why
+from mesos_gpu.model.nodes.drain import Drain, Target
+from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.room.defrag import Problem
 
 T = TypeVar("T")
 

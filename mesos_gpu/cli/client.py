@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 
-from mesos_gpu.api.shapes import (
+from mesos_gpu.api.spec.shapes import (
     Gpu,
     Gpus,
     GpuWithHistory,
@@ -31,7 +31,7 @@ from mesos_gpu.api.shapes import (
 )
 from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.errors import MesosGpuError, Unavailable
-from mesos_gpu.model.job import JobState
+from mesos_gpu.model.jobs.job import JobState
 
 PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
 LONG_POLL_S: Final = 30.0  # the interface allows 60

@@ -9,9 +9,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.driver import MINIMUM
-from mesos_gpu.model.gpu import CAPABILITY
-from mesos_gpu.model.permits import Control
+from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.nodes.driver import MINIMUM
+from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.wire.marathon.moments import moment, stamp
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 

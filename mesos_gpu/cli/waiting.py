@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from mesos_gpu.api.shapes import Job
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli import output
 from mesos_gpu.cli.client import PATIENCE_S, Client
 from mesos_gpu.errors import MesosGpuError

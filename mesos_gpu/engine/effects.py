@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.job import JobSpec
-from mesos_gpu.model.offer import PortRange, Scalar
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
     ForgetAppVersion,
     ForgetDeployment,
@@ -30,7 +30,7 @@ from mesos_gpu.model.saves import (
     SaveTask,
     SaveTrust,
 )
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)

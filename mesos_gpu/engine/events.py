@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mesos_gpu.model.app import Group
-from mesos_gpu.model.drain import Target
-from mesos_gpu.model.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.job import JobSpec
-from mesos_gpu.model.offer import Offer
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.status import Status
-from mesos_gpu.model.unknown import Listed
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.unknown import Listed
 
 
 @dataclass(frozen=True, slots=True)

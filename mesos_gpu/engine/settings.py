@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mesos_gpu.model.control import ControlPort
-from mesos_gpu.model.job import GpuNodes, Placement
-from mesos_gpu.model.permits import Control
-from mesos_gpu.model.quota import Quota
+from mesos_gpu.model.jobs.job import GpuNodes, Placement
+from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.jobs.quota import Quota
+from mesos_gpu.model.nodes.control import ControlPort
 
 LOG_LIMIT_MIB: Final = 1024
 

@@ -8,19 +8,19 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.drain import Card, Drain, Target
-from mesos_gpu.model.gpu import Gpu
-from mesos_gpu.model.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.node import Node
-from mesos_gpu.model.offer import Offer
-from mesos_gpu.model.quota import owners
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.quota import owners
+from mesos_gpu.model.nodes.drain import Card, Drain, Target
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.saves import Saved
-from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.task import Task, TaskState
-from mesos_gpu.policy.queue import in_line_since
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.queueing.queue import in_line_since
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
 

@@ -10,22 +10,27 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.apps import on_apps_changed, on_deployment_deleted, on_health_found, on_readiness_found
-from mesos_gpu.engine.cards import on_reset_requested
-from mesos_gpu.engine.delays import on_delay_reset
-from mesos_gpu.engine.drains import on_drain, on_undrain
+from mesos_gpu.engine.apps.delays import on_delay_reset
+from mesos_gpu.engine.apps.deploying import (
+    on_apps_changed,
+    on_deployment_deleted,
+    on_health_found,
+    on_readiness_found,
+)
+from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.effects import RANK, Effect
-from mesos_gpu.engine.evictions import end_for_good
-from mesos_gpu.engine.matching import match, on_offers
-from mesos_gpu.engine.quota import check_job
+from mesos_gpu.engine.gpus.cards import on_reset_requested
+from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
+from mesos_gpu.engine.match.matching import match, on_offers
+from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.state import State
-from mesos_gpu.engine.statuses import on_status
+from mesos_gpu.engine.tasks.evictions import end_for_good
+from mesos_gpu.engine.tasks.statuses import on_status
+from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.engine.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.upkeep import begin_reconciliation, on_tick
-from mesos_gpu.model.job import Job
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.saves import SaveFramework
 
 

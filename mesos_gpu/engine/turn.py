@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, replace
 from mesos_gpu.engine.effects import Effect, Publish
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.drain import Card, Drain
-from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.node import Node
+from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.drain import Card, Drain
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import (
     ForgetAppVersion,
     ForgetDrain,
@@ -24,10 +26,8 @@ from mesos_gpu.model.saves import (
     SaveSplit,
     SaveTask,
 )
-from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.task import Task
-from mesos_gpu.policy.backoff import delay_s
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.queueing.backoff import delay_s
 
 
 @dataclass(slots=True)

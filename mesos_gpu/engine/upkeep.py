@@ -2,15 +2,17 @@
 
 from dataclasses import replace
 
-from mesos_gpu.engine import apps, cards, evictions, gangs, unknown
+from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
-from mesos_gpu.engine.evictions import send_kill
+from mesos_gpu.engine.gpus import cards
 from mesos_gpu.engine.state import Reconciliation
-from mesos_gpu.engine.statuses import abandon
+from mesos_gpu.engine.tasks import evictions, gangs, unknown
+from mesos_gpu.engine.tasks.evictions import send_kill
+from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import ForgetJob, ForgetNode
-from mesos_gpu.model.task import TaskState
-from mesos_gpu.policy.backoff import delay_s
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.policy.queueing.backoff import delay_s
 
 
 def begin_reconciliation(turn: Turn) -> None:

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from isolator.commands import executor_command
-from isolator.ledger import Ledger
-from isolator.reaper import reap
+from isolator.agent.commands import executor_command
+from isolator.gpus.ledger import Ledger
+from isolator.node.reaper import reap
 from mesos_gpu.adapters.simulated_gpus import MODELS, SIMULATED_DRIVER, simulated_gpus, write_inventory
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.processes import get_json, poll, private_log
-from mesos_gpu.model.driver import cuda_of
-from mesos_gpu.model.permits import Root
+from mesos_gpu.model.jobs.permits import Root
+from mesos_gpu.model.nodes.driver import cuda_of
 
 
 def address(number: int) -> str:

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from mesos_gpu.model.drain import Card, Drain, Target
+from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
-from mesos_gpu.model.job import Job
-from mesos_gpu.model.node import Node
-from mesos_gpu.model.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.drain import Card, Drain, Target
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,24 +23,24 @@ from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
-from mesos_gpu.api.guard import is_loopback_address
-from mesos_gpu.api.server import Server, listen
+from mesos_gpu.api.http.guard import is_loopback_address
+from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
-from mesos_gpu.model.job import Engine, GpuNodes, Placement
-from mesos_gpu.model.permits import ROOTS, Control, Permits, Root
-from mesos_gpu.model.quota import Quota
-from mesos_gpu.model.user_pool import POOL, parse_pool
-from mesos_gpu.model.users import Users
+from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
+from mesos_gpu.model.jobs.permits import ROOTS, Control, Permits, Root
+from mesos_gpu.model.jobs.quota import Quota
+from mesos_gpu.model.jobs.users import Users
+from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.wire.jobs import NAME, USER
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
-from mesos_gpu.wire.mesos_v1 import offer_from_json, status_from_json
+from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")
 

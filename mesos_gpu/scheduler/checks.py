@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
-from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
-from mesos_gpu.policy.healthcheck import Finding, TaskHealth, first_after_s, of_scheduler, port_of
+from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s, of_scheduler, port_of
 
 FRESH_S: Final = 60.0  # how long the address of a host's name is believed
 RETRY_S: Final = 5.0  # how long, that it has none

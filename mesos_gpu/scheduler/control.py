@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from mesos_gpu.adapters.proc import boot_id
-from mesos_gpu.model.control import ControlPort
+from mesos_gpu.model.nodes.control import ControlPort
 
 _DEFAULT: Final = {"agent": 5051, "master": 5050}
 

@@ -23,14 +23,14 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
-from mesos_gpu.model.app import Group
-from mesos_gpu.model.drain import Target
-from mesos_gpu.model.happening import Happening
+from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.happening import Happening
+from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.job import Job, JobSpec
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.saves import Saved
-from mesos_gpu.model.service import Deployment
-from mesos_gpu.model.split import Split
 from mesos_gpu.ports import Clock, Driver, Store
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.happenings import Follower
@@ -39,7 +39,7 @@ from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
-from mesos_gpu.wire.mesos_v1 import reset_message, start_message
+from mesos_gpu.wire.mesos.v1 import reset_message, start_message
 
 T = TypeVar("T")
 TICK_S: Final = 0.25

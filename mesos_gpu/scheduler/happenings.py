@@ -8,16 +8,16 @@ from typing import Final
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
-from mesos_gpu.model import happening as hp
 from mesos_gpu.model import saves
-from mesos_gpu.model.app import Group
-from mesos_gpu.model.healthcheck import HealthCheck
-from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.rollout import ActionKind
-from mesos_gpu.model.service import Deployment, Services
-from mesos_gpu.model.task import Task, TaskState
-from mesos_gpu.policy.healthcheck import of_scheduler
-from mesos_gpu.policy.task_ids import instance_id, instance_of_job, name_of
+from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.healthcheck import HealthCheck
+from mesos_gpu.model.apps.rollout import ActionKind
+from mesos_gpu.model.apps.service import Deployment, Services
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.healthcheck import of_scheduler
+from mesos_gpu.policy.apps.task_ids import instance_id, instance_of_job, name_of
 
 _CONDITIONS: Final = {
     JobState.PENDING: "Scheduled",

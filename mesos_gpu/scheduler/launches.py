@@ -6,17 +6,17 @@ from typing import Any
 
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.control import ControlPort
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.job import JobSpec
-from mesos_gpu.model.permits import Permits
-from mesos_gpu.policy.healthcheck import of_executor
-from mesos_gpu.policy.ports import bindings_of
-from mesos_gpu.policy.task_ids import launch_of
-from mesos_gpu.wire import assignment, checks
-from mesos_gpu.wire.labels import launch_labels, monitor_labels
-from mesos_gpu.wire.mesos_v1 import discovery_to_json, task_info
-from mesos_gpu.wire.seal import secret_for
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.policy.apps.healthcheck import of_executor
+from mesos_gpu.policy.apps.ports import bindings_of
+from mesos_gpu.policy.apps.task_ids import launch_of
+from mesos_gpu.wire.mesos import assignment, checks
+from mesos_gpu.wire.mesos.labels import launch_labels, monitor_labels
+from mesos_gpu.wire.mesos.seal import secret_for
+from mesos_gpu.wire.mesos.v1 import discovery_to_json, task_info
 
 
 def to_task_info(

@@ -9,13 +9,13 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import saves
-from mesos_gpu.model.drain import Drain
-from mesos_gpu.model.gpu import Health
+from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
-from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.node import Node
-from mesos_gpu.model.service import Deployment
-from mesos_gpu.model.task import Task
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.drain import Drain
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task
 
 logger = logging.getLogger("mesos_gpu.scheduler")
 _BAD: Final = (JobState.FAILED, JobState.UNREACHABLE)

@@ -4,37 +4,37 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mesos_gpu.engine.delays import ends_of, launch_delays
-from mesos_gpu.engine.line import ask_of
-from mesos_gpu.engine.moves import problem_of
-from mesos_gpu.engine.neighbours import Neighbours
-from mesos_gpu.engine.outlook import Outlook
-from mesos_gpu.engine.placing import Placing
+from mesos_gpu.engine.apps.delays import ends_of, launch_delays
+from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.gpus.standing import standing
+from mesos_gpu.engine.match.moves import problem_of
+from mesos_gpu.engine.match.neighbours import Neighbours
+from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.line import ask_of
+from mesos_gpu.engine.queue.outlook import Outlook
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.splits import serving
-from mesos_gpu.engine.standing import standing
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.app import App, Group
-from mesos_gpu.model.drain import Drain
-from mesos_gpu.model.gpu import Gpu, Health
-from mesos_gpu.model.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
+from mesos_gpu.model.apps.rollout import VersionInfo
+from mesos_gpu.model.apps.service import Deployment, RootVersion
+from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
-from mesos_gpu.model.job import GpuNodes, Job, JobSpec, JobState
-from mesos_gpu.model.node import Node, Standing
-from mesos_gpu.model.offer import Offer, total
-from mesos_gpu.model.queue import Ends, LaunchDelay, QueueUse, Waiting
-from mesos_gpu.model.rollout import VersionInfo
-from mesos_gpu.model.service import Deployment, RootVersion
-from mesos_gpu.model.split import Split
-from mesos_gpu.model.task import Task
-from mesos_gpu.model.why import Why
-from mesos_gpu.policy.defrag import Problem
-from mesos_gpu.policy.estimate import gpus_of
-from mesos_gpu.policy.hurdles import OFF_GPUS, NodeView
-from mesos_gpu.policy.queue import position_of
-from mesos_gpu.policy.reservation import Reservation
-from mesos_gpu.policy.why import QueueView, explain
+from mesos_gpu.model.jobs.job import GpuNodes, Job, JobSpec, JobState
+from mesos_gpu.model.jobs.queue import Ends, LaunchDelay, QueueUse, Waiting
+from mesos_gpu.model.jobs.why import Why
+from mesos_gpu.model.nodes.drain import Drain
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.model.nodes.offer import Offer, total
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.explain.estimate import gpus_of
+from mesos_gpu.policy.explain.hurdles import OFF_GPUS, NodeView
+from mesos_gpu.policy.explain.why import QueueView, explain
+from mesos_gpu.policy.queueing.queue import position_of
+from mesos_gpu.policy.room.defrag import Problem
+from mesos_gpu.policy.room.reservation import Reservation
 
 
 def _beyond(job: Job, limit: int | None) -> str:

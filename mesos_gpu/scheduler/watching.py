@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 from mesos_gpu.adapters.prober import Prober
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.app import App
-from mesos_gpu.model.healthcheck import Readiness
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.healthcheck import Readiness
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.model.job import Job
-from mesos_gpu.model.task import Task, TaskState
-from mesos_gpu.policy.healthcheck import TaskHealth
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.healthcheck import TaskHealth
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks

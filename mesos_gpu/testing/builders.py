@@ -8,14 +8,14 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
-from mesos_gpu.model.assignment import Outcome
-from mesos_gpu.model.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.job import Job, JobSpec
-from mesos_gpu.model.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.saves import Saved
-from mesos_gpu.model.status import Status
-from mesos_gpu.wire import assignment, report
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.wire.mesos import assignment, report
 
 E = TypeVar("E")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.saves import Save, Saved
-from mesos_gpu.model.unknown import Listed
+from mesos_gpu.model.tasks.unknown import Listed
 
 
 class FakeDriver:

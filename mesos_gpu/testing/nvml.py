@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pynvml
 
-from mesos_gpu.model.gpu import Gpu
+from mesos_gpu.model.nodes.gpu import Gpu
 
 _BROKEN: Final = {
     "library": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,

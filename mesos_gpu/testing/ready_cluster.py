@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
-from mesos_gpu.model.offer import Offer, PortRange, Scalar
-from mesos_gpu.model.status import Status
-from mesos_gpu.model.unknown import Listed
+from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.unknown import Listed
 
 PORTS: Final = range(31000, 33000)  # of each agent
 _ROOM: Final = (Scalar("cpus", 1e6), Scalar("mem", 1e9))

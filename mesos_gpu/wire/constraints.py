@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from mesos_gpu.model.constraint import Constraint, Operator
-from mesos_gpu.model.pattern import problem_of
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.pattern import problem_of
 
 LONGEST_WORD: Final = 256
 MOST_CONSTRAINTS: Final = 16  # of a job or an app

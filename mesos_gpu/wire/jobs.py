@@ -12,12 +12,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mesos_gpu.model.artifact import Artifact
-from mesos_gpu.model.constraint import Constraint
-from mesos_gpu.model.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
-from mesos_gpu.model.gpu import CAPABILITY
-from mesos_gpu.model.healthcheck import HealthCheck, Protocol
-from mesos_gpu.model.job import (
+from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.job import (
     DEFAULT_QUEUE,
     HIGHEST_PRIORITY,
     MOST_TASKS,
@@ -27,9 +25,11 @@ from mesos_gpu.model.job import (
     OnMemberFailure,
     Placement,
 )
-from mesos_gpu.model.mount import Mount, unfit
-from mesos_gpu.model.permits import Control, Permits
-from mesos_gpu.model.port import PortWish
+from mesos_gpu.model.jobs.mount import Mount, unfit
+from mesos_gpu.model.jobs.permits import Control, Permits
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.nodes.driver import CUDA_LABEL, CUDA_OF_BRANCH, MINIMUM, branch_for
+from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS

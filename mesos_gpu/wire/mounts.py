@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from mesos_gpu.model.mount import Mount, unfit
+from mesos_gpu.model.jobs.mount import Mount, unfit
 
 SHAPE: Final = re.compile(r"([^:\x00]+):([^:\x00]+)(:r[ow])?")
 FORM: Final = "HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/data:ro"

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from mesos_gpu.model.split import HOST, Mode, Split
+from mesos_gpu.model.apps.split import HOST, Mode, Split
 from mesos_gpu.wire.jobs import Problem, object_of, show
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 

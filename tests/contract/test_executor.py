@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from isolator.commands import executor_command
-from isolator.facts import write_inventory
-from isolator.ledger import Claimed, Owner
-from mesos_gpu.model.assignment import Outcome
-from mesos_gpu.model.gpu import Health
+from isolator.agent.commands import executor_command
+from isolator.gpus.ledger import Claimed, Owner
+from isolator.host.facts import write_inventory
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
-from mesos_gpu.wire.assignment import decode_outcome
+from mesos_gpu.wire.mesos.assignment import decode_outcome
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, TASK, Host, host
 

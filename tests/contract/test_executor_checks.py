@@ -3,10 +3,10 @@
 import time
 from pathlib import Path
 
-from isolator.processes import descendants
-from mesos_gpu.model.healthcheck import HealthCheck, Protocol
+from isolator.host.processes import descendants
+from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
-from mesos_gpu.wire.checks import encode
+from mesos_gpu.wire.mesos.checks import encode
 from tests.answers import answering, status
 from tests.conftest import wait_until
 from tests.hosts import GPUS, Host

@@ -18,10 +18,10 @@ from mesos_gpu.adapters.simulated_gpus import (
     write_inventory,
 )
 from mesos_gpu.errors import Damaged, Unavailable
-from mesos_gpu.model.gpu import Gpu, Health
-from mesos_gpu.model.health import Survey
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.policy.health import at_first_sight
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.policy.gpus.health import at_first_sight
 from mesos_gpu.testing.nvml import FakeNvml
 
 A100 = "NVIDIA A100-SXM4-80GB"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.model.assignment import Outcome
+from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import Host, host

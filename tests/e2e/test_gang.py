@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.api.shapes import Job
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local import cluster
 from mesos_gpu.local.stack import NodeSpec, Stack

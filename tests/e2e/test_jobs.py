@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu
-from mesos_gpu.api.shapes import Job
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, Refused, ended
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.api.shapes import Job
+from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until

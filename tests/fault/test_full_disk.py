@@ -17,7 +17,7 @@ from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.cluster import free_port
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
-from tests.e2e.test_up import mesos_gpu, processes_of
+from tests.e2e.local.test_up import mesos_gpu, processes_of
 
 pytestmark = [
     pytest.mark.cluster,

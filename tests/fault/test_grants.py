@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from isolator import cgroups
-from isolator.facts import read_inventory
-from isolator.ledger import Ledger
+from isolator.devices import cgroups
+from isolator.gpus.ledger import Ledger
+from isolator.host.facts import read_inventory
 from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.stack import Stack

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from isolator.ledger import Ledger
+from isolator.gpus.ledger import Ledger
 from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until

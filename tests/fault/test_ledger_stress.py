@@ -6,7 +6,7 @@ import random
 from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
-from isolator.ledger import Claimed, Ledger, Owner
+from isolator.gpus.ledger import Claimed, Ledger, Owner
 from mesos_gpu.model.ids import GpuId
 
 PROCESSES, ROUNDS = 8, 60

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from isolator.probing import ChildProbe
-from mesos_gpu.model.gpu import Health
-from mesos_gpu.model.health import Survey
-from mesos_gpu.policy.health import at_first_sight
+from isolator.gpus.probing import ChildProbe
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.policy.gpus.health import at_first_sight
 
 pytestmark = pytest.mark.gpu
 

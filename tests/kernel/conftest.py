@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator import cgroups
+from isolator.devices import cgroups
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from isolator import bpf, bpf_sys, cgroups
-from isolator.cgroups import Cgroup, Version
-from isolator.rules import DriverFacts, Rule, nvidia_devices, rules_of
+from isolator.devices import bpf, bpf_sys, cgroups
+from isolator.devices.cgroups import Cgroup, Version
+from isolator.devices.rules import DriverFacts, Rule, nvidia_devices, rules_of
 from mesos_gpu.errors import MesosGpuError
 from tests.conftest import wait_until
 from tests.kernel.conftest import needs

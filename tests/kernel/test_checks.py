@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from isolator import checks as checks_module
-from isolator import joining
-from isolator.checks import Checker
-from isolator.processes import descendants
+from isolator.executor import checks as checks_module
+from isolator.executor.checks import Checker
+from isolator.host.processes import descendants
+from isolator.runs import joining
 from mesos_gpu.adapters import prober as prober_module
-from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol, Protocol
-from mesos_gpu.policy.healthcheck import TaskHealth
+from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.policy.apps.healthcheck import TaskHealth
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.answers import answering, closed_port, hangs, server_context, status
 from tests.conftest import wait_until

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from isolator.driver_volume import Keeper, holders
-from isolator.facts import write_inventory
-from isolator.reaper import reap
-from mesos_gpu.model.gpu import Inventory
+from isolator.gpus.driver_volume import Keeper, holders
+from isolator.host.facts import write_inventory
+from isolator.node.reaper import reap
+from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.testing.elf_files import driver_tree
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from tests.conftest import wait_until

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from isolator import cgroups
-from isolator.reaper import reap
-from isolator.rules import rules_of
-from mesos_gpu.model.assignment import Outcome
+from isolator.devices import cgroups
+from isolator.devices.rules import rules_of
+from isolator.node.reaper import reap
+from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
-from mesos_gpu.wire.assignment import decode_outcome
+from mesos_gpu.wire.mesos.assignment import decode_outcome
 from tests.conftest import wait_until
 from tests.hosts import GPUS, Host, host
 from tests.kernel.conftest import needs

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from isolator import cgroups, pids, processes
-from isolator.ledger import Ledger
-from isolator.reaper import reap
+from isolator.devices import cgroups
+from isolator.executor import pids
+from isolator.gpus.ledger import Ledger
+from isolator.host import processes
+from isolator.node.reaper import reap
 from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, host
@@ -73,7 +75,7 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
 ) -> None:
     """With stride 1, at every step; in the quick suite at every eleventh, by turns the monitor and an executor next."""
     needs(version)
-    root = str(Path(processes.__file__).resolve().parent.parent)
+    root = str(Path(processes.__file__).resolve().parents[2])
     code = BOOTSTRAP.replace("ROOT", repr(root))
     command = f"exec {os.path.realpath(sys.executable)} -IS -c {shlex.quote(code)}"
     monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
@@ -137,7 +139,8 @@ def test_the_undo_itself_may_be_killed(open_directory: Path) -> None:
         made = len(traces_of(container))
         assert made >= 3
         reaper = (
-            "import os, signal, sys; from pathlib import Path; from isolator import enclosure, reaper, ledger\n"
+            "import os, signal, sys; from pathlib import Path; from isolator.devices import enclosure; "
+            "from isolator.gpus import ledger; from isolator.node import reaper\n"
             "undo = enclosure.undo\n"
             "def once(trace):\n"
             "    undo(trace); os.kill(os.getpid(), signal.SIGKILL)\n"

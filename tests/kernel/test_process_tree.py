@@ -70,7 +70,7 @@ def test_the_whole_tree_ends(script: str, count: int) -> None:
 
 
 def test_what_a_dead_executor_left_is_found_and_ended() -> None:
-    from isolator.processes import kill_leftovers, of_task
+    from isolator.host.processes import kill_leftovers, of_task
 
     task = f"job.{time.monotonic_ns()}"
     env = {**os.environ, "MESOS_TASK_ID": task}

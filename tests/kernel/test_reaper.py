@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from isolator import bpf_sys, cgroups
-from isolator.commands import executor_command
-from isolator.ledger import Owner
-from isolator.reaper import audit, reap, strangers
+from isolator.agent.commands import executor_command
+from isolator.devices import bpf_sys, cgroups
+from isolator.gpus.ledger import Owner
+from isolator.node.reaper import audit, reap, strangers
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, TASK, Host, host

@@ -6,12 +6,12 @@ from uuid import UUID
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.model.app import App, Container, EngineType, Network, NetworkMode, PortMapping
-from mesos_gpu.model.offer import PortRange, count_ports
-from mesos_gpu.model.port import PortWish
-from mesos_gpu.policy.ports import choose, wishes_of
-from mesos_gpu.policy.task_env import launch_env
-from mesos_gpu.policy.task_ids import (
+from mesos_gpu.model.apps.app import App, Container, EngineType, Network, NetworkMode, PortMapping
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.nodes.offer import PortRange, count_ports
+from mesos_gpu.policy.apps.ports import choose, wishes_of
+from mesos_gpu.policy.apps.task_env import launch_env
+from mesos_gpu.policy.apps.task_ids import (
     TaskName,
     hostname_of,
     instance_id,

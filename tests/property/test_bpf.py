@@ -5,8 +5,8 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isolator.bpf import ACCESS, DEV_BLOCK, DEV_CHAR, compile_rules, encode
-from isolator.rules import DriverFacts, Rule, allows, nvidia_devices, rules_of
+from isolator.devices.bpf import ACCESS, DEV_BLOCK, DEV_CHAR, compile_rules, encode
+from isolator.devices.rules import DriverFacts, Rule, allows, nvidia_devices, rules_of
 from mesos_gpu.testing.bpf import run
 
 # Few numbers, so that rules and requests meet; and the ends of what the kernel has.

@@ -6,10 +6,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.plan import Plan
-from mesos_gpu.policy.defrag import Problem, plan
-from mesos_gpu.policy.placement import Ask
-from mesos_gpu.policy.sites import Movable, Site, Stage
+from mesos_gpu.model.nodes.plan import Plan
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.room.defrag import Problem, plan
+from mesos_gpu.policy.room.sites import Movable, Site, Stage
 from mesos_gpu.testing.builders import gpu
 
 MODELS = ("A100", "V100")

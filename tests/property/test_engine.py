@@ -7,10 +7,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mesos_gpu.policy.history import MOST
-from mesos_gpu.simulate.acts import ACTS, Act, do
-from mesos_gpu.simulate.settle import settle
-from mesos_gpu.simulate.world import World
+from mesos_gpu.policy.gpus.history import MOST
+from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
+from mesos_gpu.simulate.chaos.settle import settle
+from mesos_gpu.simulate.chaos.world import World
 
 NUMBERS = st.integers(0, 2**24 - 1)
 COMMON = st.sampled_from(

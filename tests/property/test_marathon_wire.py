@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, decode_app, updated
 from mesos_gpu.wire.marathon.group import GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import Record

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.model.pattern import matches, problem_of
+from mesos_gpu.model.jobs.pattern import matches, problem_of
 
 ATOMS = st.sampled_from(["a", "b", "-", ".", "[ab]", "[^a]", "[a-c-]", r"\d", r"\.", r"\w", r"[\d.]", "1"])
 COUNTS = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,}", "{0,2}", "*?", "+?", "{0}"])

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.policy.placement import Ask
-from mesos_gpu.policy.preemption import Ground, Share, Victim, plan
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.room.preemption import Ground, Share, Victim, plan
 from mesos_gpu.testing.builders import gpu
 
 

@@ -11,7 +11,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
-from mesos_gpu.model.job import Job, JobState
+from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 

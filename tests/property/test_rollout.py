@@ -6,11 +6,11 @@ from random import Random
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.model.app import App, Group, KillSelection, UnreachableStrategy, UpgradeStrategy
-from mesos_gpu.model.rollout import ActionKind, Instance, InstanceState, Moves, Target
-from mesos_gpu.policy.rollout.moves import bounds, next_moves, serves
-from mesos_gpu.policy.rollout.pace import Fate, fate
-from mesos_gpu.policy.rollout.plan import plan, rollback
+from mesos_gpu.model.apps.app import App, Group, KillSelection, UnreachableStrategy, UpgradeStrategy
+from mesos_gpu.model.apps.rollout import ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.policy.apps.rollout.moves import bounds, next_moves, serves
+from mesos_gpu.policy.apps.rollout.pace import Fate, fate
+from mesos_gpu.policy.apps.rollout.plan import plan, rollback
 
 ROUNDS_TO_END = 200  # of 10 s; 12 instances one after the other, each through five states
 SHARES = (0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 1.0)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.policy.split import HIGHEST, server_weights
+from mesos_gpu.policy.apps.split import HIGHEST, server_weights
 
 NUMBERS = st.one_of(st.integers(0, 5), st.integers(0, 1000))
 APPS = st.dictionaries(st.sampled_from("abcdefgh"), st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=8)

@@ -14,12 +14,13 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.job import Placement
+from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.policy.cluster.board import Board
-from mesos_gpu.policy.placement import Candidate
-from mesos_gpu.simulate import chaos, world
-from mesos_gpu.simulate.acts import do
-from mesos_gpu.simulate.violation import Violation
+from mesos_gpu.policy.cluster.placement import Candidate
+from mesos_gpu.simulate.chaos import run as chaos
+from mesos_gpu.simulate.chaos import world
+from mesos_gpu.simulate.chaos.acts import do
+from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.testing.builders import World, gpu, offer
 
 Step = Callable[[State, ev.Event, float, Settings], list[fx.Effect]]

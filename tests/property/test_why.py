@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.step import step
-from mesos_gpu.model.constraint import Constraint, Operator
-from mesos_gpu.model.drain import Target
-from mesos_gpu.model.gpu import Gpu, Health
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.model.job import GpuNodes, Job, JobState
-from mesos_gpu.model.offer import PortRange, Scalar
-from mesos_gpu.model.why import Stage, Why
-from mesos_gpu.policy.hurdles import NodeView
-from mesos_gpu.policy.placement import Ask
-from mesos_gpu.policy.why import QueueView, explain
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
+from mesos_gpu.model.jobs.why import Stage, Why
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.offer import PortRange, Scalar
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.explain.hurdles import NodeView
+from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, spec
 

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.api import views
+from mesos_gpu.api.v1 import views
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.job import Job, JobSpec
-from mesos_gpu.model.permits import Permits
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire.jobs import KNOWN, BadJson, decode, spec_from_mapping
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import requests
 
-from mesos_gpu.model.gpu import Health, Inventory
+from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
-from tests.contract.test_api import Rig
+from tests.contract.api.test_api import Rig
 
 CHROMIUM = shutil.which("chromium")
 QUIET = [

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from mesos_gpu.api.http.requests import body_of
 from mesos_gpu.api.marathon.errors import refused
-from mesos_gpu.api.requests import body_of
 from mesos_gpu.wire.marathon.app import json_of
 from mesos_gpu.wire.marathon.paths import ROOT, steps_of
 from mesos_gpu.wire.marathon.problems import Problems

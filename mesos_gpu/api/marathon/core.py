@@ -11,21 +11,21 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
-from mesos_gpu.api.requests import result_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.app import App, Group
-from mesos_gpu.model.happening import AppPosted, DeploymentMoved, Stage
-from mesos_gpu.model.permits import Permits
-from mesos_gpu.model.rollout import Plan
-from mesos_gpu.model.service import Deployment
-from mesos_gpu.policy.rollout.plan import plan
-from mesos_gpu.policy.rollout.service_ports import service_ports_given
-from mesos_gpu.policy.workload import unsupported
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.happening import AppPosted, DeploymentMoved, Stage
+from mesos_gpu.model.apps.rollout import Plan
+from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.policy.apps.rollout.plan import plan
+from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
+from mesos_gpu.policy.apps.workload import unsupported
 from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options

@@ -3,12 +3,12 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.requests import result_of
 from mesos_gpu.errors import NotFound
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.errors import AppLocked, BadConfiguration, MesosGpuError
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, NOT_VALID, Detail, Problems
 

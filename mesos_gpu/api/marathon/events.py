@@ -24,7 +24,7 @@ from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.marathon.happenings import events_of
 from mesos_gpu.api.service import Service
-from mesos_gpu.model.happening import Attached, Happening, What
+from mesos_gpu.model.apps.happening import Attached, Happening, What
 
 MOST_LISTENERS: Final = 500
 MOST_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet

@@ -9,16 +9,16 @@ from typing import Any, Final, Self
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import json_answer, large_answer
+from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import refuse_clash
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
 from mesos_gpu.api.service import View
-from mesos_gpu.model.app import App, Group
-from mesos_gpu.model.service import GroupShape
-from mesos_gpu.policy.rollout.history import apps_of, restored, versions_of
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.service import GroupShape
+from mesos_gpu.policy.apps.rollout.history import apps_of, restored, versions_of
 from mesos_gpu.wire.marathon.group import ENFORCED_ROLE, GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER
 from mesos_gpu.wire.marathon.moments import stamp

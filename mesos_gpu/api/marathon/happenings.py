@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from mesos_gpu.api.marathon import views
-from mesos_gpu.model import happening as hp
-from mesos_gpu.model.app import Group
-from mesos_gpu.model.service import Deployment
+from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.wire.marathon.group import group_to_json
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.shapes import HEALTH_CHECK

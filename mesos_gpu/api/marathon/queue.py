@@ -10,21 +10,21 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mesos_gpu.api.answers import large_answer
+from mesos_gpu.api.http.answers import large_answer
+from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import views
 from mesos_gpu.api.marathon.asked import Place, embeds
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.requests import result_of
 from mesos_gpu.api.service import View
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.app import App
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.job import Job, JobState
-from mesos_gpu.model.offer import Offer
-from mesos_gpu.model.queue import LaunchDelay
-from mesos_gpu.model.rollout import VersionInfo
-from mesos_gpu.model.why import Stage, Why
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.queue import LaunchDelay
+from mesos_gpu.model.jobs.why import Stage, Why
+from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.wire.marathon.moments import stamp
 
 _MOST_EXPLAINED: Final = 100  # apps, in one answer

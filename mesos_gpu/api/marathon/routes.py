@@ -19,7 +19,7 @@ from mesos_gpu.api.marathon.system import System
 from mesos_gpu.api.marathon.tasks import Tasks
 from mesos_gpu.api.service import Service
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.permits import Permits
+from mesos_gpu.model.jobs.permits import Permits
 
 Handler = Callable[[Request, Place], Awaitable[Response]]
 Verbs = Mapping[str, Handler]  # by method

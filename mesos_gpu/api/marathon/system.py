@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from mesos_gpu.api.answers import json_answer
+from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused

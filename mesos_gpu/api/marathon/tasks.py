@@ -8,17 +8,17 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from mesos_gpu.api.answers import json_answer, large_answer
+from mesos_gpu.api.http.answers import json_answer, large_answer
+from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.apps import facts_at
 from mesos_gpu.api.marathon.asked import Place, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
-from mesos_gpu.api.requests import result_of
 from mesos_gpu.api.service import View
-from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.policy.task_ids import name_of
+from mesos_gpu.policy.apps.task_ids import name_of
 
 _STATUS: Final = {"running": (views.RUNNING,), "staging": views.STAGED}
 Found = tuple[App, views.Launch]

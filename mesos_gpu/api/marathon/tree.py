@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.paths import ROOT, parent_of, steps_of
 
 

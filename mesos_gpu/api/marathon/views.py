@@ -10,14 +10,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.api.service import View
-from mesos_gpu.model.app import App, Group
-from mesos_gpu.model.healthcheck import Answer, CheckHealth, Readiness
-from mesos_gpu.model.job import Job
-from mesos_gpu.model.queue import Ends
-from mesos_gpu.model.rollout import Action, VersionInfo
-from mesos_gpu.model.service import Deployment
-from mesos_gpu.model.task import Task, TaskState
-from mesos_gpu.policy.task_ids import instance_of_job
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.healthcheck import Answer, CheckHealth, Readiness
+from mesos_gpu.model.apps.rollout import Action, VersionInfo
+from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.queue import Ends
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.task_ids import instance_of_job
 from mesos_gpu.wire.marathon.app import app_to_json
 from mesos_gpu.wire.marathon.group import enforced_to_json
 from mesos_gpu.wire.marathon.moments import stamp

@@ -8,15 +8,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mesos_gpu.model.driver import as_new_as
-from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix
 from mesos_gpu.policy.cluster.local import closest
+from mesos_gpu.policy.cluster.placement import Ask, Candidate, Chosen
 from mesos_gpu.policy.cluster.policies import Bundle, Spread
 from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
-from mesos_gpu.policy.placement import Ask, Candidate, Chosen
 
 Mask = npt.NDArray[np.bool_]
 _ANYTHING: Final = Ask(0, 0)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final
 
-from mesos_gpu.model.gpu import Gpu
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu
 
 #: How far two GPUs are, by the words of `nvidia-smi topo -m`: over one PCIe switch, several, the host bridge, within
 #: a NUMA node, between NUMA nodes. NVLink (NV1 to NV18) is nearer than all, and nearer with more links.

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from mesos_gpu.model.app import App
+from mesos_gpu.model.apps.app import App
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, Detail, Problems, Report
 from mesos_gpu.wire.marathon.rules import Allowed, check

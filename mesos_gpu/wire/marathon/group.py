@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mesos_gpu.model.app import App, Group
+from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import app_to_json, json_of, read_app
 from mesos_gpu.wire.marathon.kinds import Field, Flag, ListOf, Number, Record, Refused, Text
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, parent_of, problem_of, steps_of

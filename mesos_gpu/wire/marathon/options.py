@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from mesos_gpu.model.app import App, GpuOptions
+from mesos_gpu.model.apps.app import App, GpuOptions
 from mesos_gpu.wire.jobs import show
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number
 from mesos_gpu.wire.marathon.problems import Report

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from mesos_gpu.model.app import (
+from mesos_gpu.model.apps.app import (
     App,
     Container,
     EngineType,
@@ -15,7 +15,7 @@ from mesos_gpu.model.app import (
     NetworkMode,
     SecretRef,
 )
-from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
 from mesos_gpu.wire.marathon.options import report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from mesos_gpu.model.app import (
+from mesos_gpu.model.apps.app import (
     App,
     Container,
     DockerImage,
@@ -17,8 +17,8 @@ from mesos_gpu.model.app import (
     PortDefinition,
     PortMapping,
 )
-from mesos_gpu.model.artifact import Artifact
-from mesos_gpu.model.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mesos_gpu.model.app import (
+from mesos_gpu.model.apps.app import (
     Check,
     Command,
     DockerParameter,
@@ -33,13 +33,13 @@ from mesos_gpu.model.app import (
     Volume,
     VolumeMode,
 )
-from mesos_gpu.model.artifact import Artifact
-from mesos_gpu.model.constraint import Constraint
-from mesos_gpu.model.driver import MINIMUM
-from mesos_gpu.model.gpu import CAPABILITY
-from mesos_gpu.model.healthcheck import HealthCheck, IpProtocol, Protocol
-from mesos_gpu.model.job import HIGHEST_PRIORITY, OnGpuFailure, Placement
-from mesos_gpu.model.permits import Control
+from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, OnGpuFailure, Placement
+from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.nodes.driver import MINIMUM
+from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.jobs import NAME
 from mesos_gpu.wire.marathon.kinds import (

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import Damaged, MesosGpuError
-from mesos_gpu.model.app import Group
+from mesos_gpu.model.apps.app import Group
 from mesos_gpu.wire.marathon.app import app_of
 from mesos_gpu.wire.marathon.group import group_of
 from mesos_gpu.wire.marathon.problems import Problems

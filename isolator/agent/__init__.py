@@ -1,0 +1,1 @@
+"""Clients of the Mesos agent, and the commands that it starts."""

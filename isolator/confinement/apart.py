@@ -1,0 +1,59 @@
+"""What keeps a task from the other tasks of its user: a domain of Landlock, and a filter of system calls.
+
+MESOS_GPU_TASK_FILTER on the agent: `auto`, if it is not set: ways to other processes are filtered where neither
+Landlock nor Yama keeps tasks apart; `strict`: always; `off`: neither domain nor filter.
+Sources: landlock(7), seccomp(2), the kernel's Documentation/userspace-api/landlock.rst ("Ptrace restrictions").
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement import seccomp
+from isolator.confinement.apart_sys import landlock_abi
+from mesos_gpu.errors import BadConfiguration
+
+FILTER: Final = "MESOS_GPU_TASK_FILTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Of one task. `program`: the filter, as the kernel takes it; empty: none."""
+
+    domain: bool = False
+    program: bytes = b""
+
+
+def apart_of(own: Mapping[str, str]) -> Apart:
+    """As this host's operator and its kernel have it.
+
+    Args:
+        own: The executor's environment.
+
+    Raises:
+        BadConfiguration: `MESOS_GPU_TASK_FILTER` is none of its values.
+    """
+    how = own.get(FILTER) or "auto"
+    if how not in ("auto", "strict", "off"):
+        raise BadConfiguration(f"{FILTER} is {how!r}", remedy="set it to auto, strict or off")
+    if how == "off":
+        return Apart()
+    domain = has_landlock()
+    apart = domain or has_yama()
+    names = seccomp.KERNEL if apart and how == "auto" else (*seccomp.PROCESSES, *seccomp.KERNEL)
+    return Apart(domain, seccomp.encode(seccomp.compile_filter(names, os.uname().machine)))
+
+
+def has_landlock() -> bool:
+    """Whether this kernel has it, and it is on."""
+    return landlock_abi() > 0
+
+
+def has_yama() -> bool:
+    """Whether processes attach to their own children only."""
+    try:
+        return int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text()) >= 1
+    except FileNotFoundError:
+        return False

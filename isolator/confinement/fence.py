@@ -1,0 +1,260 @@
+"""What keeps a task from the control ports: a cgroup v2 of its own, with programs that the kernel asks whenever a
+socket that was made in it connects, sends to an address, or is bound to one: who listens at the port of an agent that
+is being restarted is taken for it.
+
+It works beside cgroup v1, too: a process is in one cgroup of each hierarchy. Where nobody has mounted v2, this does.
+Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/bpf/libbpf/program_types.rst.
+"""
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement.control_ports import SETTING, Denial
+from isolator.devices import bpf, bpf_sys, cgroups, view
+from isolator.devices.cgroups import Cgroup
+from isolator.gpus.ledger import Trace
+from mesos_gpu.errors import Unavailable
+
+#: Port, address or None for any, and whether listening there is let be, of something that is denied.
+Probe = tuple[int, str | None, bool]
+#: Each with the address family that it decides on.
+_PROGRAMS: Final = (
+    (bpf_sys.CONNECT4, socket.AF_INET),
+    (bpf_sys.CONNECT6, socket.AF_INET6),
+    (bpf_sys.SENDMSG4, socket.AF_INET),
+    (bpf_sys.SENDMSG6, socket.AF_INET6),
+)
+_LISTENING: Final = (
+    (bpf_sys.BIND4, socket.AF_INET),
+    (bpf_sys.BIND6, socket.AF_INET6),
+)
+TRIAL_S: Final = 30.0
+_BELOW: Final = (
+    "task"  # in a cgroup that Mesos gave to the container: the executor, which is in that, has no fence
+)
+_LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """One task's: what is denied, and the cgroup whose processes it is denied to. `binds`: whether they may listen at
+    such a port all the same, as in a network of their own."""
+
+    denied: tuple[Denial, ...]
+    cgroup: Cgroup
+    binds: bool = False
+
+    def probes(self) -> tuple[Probe, ...]:
+        """Each that is denied, for `see_denied`."""
+        return tuple((denial.port, denial.address, self.binds) for denial in self.denied)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What `set_up` leaves behind."""
+        return (Trace(self.cgroup.version, str(self.cgroup.path)),)
+
+    def set_up(self) -> None:
+        """Make the cgroup with its programs; the processes are to join it.
+
+        Raises:
+            MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
+        """
+        self.cgroup.create()
+        self.put_on(self.cgroup.path)
+
+    def put_on(self, directory: Path) -> None:
+        """Attach the programs to that cgroup, beside others'.
+
+        Raises:
+            MesosGpuError, OSError: The kernel refuses.
+        """
+        with _opened(directory) as fd:
+            for kind, program in self._programs():
+                bpf_sys.install(fd, program, kind)
+
+    def _programs(self) -> Iterator[tuple[bpf_sys.Kind, bytes]]:
+        for kind, family in (*_PROGRAMS, *(() if self.binds else _LISTENING)):
+            yield kind, bpf.encode(bpf.compile_denials(self.denied, family))
+
+    def probe4(self) -> tuple[int, str]:
+        """Port and IPv4 address of something that is denied.
+
+        Raises:
+            Unavailable: Only single addresses of version 6 are.
+        """
+        for port, address, _ in self.probes():
+            if address is None or ":" not in address:
+                return port, address or _LOOPBACK[socket.AF_INET]
+        raise Unavailable(
+            "an image cannot see that ports are denied to it: none of IPv4 is",
+            remedy="give the agent an address of version 4",
+        )
+
+    def take(self, pid: int, own_cgroup: str = "") -> None:
+        """Put a process behind it that another has started.
+
+        Args:
+            pid: Of the process.
+            own_cgroup: A word that the path of the process' cgroup has if it is of the container alone: there the
+                programs go to that one, which has its limits; "": there is none.
+
+        Raises:
+            MesosGpuError, OSError: It cannot be.
+        """
+        path = cgroups.membership(pid).get("cgroup2", "/")
+        if own_cgroup and own_cgroup in path:
+            self.put_on(cgroups.mounted()["cgroup2"] / path.lstrip("/"))
+        else:
+            (self.cgroup.path / "cgroup.procs").write_text(str(pid))
+
+    def stands(self) -> bool:
+        """Whether exactly its programs are on its cgroup.
+
+        Raises:
+            MesosGpuError, OSError: It cannot be seen.
+        """
+        with _opened(self.cgroup.path) as fd:
+            return all(bpf_sys.installed(fd, program, kind) for kind, program in self._programs())
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def fence_for(container: str, denied: Sequence[Denial], root: Path = Path("/")) -> Fence | None:
+    """The fence of a container's task; None: nothing is denied to it.
+
+    Args:
+        container: Mesos' id of the executor's container.
+        denied: From `control_ports.denials`.
+        root: Whose /proc is read.
+
+    Raises:
+        Unavailable: As of `see_cgroup2`.
+    """
+    if not denied:
+        return None
+    if root == Path("/"):
+        see_cgroup2()
+    found = cgroups.cgroup_of(container, "cgroup2", root)
+    if not found.own:
+        found = Cgroup("cgroup2", found.path / _BELOW, own=True)
+    return Fence(tuple(denied), found)
+
+
+def see_cgroup2() -> None:
+    """Have cgroup v2 mounted, in this mount namespace.
+
+    Raises:
+        Unavailable: It cannot be.
+    """
+    if "cgroup2" in cgroups.mounted():
+        return
+    try:
+        view.mount_cgroup2()
+    except OSError as error:
+        raise Unavailable(
+            f"tasks cannot be kept from the control ports: no cgroup v2 is mounted, nor can be: {error.strerror}",
+            remedy=f"run agents as root on Linux 4.18 or newer; or give it up: {SETTING}=off",
+        ) from error
+
+
+def see_denied(probe: Probe) -> None:
+    """See from inside that a denied port is: by TCP and UDP, IPv4 and IPv6, to reach it and to listen at it. Where the
+    kernel would let it through, an empty datagram goes out, or a connection is begun and given up.
+
+    Args:
+        probe: Something that is denied.
+
+    Raises:
+        PermissionError: It is not; why that may be.
+    """
+    port, address, binds = probe
+    ways = tuple(product((socket.SOCK_STREAM, socket.SOCK_DGRAM), (False,) if binds else (False, True)))
+    for family, loopback in _LOOPBACK.items():
+        target = loopback if address is None else _as_told(address, family)
+        for kind, bind in ways if target else ():
+            if (said := _tried(family, kind, (target, port), bind=bind)) != errno.EPERM:
+                how = "nothing" if not said else os.strerror(said)
+                what = f"{family.name}, {kind.name}, {'listening' if bind else 'reaching'}: {how}"
+                raise PermissionError(
+                    errno.EPERM,
+                    f"port {port} is not denied by the rules of its cgroup ({what}); before Linux 5.15 the use of "
+                    "cgroup v1's net_cls or net_prio turns such rules off until the next boot",
+                )
+
+
+def _as_told(address: str, family: socket.AddressFamily) -> str:
+    """As a socket of that family is told an address; "": it cannot be."""
+    if family is socket.AF_INET6:
+        return address if ":" in address else f"::ffff:{address}"
+    return "" if ":" in address else address
+
+
+def _tried(
+    family: socket.AddressFamily, kind: socket.SocketKind, target: tuple[str, int], *, bind: bool
+) -> int:
+    """The error number of reaching for it, or of listening there; 0: none; EPERM where this host does not speak that
+    family at all."""
+    try:
+        made = socket.socket(family, kind)
+    except OSError:
+        return errno.EPERM
+    with made:
+        made.setblocking(False)
+        try:
+            if bind:
+                made.bind(target)
+            elif kind is socket.SOCK_STREAM:
+                made.connect(target)
+            else:
+                made.sendto(b"", target)
+        except OSError as error:
+            return error.errno or errno.EIO
+    return 0
+
+
+def trial(name: str, port: int) -> None:
+    """Make a fence, see from inside that it denies, and remove it.
+
+    Args:
+        name: Of its cgroup.
+        port: That it is to deny.
+
+    Raises:
+        MesosGpuError, OSError: It cannot be made, or denies nothing.
+    """
+    fence = fence_for(name, (Denial(port),))
+    assert fence is not None
+    code = (
+        "import sys; from isolator.confinement.fence import _join_and_see; "
+        "_join_and_see(sys.argv[1], int(sys.argv[2]))"
+    )
+    try:
+        fence.set_up()
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(fence.cgroup.path), str(port)],
+            capture_output=True, text=True, timeout=TRIAL_S, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise PermissionError(errno.EPERM, (done.stderr.strip().splitlines() or ["?"])[-1])
+    finally:
+        fence.cgroup.remove()
+
+
+def _join_and_see(directory: str, port: int) -> None:
+    Path(directory, "cgroup.procs").write_text("0")
+    see_denied((port, None, False))

@@ -1,0 +1,342 @@
+"""The gate: the first program of an image's container. It waits until its executor has put it behind the fence, sees
+from inside that it is there, and becomes the command.
+
+A container is started by another (the agent, or the Docker Engine) in a cgroup of that one's choice. So the command
+does not begin there: a program of less than 500 bytes does, which needs nothing of the image, connects to a Unix
+socket that is bound into the container, and waits to be told what to execute. Nothing of the task has run until then.
+
+    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC), connect, read      what it is told: see `_told`
+    socket(AF_INET, SOCK_DGRAM), sendto the denied port                any answer but EPERM: exit 125
+    write one byte; execve each path in turn; write the exit code; exit 127 if the last is not there, else 126
+
+Sources: elf(5), the System V ABI of each machine for what the stack holds at the start, syscalls(2), unix(7).
+"""
+
+import os
+import select
+import shutil
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement.fence import Fence
+from isolator.runs.run import NotStarted
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.tasks.assignment import Outcome
+
+INSIDE: Final = "/dev/mesos_gpu"  # where the container has the directory with the program and the socket
+PROGRAM: Final = f"{INSIDE}/gate"
+_LOOK_S: Final = 0.05  # between looks whether the container still runs
+_ANSWER_S: Final = 30.0  # for some ten system calls
+_MOST: Final = 65536  # bytes that it reads
+_DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: By the machine's name as of uname(2): its number in ELF (EM_*), and its instructions, each with what it says.
+_MACHINES: Final = {
+    "x86_64": (
+        62,
+        """
+    4989e4            mov %rsp,%r12
+    4881ec00000100    sub $0x10000,%rsp
+    b829000000        mov $0x29,%eax
+    bf01000000        mov $0x1,%edi
+    be05000800        mov $0x80005,%esi
+    31d2              xor %edx,%edx
+    0f05              syscall
+    89c3              mov %eax,%ebx
+    89c7              mov %eax,%edi
+    488d35d7000000    lea 0xd7(%rip),%rsi # ff <path>
+    ba18000000        mov $0x18,%edx
+    b82a000000        mov $0x2a,%eax
+    0f05              syscall
+    85c0              test %eax,%eax
+    0f88b7000000      js f3 <fail>
+    89df              mov %ebx,%edi
+    4889e6            mov %rsp,%rsi
+    ba00000100        mov $0x10000,%edx
+    31c0              xor %eax,%eax
+    0f05              syscall
+    4883f812          cmp $0x12,%rax
+    0f8c9f000000      jl f3 <fail>
+    b829000000        mov $0x29,%eax
+    bf02000000        mov $0x2,%edi
+    be02000800        mov $0x80002,%esi
+    31d2              xor %edx,%edx
+    0f05              syscall
+    89c7              mov %eax,%edi
+    4889e6            mov %rsp,%rsi
+    31d2              xor %edx,%edx
+    4531d2            xor %r10d,%r10d
+    4989e0            mov %rsp,%r8
+    41b910000000      mov $0x10,%r9d
+    b82c000000        mov $0x2c,%eax
+    0f05              syscall
+    83f8ff            cmp $0xffffffff,%eax
+    756d              jne f3 <fail>
+    89df              mov %ebx,%edi
+    4889e6            mov %rsp,%rsi
+    ba01000000        mov $0x1,%edx
+    b801000000        mov $0x1,%eax
+    0f05              syscall
+    4c8d6c2410        lea 0x10(%rsp),%r13
+    498b0424          mov (%r12),%rax
+    4d8d7cc410        lea 0x10(%r12,%rax,8),%r15
+    41807d0000        cmpb $0x0,0x0(%r13)
+    7422              je ce <none>
+    4c89ef            mov %r13,%rdi
+    498d742410        lea 0x10(%r12),%rsi
+    4c89fa            mov %r15,%rdx
+    b83b000000        mov $0x3b,%eax
+    0f05              syscall
+    4189c6            mov %eax,%r14d
+    41807d0000        cmpb $0x0,0x0(%r13)
+    4d8d6d01          lea 0x1(%r13),%r13
+    75f5              jne c1 <skip>
+    ebd7              jmp a5 <next>
+    bd7f000000        mov $0x7f,%ebp
+    4183fefe          cmp $0xfffffffe,%r14d
+    7402              je db <tell>
+    ffcd              dec %ebp
+    892c24            mov %ebp,(%rsp)
+    89df              mov %ebx,%edi
+    4889e6            mov %rsp,%rsi
+    ba01000000        mov $0x1,%edx
+    b801000000        mov $0x1,%eax
+    0f05              syscall
+    89ef              mov %ebp,%edi
+    eb05              jmp f8 <out>
+    bf7d000000        mov $0x7d,%edi
+    b8e7000000        mov $0xe7,%eax
+    0f05              syscall
+""",
+    ),
+    "aarch64": (
+        183,
+        """
+    f3030091          mov x19, sp
+    ff4340d1          sub sp, sp, #0x10, lsl #12
+    c81880d2          mov x8, #0xc6
+    200080d2          mov x0, #0x1
+    a10080d2          mov x1, #0x5
+    0101a0f2          movk x1, #0x8, lsl #16
+    020080d2          mov x2, #0x0
+    010000d4          svc #0x0
+    f40300aa          mov x20, x0
+    c1070010          adr x1, 11c <path>
+    020380d2          mov x2, #0x18
+    681980d2          mov x8, #0xcb
+    010000d4          svc #0x0
+    e006f837          tbnz w0, #31, 110 <fail>
+    e00314aa          mov x0, x20
+    e1030091          mov x1, sp
+    2200a0d2          mov x2, #0x10000
+    e80780d2          mov x8, #0x3f
+    010000d4          svc #0x0
+    1f4800f1          cmp x0, #0x12
+    0b060054          b.lt 110 <fail>
+    c81880d2          mov x8, #0xc6
+    400080d2          mov x0, #0x2
+    410080d2          mov x1, #0x2
+    0101a0f2          movk x1, #0x8, lsl #16
+    020080d2          mov x2, #0x0
+    010000d4          svc #0x0
+    e1030091          mov x1, sp
+    020080d2          mov x2, #0x0
+    030080d2          mov x3, #0x0
+    e4030091          mov x4, sp
+    050280d2          mov x5, #0x10
+    c81980d2          mov x8, #0xce
+    010000d4          svc #0x0
+    1f040031          cmn w0, #0x1
+    21040054          b.ne 110 <fail>
+    e00314aa          mov x0, x20
+    e1030091          mov x1, sp
+    220080d2          mov x2, #0x1
+    080880d2          mov x8, #0x40
+    010000d4          svc #0x0
+    f5430091          add x21, sp, #0x10
+    600240f9          ldr x0, [x19]
+    76420091          add x22, x19, #0x10
+    d70e008b          add x23, x22, x0, lsl #3
+    a0024039          ldrb w0, [x21]
+    40010034          cbz w0, e0 <none>
+    e00315aa          mov x0, x21
+    e10316aa          mov x1, x22
+    e20317aa          mov x2, x23
+    a81b80d2          mov x8, #0xdd
+    010000d4          svc #0x0
+    f803002a          mov w24, w0
+    a0164038          ldrb w0, [x21], #1
+    e0ffff35          cbnz w0, d4 <skip>
+    f6ffff17          b b4 <next>
+    f90f80d2          mov x25, #0x7f
+    1f0b0031          cmn w24, #0x2
+    40000054          b.eq f0 <tell>
+    d90f80d2          mov x25, #0x7e
+    f9030039          strb w25, [sp]
+    e00314aa          mov x0, x20
+    e1030091          mov x1, sp
+    220080d2          mov x2, #0x1
+    080880d2          mov x8, #0x40
+    010000d4          svc #0x0
+    e00319aa          mov x0, x25
+    02000014          b 114 <out>
+    a00f80d2          mov x0, #0x7d
+    c80b80d2          mov x8, #0x5e
+    010000d4          svc #0x0
+""",
+    ),
+}
+_ADDRESS: Final = 0x400000
+_HEADERS: Final = 64 + 2 * 56
+
+
+def program(machine: str) -> bytes:
+    """The gate as an ELF file of that machine.
+
+    Raises:
+        NotStarted: None is known for it.
+    """
+    if machine not in _MACHINES:
+        known = " and ".join(_MACHINES)
+        raise NotStarted(f"images are run on {known} only: there is no gate for {machine}")
+    number, listing = _MACHINES[machine]
+    code = b"".join(bytes.fromhex(line.split()[0]) for line in listing.strip().splitlines())
+    body = code + struct.pack("=H", socket.AF_UNIX) + f"{INSIDE}/socket".encode() + b"\0"
+    size = _HEADERS + len(body)
+    # e_ident; e_type EXEC, e_machine, e_version, e_entry, e_phoff, e_shoff, e_flags, sizes and counts
+    header = b"\x7fELF\2\1\1".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 2, number, 1, _ADDRESS + _HEADERS, 64, 0, 0, 64, 56, 2, 64, 0, 0
+    )
+    # p_type, p_flags, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_align
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, _ADDRESS, _ADDRESS, size, size, 0x10000)
+    stack = struct.pack("<IIQQQQQQ", 0x6474E551, 6, 0, 0, 0, 0, 0, 16)  # PT_GNU_STACK: it executes nothing
+    return header + load + stack + body
+
+
+class Gate:
+    """One task's. `directory` is on the host, below one that only root may pass; it goes into the container."""
+
+    def __init__(self, directory: Path, fence: Fence) -> None:
+        """Nothing is made yet."""
+        self._directory, self._fence = directory, fence
+        self._socket: socket.socket | None = None
+
+    def open(self) -> None:
+        """Make the program and listen.
+
+        Raises:
+            NotStarted: There is no such program for this machine.
+            OSError: It cannot be made.
+        """
+        code = program(os.uname().machine)
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir()
+        file = self._directory / "gate"
+        file.write_bytes(code)
+        file.chmod(0o555)
+        self._directory.chmod(0o755)
+        if os.statvfs(file).f_flag & os.ST_NOEXEC:
+            raise MesosGpuError(
+                f"nothing can be executed in {self._directory}",
+                remedy="mount /dev without noexec: images need it",
+            )
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        at = os.open(self._directory, os.O_PATH | os.O_CLOEXEC)
+        try:
+            self._socket.bind(f"/proc/self/fd/{at}/socket")  # however long its path is
+        finally:
+            os.close(at)
+        (self._directory / "socket").chmod(0o666)  # its directory lets only root and the container come near
+        self._socket.listen(1)
+
+    def bind(self) -> tuple[str, str, bool]:
+        """The directory as a bind: path on the host, path inside, read-only."""
+        return str(self._directory), INSIDE, True
+
+    def admit(
+        self,
+        argv: Sequence[str],
+        ended: Callable[[], bool],
+        own_cgroup: str = "",
+        *,
+        first: int = 0,
+        see: Callable[[int], None],
+    ) -> bool:
+        """Wait for it, put its container behind the fence, and let it become the command.
+
+        Args:
+            argv: The command.
+            ended: Whether the container has ended, so that it will not come.
+            own_cgroup: As of `Fence.take`.
+            first: The container's first process, if that may be another, as an engine's init: it is the task's user's,
+                who may attach to it, and so goes behind the fence, too. 0: the one at the gate is.
+            see: Looks at the container, from the process that is at the gate, before it may go on.
+
+        Returns:
+            False: the container ended before.
+
+        Raises:
+            NotStarted: The command cannot be executed.
+            MesosGpuError, OSError: The fence does not hold; the container is to be killed.
+        """
+        assert self._socket is not None
+        while not select.select([self._socket], [], [], _LOOK_S)[0]:
+            if ended():
+                return False
+        gate, _ = self._socket.accept()
+        self.close()
+        with gate:
+            gate.settimeout(_ANSWER_S)
+            pid = struct.unpack("3i", gate.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+            if not pid:
+                raise MesosGpuError(
+                    "the container's processes cannot be seen from here",
+                    remedy="run the agent in the host's pid namespace",
+                )
+            for each in {first or pid, pid}:
+                self._fence.take(each, own_cgroup)
+            see(pid)
+            gate.sendall(self._told(_paths(argv[0], _variable(pid, "PATH"))))
+            said = b"".join(iter(lambda: gate.recv(16), b""))
+        if not said:
+            raise MesosGpuError(
+                "the rules of its cgroup do not keep the container from the control ports",
+                remedy="run mesos-gpu doctor on this host",
+            )
+        if len(said) > 1:
+            why = "No such file or directory" if said[1] == 127 else "it cannot be executed"
+            raise NotStarted(f"cannot start {argv[0]!r}: {why}", Outcome(exit_status=said[1]))
+        return True
+
+    def _told(self, paths: Sequence[str]) -> bytes:
+        """What it reads: struct sockaddr_in of something that is denied, then what to execute, each ended by 0."""
+        port, address = self._fence.probe4()
+        told = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(address))
+        told += b"".join(os.fsencode(path) + b"\0" for path in paths) + b"\0"
+        if len(told) > _MOST:
+            raise NotStarted("the container's PATH is too long")
+        return told
+
+    def close(self) -> None:
+        """Nobody comes in any more; harmless if it was never open."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _paths(name: str, path: str | None) -> list[str]:
+    """What execvp(3) tries."""
+    if "/" in name or not name:
+        return [name or "/"]
+    return [f"{part or '.'}/{name}" for part in (path or _DEFAULT_PATH).split(":")]
+
+
+def _variable(pid: int, name: str) -> str | None:
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            key, _, value = entry.partition(b"=")
+            if key == os.fsencode(name):
+                return os.fsdecode(value)
+    return None

@@ -1,0 +1,1 @@
+"""Devices that a task may use: rules, cgroups, eBPF, and its /dev."""

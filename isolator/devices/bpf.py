@@ -1,0 +1,157 @@
+"""Rules as eBPF programs, assembled here: of devices (BPF_PROG_TYPE_CGROUP_DEVICE) and of ports that are denied
+(BPF_PROG_TYPE_CGROUP_SOCK_ADDR). Pure.
+
+Layouts and numbers: the kernel's include/uapi/linux/bpf.h and Documentation/bpf/standardization/instruction-set.rst.
+A program gets its context in r1 and returns 1 to allow, 0 to deny: struct bpf_cgroup_dev_ctx {access_type, major,
+minor}, or struct bpf_sock_addr {user_family, user_ip4, user_ip6[4], user_port…}, addresses and port in network order.
+"""
+
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from isolator.confinement.control_ports import Denial
+from isolator.devices.rules import Rule
+
+DEV_BLOCK: Final = 1
+DEV_CHAR: Final = 2
+#: Bits of the upper half of access_type.
+ACCESS: Final = {"m": 1, "r": 2, "w": 4}
+_ALL: Final = 7
+
+LOAD_WORD: Final = 0x61  # BPF_LDX | BPF_MEM | BPF_W
+MOVE: Final = 0xBC  # BPF_ALU | BPF_MOV | BPF_X, 32 bits
+MOVE_VALUE: Final = 0xB4  # BPF_ALU | BPF_MOV | BPF_K
+AND_VALUE: Final = 0x54
+XOR_VALUE: Final = 0xA4  # a comparison of 32 bits that kernels before 5.1 have, too
+SHIFT_RIGHT: Final = 0x74
+JUMP_UNLESS: Final = 0x55  # BPF_JMP | BPF_JNE | BPF_K
+EXIT: Final = 0x95
+
+#: Offsets in struct bpf_sock_addr.
+_USER_IP4, _USER_IP6, _USER_PORT = 4, 8, 24
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction. `dst`, `src`: registers; `off`: bytes of a load, instructions of a jump."""
+
+    code: int
+    dst: int = 0
+    src: int = 0
+    off: int = 0
+    imm: int = 0
+
+    def __str__(self) -> str:
+        d, s, off, imm = self.dst, self.src, self.off, self.imm
+        return {
+            LOAD_WORD: f"r{d} = *(u32 *)(r{s} + {off})",
+            MOVE: f"w{d} = w{s}",
+            MOVE_VALUE: f"w{d} = {imm}",
+            AND_VALUE: f"w{d} &= {imm:#x}",
+            XOR_VALUE: f"w{d} ^= {imm & 0xFFFFFFFF:#x}",
+            SHIFT_RIGHT: f"w{d} >>= {imm}",
+            JUMP_UNLESS: f"if r{d} != {imm} goto +{off}",
+            EXIT: "exit",
+        }[self.code]
+
+
+def compile_rules(rules: Sequence[Rule]) -> tuple[Instruction, ...]:
+    """The program that decides as `rules.allows` does: the first rule that covers a request allows it."""
+    head = (
+        Instruction(LOAD_WORD, dst=2, src=1, off=0),
+        Instruction(MOVE, dst=3, src=2),
+        Instruction(AND_VALUE, dst=2, imm=0xFFFF),  # r2: type
+        Instruction(SHIFT_RIGHT, dst=3, imm=16),  # r3: accesses
+        Instruction(LOAD_WORD, dst=4, src=1, off=4),  # r4: major
+        Instruction(LOAD_WORD, dst=5, src=1, off=8),  # r5: minor
+    )
+    body = tuple(instruction for rule in rules for instruction in _rule(rule))
+    return (*head, *body, Instruction(MOVE_VALUE, dst=0, imm=0), Instruction(EXIT))
+
+
+def _rule(rule: Rule) -> list[Instruction]:
+    """Falls through to the next rule unless all of it fits. A jump's `off` is from the instruction after it."""
+    fit: list[Instruction] = [
+        Instruction(JUMP_UNLESS, dst=2, imm=DEV_CHAR if rule.kind == "c" else DEV_BLOCK)
+    ]
+    rest = _ALL & ~sum(ACCESS[letter] for letter in set(rule.access))
+    if rest:
+        fit += [
+            Instruction(MOVE, dst=1, src=3),
+            Instruction(AND_VALUE, dst=1, imm=rest),
+            Instruction(JUMP_UNLESS, dst=1, imm=0),
+        ]
+    if rule.major is not None:
+        fit.append(Instruction(JUMP_UNLESS, dst=4, imm=rule.major))
+    if rule.minor is not None:
+        fit.append(Instruction(JUMP_UNLESS, dst=5, imm=rule.minor))
+    return _returning(fit, 1)
+
+
+def _returning(fit: list[Instruction], verdict: int) -> list[Instruction]:
+    """That verdict if all of it fits; else on to what comes behind."""
+    size = len(fit) + 2
+    aimed = [
+        Instruction(i.code, i.dst, i.src, size - place - 1, i.imm) if i.code == JUMP_UNLESS else i
+        for place, i in enumerate(fit)
+    ]
+    return [*aimed, Instruction(MOVE_VALUE, dst=0, imm=verdict), Instruction(EXIT)]
+
+
+def compile_denials(denials: Sequence[Denial], family: int) -> tuple[Instruction, ...]:
+    """The program that lets a socket speak to all but what is denied.
+
+    Args:
+        denials: What is denied.
+        family: AF_INET or AF_INET6, of the address that the socket is told. One of version 4 that is mapped into
+            version 6 (::ffff:10.0.0.1) counts as what it is.
+    """
+    body = tuple(instruction for denial in denials for instruction in _denial(denial, family))
+    head = Instruction(LOAD_WORD, dst=2, src=1, off=_USER_PORT)
+    return (head, *body, Instruction(MOVE_VALUE, dst=0, imm=1), Instruction(EXIT))
+
+
+def _denial(denial: Denial, family: int) -> list[Instruction]:
+    fit = [Instruction(JUMP_UNLESS, dst=2, imm=socket.htons(denial.port))]
+    if denial.address is not None:
+        words = _words(denial.address, family)
+        if not words:
+            return []
+        for off, word in words:
+            fit += [
+                Instruction(LOAD_WORD, dst=3, src=1, off=off),
+                Instruction(XOR_VALUE, dst=3, imm=word),
+                Instruction(JUMP_UNLESS, dst=3, imm=0),
+            ]
+    return _returning(fit, 0)
+
+
+def _words(text: str, family: int) -> list[tuple[int, int]]:
+    """Of an address as sockets of that family are told it: where each word is in the context, and what it must be."""
+    if ":" in text:
+        packed = b"" if family == socket.AF_INET else socket.inet_pton(socket.AF_INET6, text)
+    else:
+        packed = (b"" if family == socket.AF_INET else bytes(10) + b"\xff\xff") + socket.inet_aton(text)
+    start = _USER_IP4 if family == socket.AF_INET else _USER_IP6
+    return [(start + 4 * place, word) for place, (word,) in enumerate(struct.iter_unpack("=i", packed))]
+
+
+def encode(program: Sequence[Instruction]) -> bytes:
+    """As the kernel takes it: 8 bytes an instruction, struct bpf_insn, in the byte order of this machine."""
+    return b"".join(struct.pack("=BBhi", i.code, _registers(i), i.off, i.imm) for i in program)
+
+
+def _registers(instruction: Instruction) -> int:
+    """dst_reg:4, src_reg:4 are bit fields: the first is the low half on a little-endian machine."""
+    low, high = instruction.dst, instruction.src
+    if struct.pack("=H", 1) != b"\1\0":
+        low, high = high, low
+    return low | high << 4
+
+
+def listing(program: Sequence[Instruction]) -> str:
+    """The program for people, in the verifier's own notation; goldens of the tests are such listings."""
+    return "\n".join(f"{place:4}: {instruction}" for place, instruction in enumerate(program)) + "\n"

@@ -1,0 +1,251 @@
+"""Cgroups that control devices, v1 and v2, also both at once (hybrid): where they are, and whose.
+
+Sources: the kernel's Documentation/admin-guide/cgroup-v1/devices.rst and cgroup-v2.rst; proc(5) for mountinfo.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from isolator.devices import bpf, bpf_sys
+from isolator.devices.rules import Rule
+from mesos_gpu.errors import MesosGpuError, Unavailable
+
+Version = Literal["cgroup1", "cgroup2"]
+OWN_ROOT: Final = "mesos_gpu"  # under the mount: cgroups of tasks that Mesos gave none
+REMOVE_S: Final = 5.0
+_ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One directory of one hierarchy. `own`: we made it, and remove it."""
+
+    version: Version
+    path: Path
+    own: bool
+
+    def create(self) -> None:
+        """Make it, if it is ours; harmless if it is there.
+
+        Raises:
+            OSError: As mkdir(2).
+        """
+        if self.own:
+            make_directory(self.path)
+
+    def allow(self, rules: Sequence[Rule]) -> None:
+        """Let its processes use exactly what the rules allow.
+
+        Raises:
+            MesosGpuError: The kernel refuses, or holds other rules afterwards.
+        """
+        if self.version == "cgroup2":
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                bpf_sys.install(fd, bpf.encode(bpf.compile_rules(rules)))
+            finally:
+                os.close(fd)
+        else:
+            _write_list(self.path, rules)
+
+    def allows_exactly(self, rules: Sequence[Rule]) -> bool:
+        """Whether that is what its processes may use, as far as this cgroup decides.
+
+        Raises:
+            MesosGpuError, OSError: It cannot be read.
+        """
+        if self.version == "cgroup1":
+            return _accesses(_read_list(self.path)) == _accesses(map(str, rules))
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return bpf_sys.installed(fd, bpf.encode(bpf.compile_rules(rules)))
+        finally:
+            os.close(fd)
+
+    def remove(self) -> list[int]:
+        """If it is ours: SIGKILL to all in it, and remove it; harmless if it is gone.
+
+        Returns:
+            Processes that would not die in time: then it is still there.
+
+        Raises:
+            Unavailable: Those that are in it cannot be seen from this pid namespace.
+        """
+        deadline = time.monotonic() + REMOVE_S
+        while self.own and not _rmdir_tree(self.path):
+            left = pids_below(self.path)
+            if time.monotonic() > deadline:
+                if left:
+                    return left
+                raise Unavailable(
+                    f"{self.path} is in use by another pid namespace", remedy="end what is in it"
+                )
+            with contextlib.suppress(OSError):  # v2 since Linux 5.14: whoever forks meanwhile, too
+                (self.path / "cgroup.kill").write_text("1")
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
+        if self.own:
+            remove_if_empty(self.path.parent)
+        return []
+
+
+def make_directory(path: Path) -> None:
+    """With its parent, which another's `remove_if_empty` may take away in between."""
+    while True:
+        try:
+            path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            return
+        except FileNotFoundError:
+            continue
+
+
+def remove_if_empty(path: Path) -> None:
+    """Of the last task: nothing of ours stays on a host that runs none."""
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
+def pids_below(path: Path) -> list[int]:
+    """Processes in a cgroup and below it, as far as this pid namespace can see them."""
+    found: list[int] = []
+    for directory, _, _ in os.walk(path):
+        with contextlib.suppress(OSError):
+            found += map(int, Path(directory, "cgroup.procs").read_text().split())
+    return [pid for pid in found if pid]
+
+
+def _rmdir_tree(path: Path) -> bool:
+    """Whether it is gone; one with processes in it cannot be removed (EBUSY)."""
+    try:
+        for directory, _, _ in os.walk(path, topdown=False):
+            os.rmdir(directory)
+    except OSError as error:
+        return error.errno == errno.ENOENT
+    return True
+
+
+def _write_list(path: Path, rules: Sequence[Rule]) -> None:
+    """Bring cgroup v1's list to the rules. What is allowed and stays is never denied meanwhile; nothing that is not
+    wanted is ever added."""
+    wanted = _accesses(map(str, rules))
+    try:
+        have = _accesses(_read_list(path))
+        if "a *:*" in have:
+            (path / "devices.deny").write_text("a")
+            have = {}
+        for device, access in wanted.items():
+            _tell(path / "devices.allow", device, access - have.get(device, frozenset()))
+        for device, access in have.items():
+            # The kernel takes away only what was given in the same words: 195:0 out of 195:* stays.
+            _tell(path / "devices.deny", device, access - wanted.get(device, frozenset()))
+        have = _accesses(_read_list(path))
+    except OSError as error:
+        raise MesosGpuError(
+            f"the devices cgroup {path} cannot be set: {error}",
+            remedy="run as root; a cgroup above it must allow what the task is granted",
+        ) from error
+    if have != wanted:
+        raise MesosGpuError(
+            f"the devices cgroup {path} holds {have}, not {wanted}",
+            remedy="see what else changes this host's device cgroups",
+        )
+
+
+def _accesses(lines: Iterable[str]) -> dict[str, frozenset[str]]:
+    """ "c 1:3 rwm" as {"c 1:3": {r, w, m}}."""
+    found: dict[str, frozenset[str]] = {}
+    for line in lines:
+        device, _, access = line.rpartition(" ")
+        found[device] = found.get(device, frozenset()) | frozenset(access)
+    return found
+
+
+def _tell(file: Path, device: str, access: frozenset[str]) -> None:
+    if access:
+        file.write_text(f"{device} {''.join(sorted(access))}")
+
+
+def _read_list(path: Path) -> list[str]:
+    return (path / "devices.list").read_text().splitlines()
+
+
+def mounted(root: Path = Path("/")) -> dict[Version, Path]:
+    """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
+    found: dict[Version, Path] = {}
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.partition(" ")
+        point = Path(_unescaped(before.split()[4]))
+        if kind == "cgroup2":
+            found.setdefault("cgroup2", point)
+        elif kind == "cgroup" and "devices" in options.split()[-1].split(","):
+            found.setdefault("cgroup1", point)
+    return found
+
+
+def mounted_with(controller: str, root: Path = Path("/")) -> Path | None:
+    """Where a hierarchy of version 1 with that controller is mounted; None: nowhere."""
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.partition(" ")
+        if kind == "cgroup" and controller in options.split()[-1].split(","):
+            return Path(_unescaped(before.split()[4]))
+    return None
+
+
+def _unescaped(text: str) -> str:
+    for code, character in _ESCAPES.items():
+        text = text.replace(code, character)
+    return text
+
+
+def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> dict[Version, str]:
+    """The path of a process in each hierarchy that can control devices (cgroups(7), /proc/PID/cgroup).
+
+    Raises:
+        OSError: There is no such process.
+    """
+    found: dict[Version, str] = {}
+    for line in (root / f"proc/{pid}/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            found["cgroup2"] = path
+        elif "devices" in controllers.split(","):
+            found["cgroup1"] = path
+    return found
+
+
+def cgroup_of(
+    container: str, version: Version, root: Path = Path("/"), *, pid: int | Literal["self"] = "self"
+) -> Cgroup:
+    """The cgroup for a container's task: the one that Mesos gave to the container, in which its executor then is;
+    else one of our own.
+
+    Args:
+        container: Mesos' id of it.
+        version: Which hierarchy.
+        root: Whose /proc is read.
+        pid: The executor.
+
+    Raises:
+        Unavailable: That hierarchy is not mounted.
+        OSError: There is no such process.
+    """
+    mount = mounted(root).get(version)
+    if mount is None:
+        raise Unavailable(
+            f"no {version} that controls devices is mounted", remedy="mount it, or change MESOS_GPU_ISOLATION"
+        )
+    path = membership(pid, root).get(version, "/")
+    if path.rstrip("/").rpartition("/")[2] == container:
+        return Cgroup(version, mount / path.lstrip("/"), own=False)
+    return Cgroup(version, mount / OWN_ROOT / container, own=True)

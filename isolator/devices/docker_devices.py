@@ -1,0 +1,68 @@
+"""What a container of the Docker Engine has of a driver's devices, seen from outside."""
+
+import os
+import stat
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from isolator.devices import cgroups
+from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.errors import MesosGpuError
+
+
+def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[int]) -> None:
+    """See for oneself what a started container has of a driver's devices: another of this host's tools (a hook of
+    the runtime, a plugin of containerd) may have added some.
+
+    Args:
+        pid: Of its first process, on the host. One that has ended has nothing.
+        expected: Major and minor of each device that it is granted.
+        majors: Of the driver.
+
+    Raises:
+        MesosGpuError: /dev, or the device list of its cgroup (v1; v2 has no list to read), has more or less.
+    """
+    want = frozenset(expected)
+    for pause_s in (0.01, 0.05, 0.2, 0.0):
+        wrong = {place: found for place, found in _devices(pid, majors).items() if found != want}
+        if not wrong or start_ticks(pid) is None:
+            return
+        time.sleep(pause_s)  # a process that is just ending is in no cgroup of its own any more
+    place, found = next(iter(wrong.items()))
+    raise MesosGpuError(
+        f"{place} of the container has the devices {sorted(found)}, not {sorted(want)}",
+        remedy="see what else adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
+    )
+
+
+def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int, int]]]:
+    """By where they are seen; nothing if the process has ended."""
+    try:
+        have = {"/dev": _nodes(Path(f"/proc/{pid}/root/dev"), majors)}
+        mount, path = cgroups.mounted().get("cgroup1"), cgroups.membership(pid).get("cgroup1")
+        if mount is not None and path is not None:
+            have["its device cgroup"] = _listed(mount / path.lstrip("/") / "devices.list", majors)
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    return have
+
+
+def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
+    found = set()
+    for path in (*directory.iterdir(), *directory.glob("nvidia-caps/*")):
+        status = path.lstat()
+        if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in majors:
+            found.add((os.major(status.st_rdev), os.minor(status.st_rdev)))
+    return frozenset(found)
+
+
+def _listed(path: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
+    """-1: any."""
+    found = set()
+    for line in path.read_text().splitlines():
+        kind, numbers, access = line.split()
+        major, minor = (-1 if number == "*" else int(number) for number in numbers.split(":"))
+        if kind in "ac" and (major == -1 or major in majors) and access != "m":
+            found.add((major, minor))
+    return frozenset(found)

@@ -1,0 +1,248 @@
+"""What keeps one task to its devices, and from the control ports: nodes of its own, and cgroups that deny. With undo.
+
+The traces of an enclosure go into the ledger before `set_up` makes the first of them.
+"""
+
+import os
+import shutil
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement.control_ports import Denial
+from isolator.confinement.fence import Fence, fence_for, see_cgroup2
+from isolator.devices.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
+from isolator.devices.rules import Device, nvidia_devices, rules_of
+from isolator.devices.view import OWN_CGROUP2
+from isolator.executor.pids import PidsLimit, limit_of, pids_for
+from isolator.gpus.ledger import Trace
+from isolator.host import facts
+from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Inventory
+
+#: On devtmpfs, where nodes work: /run is mounted nodev. It is empty after a boot, as it should be.
+NODES: Final = Path("/dev/mesos_gpu")
+#: The node of a minor that no GPU has (nv.h: GPUs end below 247), to see that the rules deny.
+DENIED: Final = ".denied"
+GATE: Final = ".gate"
+_DENIED_MINOR: Final = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """All that is to be made for one task.
+
+    Attributes:
+        container: Mesos' id of the executor's container.
+        isolated: False: an operator has set isolation off, and nothing is made.
+        cgroup: None: what runs the task denies devices by itself (the Docker Engine).
+        helpers: Without `cgroup`, where processes are that do something for the task on the host; they get no card.
+        devices: NVIDIA nodes that are granted.
+        extra: Nodes of the host that every task gets.
+        fence: What denies it ports; None: nothing does.
+        pids: How many processes it may have; None: any number, or what runs it limits them.
+    """
+
+    container: str
+    isolated: bool
+    cgroup: Cgroup | None
+    devices: tuple[Device, ...]
+    extra: tuple[Device, ...]
+    gpu_major: int
+    nodes_root: Path = NODES
+    fence: Fence | None = None
+    helpers: Cgroup | None = None
+    pids: PidsLimit | None = None
+
+    @property
+    def nodes(self) -> Path:
+        """Directory of the task's nodes; in it they are named as below /dev."""
+        return self.nodes_root / self.container
+
+    @property
+    def refused(self) -> Path:
+        """A node that the rules must deny."""
+        return self.nodes / DENIED
+
+    @property
+    def gate(self) -> Path:
+        """Directory of the gate, if it is to have one."""
+        return self.nodes / GATE
+
+    def node(self, device: Device) -> Path:
+        """Where the node of a device is on the host."""
+        return self.nodes / device.path.removeprefix("/dev/")
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What `set_up` leaves behind, in its order."""
+        found = [Trace("nodes", str(self.nodes))] if self.isolated else []
+        for cgroup in (self.cgroup, self.helpers):
+            if cgroup is not None and cgroup.own:
+                found.append(Trace(cgroup.version, str(cgroup.path)))
+        fenced = self.fence.traces() if self.fence is not None else ()
+        counted = self.pids.traces() if self.pids is not None else ()
+        return tuple(dict.fromkeys((*found, *fenced, *counted)))
+
+    def joins(self) -> tuple[str, ...]:
+        """Directories of the cgroups that the task's processes are to join."""
+        fence, pids = (each.cgroup if each is not None else None for each in (self.fence, self.pids))
+        groups = (self.cgroup, self.helpers, fence, pids)
+        return tuple(dict.fromkeys(str(group.path) for group in groups if group is not None and group.own))
+
+    def set_up(self) -> None:
+        """Make the nodes, then the cgroups with their rules. Nodes first: the rules let nobody make any.
+
+        Raises:
+            MesosGpuError, OSError: A step fails; what was done before stays, for `undo`.
+        """
+        if not self.isolated:
+            return
+        make_directory(self.nodes)
+        self.nodes.chmod(0o700)  # whatever modes the driver's own nodes have, ours are no way around them
+        for device in (*self.devices, *self.extra):
+            _make_node(self.node(device), device.major, device.minor)
+        _make_node(self.refused, self.gpu_major, _DENIED_MINOR)
+        if self.cgroup is not None:
+            self.cgroup.create()
+            self.cgroup.allow(rules_of(self.devices, self.extra))
+        if self.helpers is not None and (self.helpers.own or self.helpers.version == "cgroup2"):
+            self.helpers.create()
+            # Of v1, what Mesos made denies already, and the engine's are below it.
+            self.helpers.allow(rules_of(()))
+        if self.fence is not None:
+            self.fence.set_up()
+        if self.pids is not None:
+            self.pids.set_up()
+
+    def verify(self) -> None:
+        """See with the kernel's eyes, from inside the cgroup, that it is so: access(2) asks the device rules, and
+        wakes no driver (fs/namei.c, `inode_permission`).
+
+        Raises:
+            MesosGpuError: A granted device is denied, or another is not.
+        """
+        if not self.isolated:
+            return
+        for device in self.devices:
+            if not os.access(self.node(device), os.R_OK | os.W_OK):
+                raise MesosGpuError(
+                    f"{device.path} ({device.major}:{device.minor}) is granted, and denied by a cgroup above",
+                    remedy="see what else restricts devices: the agent's own cgroup, or another device program",
+                )
+        if os.access(self.refused, os.R_OK | os.W_OK):
+            raise MesosGpuError(
+                f"the device rules of {self.cgroup} deny nothing",
+                remedy="see whether another program replaces them; the task was not started",
+            )
+
+
+def _make_node(path: Path, major: int, minor: int) -> None:
+    make_directory(path.parent)
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+    except PermissionError as error:
+        raise MesosGpuError(
+            f"the node {path} ({major}:{minor}) cannot be made: {error.strerror}",
+            remedy="run agents as root, in a cgroup that allows it (c 195:* rwm)",
+        ) from error
+    path.chmod(0o666)  # whatever the umask: the cgroup decides
+
+
+def undo(trace: Trace) -> list[int]:
+    """Remove what a trace names; harmless if it was never made, or is gone.
+
+    Returns:
+        Processes that would not die and keep it.
+
+    Raises:
+        MesosGpuError, OSError: It cannot be removed.
+    """
+    match trace.kind:
+        case "nodes":
+            if os.path.lexists(trace.what):
+                shutil.rmtree(trace.what)
+            remove_if_empty(Path(trace.what).parent)
+        case "cgroup1" | "cgroup2":
+            if trace.what.startswith(f"{OWN_CGROUP2}/"):
+                see_cgroup2()  # another's mount namespace had it
+            return Cgroup(
+                "cgroup1" if trace.kind == "cgroup1" else "cgroup2", Path(trace.what), own=True
+            ).remove()
+        case "uid":
+            from isolator.host.user_pool import give_back
+
+            return give_back(trace.what)
+        case "volume":
+            pass  # a lease, which ends with the holding
+        case "docker":
+            from isolator.runs.docker_engine import DockerEngine
+
+            socket_path, _, name = trace.what.partition(" ")
+            DockerEngine(socket_path).remove(name)
+        case _:
+            raise BadConfiguration(
+                f"the ledger has a trace of an unknown kind, {trace.kind}",
+                remedy="run the mesos_gpu that wrote it",
+            )
+    return []
+
+
+def plan(
+    container: str,
+    gpus: Sequence[GpuId],
+    inventory: Inventory,
+    env: Mapping[str, str],
+    root: Path = Path("/"),
+    *,
+    denied: Sequence[Denial] = (),
+) -> Enclosure:
+    """What to make for a task of this container that is granted these GPUs.
+
+    Args:
+        container: Mesos' id of the executor's container.
+        gpus: UUIDs.
+        inventory: What the node's monitor says.
+        env: The executor's environment.
+        root: Whose /proc and /dev are read.
+        denied: Ports that it must not reach.
+
+    Raises:
+        MesosGpuError: A GPU or the driver is not there, or no isolation can be had: the task must not start.
+    """
+    isolation = facts.isolation_name(env)
+    minors: Mapping[GpuId, int] = {}
+    if gpus:
+        minors = facts.minors(tuple(gpus), inventory, root)
+    driver = facts.read_driver(root, env)
+    if gpus and inventory.source == "nvml" and "nvidia-uvm" not in driver.majors:
+        facts.load_driver(root)
+        driver = facts.read_driver(root, env)
+        if "nvidia-uvm" not in driver.majors:
+            raise Unavailable(
+                "the kernel module nvidia-uvm is not loaded",
+                remedy="install nvidia-modprobe, or: modprobe nvidia-uvm",
+            )
+    cgroup = None if isolation == "off" else cgroup_of(container, isolation, root)
+    fence = None if isolation == "off" else fence_for(container, denied, root)
+    return Enclosure(
+        container=container,
+        isolated=isolation != "off",
+        cgroup=cgroup,
+        devices=nvidia_devices(driver, minors.values()),
+        extra=facts.extra_devices(env, driver, root),
+        gpu_major=driver.gpu_major,
+        fence=fence,
+        pids=None
+        if isolation == "off"
+        else pids_for(container, limit_of(env), _of_version_2(fence, cgroup), root),
+    )
+
+
+def _of_version_2(fence: Fence | None, cgroup: Cgroup | None) -> Path | None:
+    """The cgroup that a task is in anyway."""
+    if fence is not None:
+        return fence.cgroup.path
+    return cgroup.path if cgroup is not None and cgroup.version == "cgroup2" else None

@@ -1,0 +1,280 @@
+"""What a task sees of /dev: a mount namespace of its own, in which /dev holds the devices that it may use.
+
+It is set up by the process that becomes the task, and vanishes with its last process: nothing is to be undone.
+Sources: mount_namespaces(7), mount(2), mount_setattr(2).
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from isolator.devices.rules import STANDARD
+from isolator.executor.sandbox import Sandbox
+from mesos_gpu.policy.gpus.image import VOLUME_PATH
+
+CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_SLAVE = 4096, 16384, 1 << 19
+AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = -100, 0x8000, 1
+_SYS_MOUNT_SETATTR: Final = 442  # on every architecture
+_CGROUPS: Final = "/sys/fs/cgroup"
+OWN_CGROUP2: Final = "/run/mesos-gpu/cgroup2"
+_KEPT: Final = (
+    "shm",
+    "mqueue",
+    "hugepages",
+)  # of the host's /dev: shared memory is between processes of a host
+#: Directories that all users of a host write to.
+PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
+_OWN: Final = ("shm", "mqueue")
+_LINKS: Final = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, *arguments: object) -> None:
+    if getattr(_libc, name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    _call(
+        "mount", source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )
+
+
+def enter(*, ipc: bool = False) -> None:
+    """A mount namespace of this process' own; mounts of the host still come in, and none goes out.
+
+    Args:
+        ipc: Whether shared memory, semaphores and queues of System V, and POSIX queues, are its own as well.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    _call("unshare", CLONE_NEWNS | (CLONE_NEWIPC if ipc else 0))
+    _mount("none", "/", "none", MS_REC | MS_SLAVE)
+
+
+def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
+    """Put a fresh /dev over the host's: standard devices, terminals, shared memory, and these nodes.
+
+    Args:
+        nodes: Of each the path to see below /dev, and the path on the host of the node that it is.
+        own: Whether shared memory and queues are the task's own: room is left for `make_private`, queues are of the
+            namespace that was entered.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    kept = {
+        name: os.open(f"/dev/{name}", os.O_PATH | os.O_CLOEXEC)
+        for name in _KEPT
+        if os.path.isdir(f"/dev/{name}") and not (own and name in _OWN)
+    }
+    log = os.readlink("/dev/log") if os.path.islink("/dev/log") else None
+    sources = [(seen, os.open(path, os.O_PATH | os.O_CLOEXEC)) for seen, path in nodes]
+    _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
+    for device in STANDARD:
+        os.mknod(device.path, stat.S_IFCHR | 0o666, os.makedev(device.major, device.minor))
+        os.chmod(device.path, 0o666)
+    for name, target in (_LINKS | ({"log": log} if log else {})).items():
+        os.symlink(target, f"/dev/{name}")
+    os.mkdir("/dev/pts", 0o755)
+    _mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620")
+    for name, fd in kept.items():
+        os.mkdir(f"/dev/{name}", 0o755)
+        _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", MS_BIND | MS_REC)
+    if own:
+        os.mkdir("/dev/shm", 0o755)
+        os.mkdir("/dev/mqueue", 0o755)
+        with contextlib.suppress(FileNotFoundError, OSError):
+            _mount("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    for seen, fd in sources:
+        Path(seen).parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(seen, os.O_CREAT | os.O_WRONLY, 0o644))
+        _mount(f"/proc/self/fd/{fd}", seen, "none", MS_BIND)
+    for fd in (*kept.values(), *(fd for _, fd in sources)):
+        os.close(fd)
+
+
+def make_private(mib: int, sandbox: str) -> dict[str, int]:
+    """Put an empty file system of memory over /tmp, /var/tmp and /dev/shm: one for all three, gone with the namespace.
+
+    A sandbox that is below one of them is seen there still.
+
+    Args:
+        mib: Its size, MiB; 0: half of the memory, as the kernel has it.
+        sandbox: The task's directory.
+
+    Returns:
+        What was in their place, by name, held open.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    held = os.open(sandbox, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    real = os.path.realpath(sandbox)
+    covered: dict[str, int] = {
+        place: os.open(place, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+        for place in PRIVATE
+        if os.path.realpath(place) == place  # /var/tmp may be a link to /tmp
+    }
+    first, flags = next(iter(covered)), MS_NOSUID | MS_NODEV
+    _mount("tmpfs", first, "tmpfs", flags, "mode=755" + (f",size={mib}m" if mib else ""))
+    for place in covered:
+        os.mkdir(f"{first}/{place.replace('/', '-')}", 0o1777)
+        os.chmod(f"{first}/{place.replace('/', '-')}", 0o1777)
+    for place in reversed(covered):  # the first goes over itself, last
+        _mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)
+    if any(real.startswith(f"{place}/") for place in covered):
+        Path(real).mkdir(parents=True)
+        _mount(f"/proc/self/fd/{held}", real, "none", MS_BIND | MS_REC)
+    os.close(held)
+    return covered
+
+
+def mount_volume(build: str) -> None:
+    """Put a driver volume at /usr/local/nvidia, read-only, without set-user-ID programs and device nodes.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    fd = os.open(build, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    if not os.path.isdir(VOLUME_PATH):
+        _make_room(*os.path.split(VOLUME_PATH))
+    _mount(f"/proc/self/fd/{fd}", VOLUME_PATH, "none", MS_BIND)
+    _mount("none", VOLUME_PATH, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.close(fd)
+
+
+def mount_paths(
+    mounts: Iterable[tuple[str, str, bool]], sandbox: str, covered: Mapping[str, int] | None = None
+) -> None:
+    """Put paths of the host where the task has them, without set-user-ID programs and device nodes.
+
+    Args:
+        mounts: Path on the host, without symbolic links; where it goes, absolute and there, or relative and in the
+            sandbox, where it is made; whether it is read-only.
+        sandbox: The task's directory.
+        covered: From `make_private`: sources are looked up below what was there, targets are made if need be.
+
+    Raises:
+        OSError: The kernel refuses, or one of them was exchanged for a symbolic link; its text names the path.
+    """
+    sandbox = os.path.realpath(sandbox)
+    for source, target, read_only in mounts:
+        try:
+            _mount_path(
+                source,
+                target if target.startswith("/") else f"{sandbox}/{target}",
+                sandbox,
+                read_only,
+                covered or {},
+            )
+        except OSError as error:
+            raise OSError(error.errno, f"{source} at {target}: {error.strerror}") from error
+
+
+def _mount_path(source: str, target: str, sandbox: str, read_only: bool, covered: Mapping[str, int]) -> None:
+    with held(source, {} if source.startswith(sandbox + "/") else covered) as outside:
+        is_file = not stat.S_ISDIR(os.fstat(outside).st_mode)
+        # Of the file system that it is from: a remount would take off what is not named again (ST_* are as MS_*).
+        kept = os.fstatvfs(outside).f_flag & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        # In the sandbox; or where nothing of the task has been yet, and all that is there is ours.
+        for place in (sandbox, *covered):
+            if target.startswith(place + "/"):
+                with Sandbox(place) as above:
+                    above.make_point(target[len(place) + 1 :].split("/"), is_file=is_file)
+                break
+        with held(target) as inside:
+            _mount(f"/proc/self/fd/{outside}", f"/proc/self/fd/{inside}", "none", MS_BIND)
+    flags = MS_REMOUNT | MS_BIND | MS_NOSUID | MS_NODEV | kept | (MS_RDONLY if read_only else 0)
+    with held(target) as mounted:  # what is on top there now; if that is no mount, the kernel refuses
+        _mount("none", f"/proc/self/fd/{mounted}", "none", flags)
+
+
+@contextlib.contextmanager
+def held(path: str, covered: Mapping[str, int] | None = None) -> Iterator[int]:
+    """A file of that path, which has no symbolic link in it; of one that is covered, below what is held of that.
+
+    Raises:
+        OSError: It has one by now, or is gone.
+    """
+    for place, below in (covered or {}).items():
+        if path.startswith(place + "/"):
+            fd = os.open(path[len(place) + 1 :], os.O_PATH | os.O_CLOEXEC, dir_fd=below)
+            break
+    else:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if os.readlink(f"/proc/self/fd/{fd}") != path:
+            raise OSError(errno.ELOOP, "it has become a symbolic link")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _make_room(parent: str, name: str) -> None:
+    """A mount point that the host does not have: its parent's entries again, on a file system with one more."""
+    before = os.open(parent, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    _mount("tmpfs", parent, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k")
+    for entry in os.scandir(before):
+        seen = f"{parent}/{entry.name}"
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.name, dir_fd=before), seen)
+            continue
+        if entry.is_dir():
+            os.mkdir(seen)
+        else:
+            os.close(os.open(seen, os.O_CREAT | os.O_WRONLY, 0o644))
+        _mount(f"/proc/self/fd/{before}/{entry.name}", seen, "none", MS_BIND | MS_REC)
+    os.mkdir(f"{parent}/{name}", 0o755)
+    _mount("none", parent, "none", MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+    os.close(before)
+
+
+def mount_cgroup2() -> None:
+    """Mount the hierarchy of cgroup v2 for ourselves, on a host where nobody has.
+
+    Raises:
+        OSError: The kernel has none (before 4.5), or refuses.
+    """
+    os.makedirs(OWN_CGROUP2, mode=0o700, exist_ok=True)
+    _mount("none", OWN_CGROUP2, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
+def freeze_cgroups() -> None:
+    """Make /sys/fs/cgroup read-only: not even a root task moves itself out of its cgroup.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    if os.path.ismount(OWN_CGROUP2):
+        flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+        _mount("none", OWN_CGROUP2, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)
+    attributes = struct.pack("=QQQQ", MOUNT_ATTR_RDONLY, 0, 0, 0)
+    done = _libc.syscall(
+        _SYS_MOUNT_SETATTR, AT_FDCWD, _CGROUPS.encode(), AT_RECURSIVE, attributes, len(attributes)
+    )
+    if done == 0:
+        return
+    if ctypes.get_errno() != errno.ENOSYS:
+        raise OSError(ctypes.get_errno(), f"mount_setattr: {os.strerror(ctypes.get_errno())}")
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():  # before Linux 5.12
+        point = line.split()[4]
+        if point == _CGROUPS or point.startswith(_CGROUPS + "/"):
+            flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+            _mount("none", point, "none", MS_REMOUNT | MS_BIND | MS_RDONLY | flags)

@@ -1,0 +1,1 @@
+"""The executor: one for each task."""

@@ -1,0 +1,221 @@
+"""A running task's output and disk, looked after: logs keep within their limit and under their names, and a sandbox
+that is larger than what was asked for ends its task.
+
+A log is cut in place: its oldest part becomes a hole (fallocate(2)), and its first block says so. So it takes no
+process between the task and its file, an offset stays what it is, and it is the same however the task runs.
+"""
+
+import contextlib
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from isolator.executor.sandbox import STREAMS, Sandbox
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
+
+if TYPE_CHECKING:  # it costs each executor what only one whose disk is measured need pay
+    import subprocess
+
+LIMIT: Final = "MESOS_GPU_LOG_LIMIT"  # of this host, in MiB; it comes before the scheduler's
+LOOK_S: Final = 0.2
+DISK_S: Final = 15.0  # as --container_disk_watch_interval of Mesos' disk/du, by default
+FIRST_DISK_S: Final = 2.0
+_REST: Final = 10  # times what a look at the disk took, until the next
+_MIB: Final = 1 << 20
+_LINE: Final = 1 << 16  # how far the beginning of a line is looked for
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # linux/falloc.h
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def limit_of(env: Mapping[str, str], asked_mib: int) -> int:
+    """MiB that each of a task's streams may keep; 0: all.
+
+    Args:
+        env: The executor's environment.
+        asked_mib: What the scheduler says.
+
+    Raises:
+        BadConfiguration: This host's setting is no number.
+    """
+    text = env.get(LIMIT, "")
+    if not text:
+        return asked_mib
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadConfiguration(
+            f"{LIMIT} is {text!r}", remedy="set it to a number of MiB on this agent; 0: no limit"
+        )
+    return int(text)
+
+
+class Log:
+    """One stream's file, held open."""
+
+    def __init__(self, sandbox: Sandbox, name: str, limit_mib: int, *, linked: bool = False) -> None:
+        """Nothing is cut yet. `linked`: as of `Sandbox.hold`.
+
+        Raises:
+            OSError: It is not there, or no file.
+        """
+        self.name, self._sandbox, self._limit_mib = name, sandbox, limit_mib
+        self._fd = sandbox.hold(name, linked=linked)
+        self._begin = 0  # of what is left
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._fd)
+
+    def is_open_as(self, fd: int) -> bool:
+        """Whether that is this file."""
+        return os.path.samestat(os.fstat(fd), os.fstat(self._fd))
+
+    def look(self) -> str:
+        """Put its name back if something else has it, and cut it if it is too long; what had to be done, for a log.
+
+        Raises:
+            OSError: The kernel refuses.
+        """
+        self._cut()
+        if self._sandbox.put_back(self.name, self._fd):
+            return ""
+        if not os.fstat(self._fd).st_nlink:
+            gone, self._fd = self._fd, self._sandbox.hold(self.name)
+            os.close(gone)  # not before: if the new one cannot be had, the number must be no other file's
+        return f"something else was in place of {self.name}: put back"
+
+    def _cut(self) -> None:
+        found = os.fstat(self._fd)
+        if found.st_size < self._begin:  # its task has truncated it
+            self._begin = 0
+        used = min(found.st_size - self._begin, found.st_blocks * 512)
+        keeps = self._limit_mib * _MIB
+        if not keeps or used <= keeps:
+            return
+        self._begin = self._line_at(max(found.st_size - keeps // 2, HEAD_BYTES))
+        os.pwrite(self._fd, head(self._begin, self._limit_mib), 0)
+        _punch(self._fd, HEAD_BYTES, self._begin - HEAD_BYTES)
+
+    def _line_at(self, offset: int) -> int:
+        """Where the next line begins, if it does soon."""
+        return offset + os.pread(self._fd, _LINE, offset).find(b"\n") + 1
+
+
+def _punch(fd: int, offset: int, length: int) -> None:
+    """Give blocks back; what is read there is zero (fallocate(2)). A file system that cannot do it loses all."""
+    if length <= 0:
+        return
+    arguments = (ctypes.c_int(_PUNCH_HOLE | _KEEP_SIZE), ctypes.c_int64(offset), ctypes.c_int64(length))
+    if _libc.fallocate64(fd, *arguments) == 0:
+        return
+    first, size = os.pread(fd, HEAD_BYTES, 0), os.fstat(fd).st_size
+    os.ftruncate(fd, 0)
+    os.ftruncate(fd, size)
+    os.pwrite(fd, first, 0)
+
+
+class Upkeep:
+    """Of one task, on a thread of its own. What goes wrong in it ends no task, but is told."""
+
+    def __init__(
+        self,
+        sandbox: str,
+        *,
+        limit_mib: int,
+        disk_mib: int,
+        streams: Sequence[int | None],
+        say: Callable[[str], None],
+        end: Callable[[str], None],
+    ) -> None:
+        """Nothing is done yet.
+
+        Args:
+            sandbox: The task's directory.
+            limit_mib: What each stream may keep; 0: all.
+            disk_mib: What the sandbox may hold; 0: all that there is.
+            streams: Of stdout and stderr the number of this process' file that it must be, or none: of a logger that
+                writes and rotates files of its own this keeps its hands off.
+            say: Takes a line for the executor's log.
+            end: Is told, once, why the task must end.
+        """
+        self._sandbox = Sandbox(sandbox)
+        self._disk_mib, self._say, self._end = disk_mib, say, end
+        self._logs = [*self._opened(limit_mib, streams)]
+        self._stop, self._told = threading.Event(), ""
+        self._lock = threading.Lock()
+        self._measure: subprocess.Popen[bytes] | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def _opened(self, limit_mib: int, streams: Sequence[int | None]) -> "list[Log]":
+        found = []
+        for name, fd in zip(STREAMS, streams, strict=True):
+            with contextlib.suppress(OSError):
+                log = Log(self._sandbox, name, limit_mib, linked=fd is None)
+                if fd is None or log.is_open_as(fd):
+                    found.append(log)
+                else:
+                    log.close()
+        return found
+
+    def start(self) -> None:
+        """Begin; once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look at the logs once more, when nothing of the task runs any more, and end."""
+        with self._lock:
+            self._stop.set()
+            if self._measure is not None:
+                self._measure.kill()
+        self._thread.join()
+        self._look()
+        for log in self._logs:
+            log.close()
+        self._sandbox.close()
+
+    def _work(self) -> None:
+        disk_at = time.monotonic() + FIRST_DISK_S if self._disk_mib else float("inf")
+        while not self._stop.wait(LOOK_S):
+            self._look()
+            if (begun := time.monotonic()) >= disk_at:
+                self._weigh()
+                now = time.monotonic()
+                disk_at = now + max(DISK_S, _REST * (now - begun))
+
+    def _look(self) -> None:
+        for log in self._logs:
+            try:
+                told = log.look()
+            except OSError as error:
+                told = f"{log.name} cannot be looked after: {error}"
+            if told and told != self._told:
+                self._told = told
+                self._say(told)
+
+    def _weigh(self) -> None:
+        used = self._sandbox_kib()
+        if used is None or used <= self._disk_mib << 10:
+            return
+        used_mib = -(-used // 1024)
+        self._end(
+            f"out of disk: {self._disk_mib} MiB asked, {used_mib} used in its sandbox; ask for more with --disk"
+        )
+
+    def _sandbox_kib(self) -> int | None:
+        """By du(1), which nothing leads astray; None: it did not say, as when it was ended with the task."""
+        import subprocess
+
+        with self._lock:
+            if self._stop.is_set():
+                return None
+            self._measure = subprocess.Popen(
+                ["du", "-skx", "."],
+                cwd=self._sandbox.path,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        size = self._measure.communicate()[0].split(b"\t")[0]
+        return int(size) if size.isdigit() else None

@@ -1,0 +1,134 @@
+"""The health of this host's cards: moved on by surveys, kept in a file that outlives the monitor."""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Health, Inventory
+from mesos_gpu.model.nodes.health import CardHealth, Survey
+from mesos_gpu.policy.gpus import health
+from mesos_gpu.policy.gpus.health import HealthSettings
+from mesos_gpu.wire.mesos.health import record_from_json, record_to_json
+
+logger = logging.getLogger("isolator.monitor")
+
+
+class Cards:
+    """All cards that are known. Times: seconds since the epoch."""
+
+    def __init__(self, path: Path, settings: HealthSettings) -> None:
+        """As the file says. One that cannot be read is moved aside, and no card is trusted at once."""
+        self._path, self._settings = path, settings
+        self._survey = Survey()
+        self._records: dict[GpuId, CardHealth] = {}
+        self._written = ""
+        self._forgotten = ""
+        try:
+            self._written = path.read_text()
+            found = [record_from_json(value) for value in json.loads(self._written)["cards"]]
+            self._records = {record.gpu.id: record for record in found}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._forgotten = f"its past was lost: {path} cannot be read"
+            logger.error("%s cannot be read: %r", path, error)
+            with contextlib.suppress(OSError):
+                path.replace(path.with_name(path.name + ".damaged"))
+
+    def get(self, gpu: GpuId) -> CardHealth | None:
+        """What is known of a card."""
+        return self._records.get(gpu)
+
+    def put(self, record: CardHealth) -> None:
+        """Change what is known of a card, and save it."""
+        self._set({**self._records, record.gpu.id: record})
+
+    def forget(self, gpu: GpuId) -> None:
+        """A card that will not come back."""
+        self._set({known: record for known, record in self._records.items() if known != gpu})
+
+    def present(self, gpu: GpuId) -> bool:
+        """Whether the latest survey found it."""
+        return any(reading.gpu.id == gpu for reading in self._survey.readings)
+
+    def surveyed(self, survey: Survey, strangers: Mapping[GpuId, str], now: float) -> None:
+        """Move all cards on. A driver that is gone says nothing of cards that were there."""
+        if survey.source == "none" and self._records:
+            self.failed(survey.note, now)
+            return
+        self._survey = survey
+        readings = {reading.gpu.id: reading for reading in survey.readings}
+        records = dict(self._records)
+        for gpu, reading in readings.items():
+            if gpu not in records and self._forgotten:
+                records[gpu] = health.doubted(reading.gpu, self._forgotten, now)
+            records.setdefault(gpu, health.unread(reading.gpu))
+        if readings:
+            self._forgotten = ""
+        self._set(
+            {
+                gpu: health.advance(
+                    record, readings.get(gpu), now, self._settings, stranger=strangers.get(gpu, "")
+                )
+                for gpu, record in records.items()
+            }
+        )
+
+    def failed(self, why: str, now: float) -> None:
+        """The probe failed as a whole."""
+        text = f"probe failed: {why}"
+        self._set({gpu: health.unknown(record, text, now) for gpu, record in self._records.items()})
+
+    def was_reset(self, gpu: GpuId, request: str, problem: str, now: float) -> None:
+        """How a reset went; `problem` is "" if well."""
+        record = self._records[gpu]
+        if not problem:
+            record = health.released(record, now, self._settings)
+        self.put(health.noted(record, f"reset {request}: {problem or 'done'}", now))
+
+    def inventory(self, isolation: str) -> Inventory:
+        """What to report."""
+        return health.inventory_of(self._survey, self._records, isolation=isolation)
+
+    def restless(self) -> bool:
+        """Whether a card is on its way somewhere: worth more frequent looks."""
+        return any(record.gpu.health is not Health.OK for record in self._records.values())
+
+    def _set(self, records: Mapping[GpuId, CardHealth]) -> None:
+        """Log what changed, and save."""
+        for gpu, record in records.items():
+            before = self._records.get(gpu)
+            told = before.gpu.history if before else ()
+            for change in (change for change in record.gpu.history if change not in told):
+                level = logging.INFO if change.new is Health.OK else logging.WARNING
+                logger.log(level, "%s: %s -> %s: %s", gpu, change.old.value, change.new.value, change.reason)
+        self._records = dict(records)
+        self._save()
+
+    def _save(self) -> None:
+        """In one step, and on disk before anything that depends on it is said."""
+        cards = [record_to_json(record) for record in self._records.values()]
+        text = json.dumps({"version": 1, "cards": cards}, indent=1)
+        if text == self._written:
+            return
+        part = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with open(part, "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(self._path)
+            self._written = text
+        except OSError as error:
+            logger.error("%s cannot be written: %s", self._path, error)
+
+
+def taken_up(record: CardHealth, request: str) -> CardHealth:
+    """With a request for a reset marked, so that a repeated message does nothing."""
+    return replace(record, resets=(*record.resets, request)[-health.RESETS :])

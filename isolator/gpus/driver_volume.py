@@ -1,0 +1,193 @@
+"""The driver volume of this host: which one a task gets, who has which, and the monitor's care for them.
+
+Lean: the executor imports it; what builds is imported when it is needed.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from isolator.gpus.ledger import Ledger, Trace
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.nodes.gpu import Inventory
+from volumes.store import Store, default_path, verify
+
+KIND: Final = "volume"  # of a trace: a lease, for as long as the holding is in the ledger
+AT_WORK: Final = "it is being built"
+AWAITED_S, AWAITED_POLL_S = 20.0, 0.1
+RETRY_S: Final = 60.0
+LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added
+VERIFY_S: Final = 24 * 3600.0
+_MOUNTED: Final = re.compile(r"/builds/([^/\s]+)")
+logger = logging.getLogger("isolator.monitor")
+
+
+def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
+    """The build that a task started now gets; None: this host has none of its driver. Takes microseconds."""
+    if inventory.driver_version is None:
+        return None
+    return Store(default_path(env)).current(inventory.driver_version)
+
+
+def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWAITED_S) -> Path | None:
+    """The same, once the monitor is ready with it, if it is at it: on a host that has just come up."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        build = for_tasks(env, inventory)
+        if build is not None or inventory.volume_problem != AT_WORK or time.monotonic() > deadline:
+            return build
+        time.sleep(AWAITED_POLL_S)
+
+
+def lease(build: Path | None) -> tuple[Trace, ...]:
+    """What goes into the ledger, so that nobody removes it while the task may use it."""
+    return () if build is None else (Trace(KIND, str(build)),)
+
+
+def driver_root(env: Mapping[str, str]) -> Path:
+    """Below which this host's driver is: MESOS_GPU_DRIVER_ROOT, else /."""
+    return Path(env.get("MESOS_GPU_DRIVER_ROOT") or "/")
+
+
+def libraries_of_module(env: Mapping[str, str]) -> Path | None:
+    """Of the driver whose kernel module is loaded, from its volume; None: there is none.
+
+    NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an upgrade of
+    packages without a reload, the host's own does.
+    """
+    from volumes.version import kernel_version
+
+    version = kernel_version(driver_root(env))
+    build = Store(default_path(env)).current(version) if version else None
+    return build / "lib64" if build else None
+
+
+def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
+    """Who has which build: tasks by their leases, and mount namespaces of others, as containers by CDI are.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used: then nothing may be removed.
+    """
+    found: dict[str, list[str]] = {}
+    for holding in ledger.holdings():
+        for trace in holding.traces:
+            if trace.kind == KIND:
+                found.setdefault(Path(trace.what).name, []).append(holding.task)
+    leased = frozenset(found)
+    for name, pid in mounted().items():
+        if name not in leased:
+            found.setdefault(name, []).append(f"pid {pid}")
+    return {name: tuple(sorted(who)) for name, who in found.items()}
+
+
+def mounted() -> dict[str, int]:
+    """Builds that are mounted somewhere, and for each a process that sees it."""
+    found: dict[str, int] = {}
+    seen: set[str] = set()
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
+            namespace = os.readlink(f"/proc/{pid}/ns/mnt")
+            if namespace not in seen:
+                text = Path(f"/proc/{pid}/mountinfo").read_text(errors="replace")
+                seen.add(namespace)
+                for line in text.splitlines():
+                    for name in _MOUNTED.findall(line.split()[3]):
+                        found.setdefault(name, pid)
+    return found
+
+
+class Keeper:
+    """Has the volume of this host's driver built, beside the monitor's own work, and old ones removed."""
+
+    def __init__(self, env: Mapping[str, str], ledger: Ledger) -> None:
+        """Nothing is built yet."""
+        self._env, self._ledger = env, ledger
+        self._store = Store(default_path(env))
+        self._thread: threading.Thread | None = None
+        self._version: str | None = None
+        self._again_at = self._verify_at = 0.0  # monotonic
+        self._problem = ""
+
+    def look(self, inventory: Inventory) -> Inventory:
+        """With what is to be reported of the volume; a build is begun if one is due."""
+        version = inventory.driver_version
+        if version is None:
+            return inventory
+        running = self.busy()
+        now = time.monotonic()
+        if version != self._version and not running:
+            self._version, self._problem, self._again_at = version, "", now
+        if not running and now >= self._again_at:
+            self._again_at = now + RETRY_S
+            simulated = inventory.source == "simulated"
+            self._thread = threading.Thread(target=self._build, args=(version, simulated), daemon=True)
+            self._thread.start()
+        if self._store.current(version) is not None:
+            return replace(inventory, volume=version, volume_problem=self._problem)
+        return replace(inventory, volume=None, volume_problem=self._problem or AT_WORK)
+
+    def busy(self) -> bool:
+        """Whether it works on a volume now."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def look_again(self) -> None:
+        """Have the next look do all that is to be done, whenever it was done last."""
+        self._again_at = 0.0
+
+    def _build(self, version: str, simulated: bool) -> None:
+        try:
+            self._have(version, simulated)
+            self._remove_old(version)
+        except (MesosGpuError, OSError) as error:
+            self._problem = error.what if isinstance(error, MesosGpuError) else str(error)
+            logger.error("the driver volume of %s: %s", version, error)
+        else:
+            self._problem = ""
+            self._again_at = time.monotonic() + LOOK_AGAIN_S
+
+    def _have(self, version: str, simulated: bool) -> None:
+        from volumes.build import build, make
+        from volumes.model import Plan
+
+        def held() -> frozenset[str]:
+            return frozenset(holders(self._ledger))
+
+        if simulated and not self._env.get("MESOS_GPU_DRIVER_ROOT"):
+            if self._store.current(version) is not None:  # somebody gave it one
+                return
+            built = build(self._store.path, Path("/"), Plan(version), held=held, simulated=True)
+        else:
+            root = driver_root(self._env)
+            asked, nvml = (None, version) if root == Path("/") else (version, None)
+            built = make(self._store.path, root, asked, nvml=nvml, held=held)
+            if time.monotonic() >= self._verify_at and not built.new and (wrong := verify(built.volume)):
+                logger.error("the driver volume %s: %s: built anew", built.path, "; ".join(wrong))
+                built = make(self._store.path, root, asked, nvml=nvml, held=held, anew=True)
+        self._verify_at = time.monotonic() + VERIFY_S
+        if built.new:
+            logger.info("built the driver volume %s in %.2f s: %s", built.path, built.took_s, dict(built.how))
+
+    def _remove_old(self, version: str) -> None:
+        """What a newer driver, or a newer build, replaced, once no task has it."""
+        removed = self._store.collect(
+            lambda: frozenset(holders(self._ledger)),
+            lambda volume: volume.current and not is_older(volume.version, version),
+        )
+        for volume in removed:
+            logger.info("removed the driver volume %s: nobody has it", volume.path)
+
+
+def is_older(version: str, other: str) -> bool:
+    """By number."""
+    return _numbers(version) < _numbers(other)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(text) for text in re.findall(r"\d+", version)]

@@ -1,0 +1,438 @@
+"""NVML in a process of its own: a driver that hangs costs one card, and never the monitor.
+
+The child says which card it is about to touch. One that does not answer in time is that card's fault: the child is
+killed (or left, if the kernel cannot kill it), a new one goes on without the card, and the card is tried again,
+alone, later. Lines of JSON both ways.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from mesos_gpu.adapters.nvml import Nvml, load
+from mesos_gpu.adapters.nvml_health import Events
+from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.policy.queueing.backoff import delay_s
+from mesos_gpu.wire.mesos.health import reading_from_json, reading_to_json
+
+DEADLINE_S: Final = 5.0
+OPEN_DEADLINES: Final = 3  # to begin a session takes a while where no persistence daemon runs
+START_S: Final = 30.0
+HANGS: Final = 4  # in one survey; after so many the driver as a whole is not to be believed
+RECHECK_S: Final = 60.0
+RETRY_MOST_S: Final = 3600.0
+KILL_S: Final = 1.0
+RESET_S: Final = 120.0
+_LAST_MINOR: Final = (1 << 20) - 1  # of a placeholder, counted downwards
+COMMAND: Final = (sys.executable, "-I", "-m", "isolator", "probe")
+RESET_COMMAND: Final = ("nvidia-smi", "--gpu-reset", "-i")
+logger = logging.getLogger(__name__)
+
+# --- the child
+
+
+def main() -> int:
+    """`python -m isolator probe`."""
+    return serve(load())
+
+
+def serve(lib: Any) -> int:
+    """Answer requests on stdin until it closes. `lib`: the pynvml module, or a fake of it."""
+    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    lock = threading.Lock()
+
+    def say(**line: Any) -> None:
+        text = json.dumps(line)
+        with lock:
+            print(text, flush=True)
+
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_hear, args=(requests,), daemon=True).start()
+    nvml = Nvml(lib, lambda index, uuid: say(at=index, uuid=uuid))
+    listening = False
+    while True:
+        request = requests.get()
+        try:
+            nvml.open()
+            if nvml.is_open and not listening and request["alone"] is None:
+                listening = True
+                _listen(nvml, lib, request["skip"], say)
+            found = nvml.survey(request["skip"], request["alone"])
+        except MesosGpuError as error:
+            say(failed=error.what, remedy=error.remedy)
+        else:
+            say(**{**_plain(found), "readings": [reading_to_json(r) for r in found.readings]})
+
+
+def _plain(survey: Survey) -> dict[str, Any]:
+    return {
+        "source": survey.source,
+        "driver_version": survey.driver_version,
+        "cuda_version": survey.cuda_version,
+        "note": survey.note,
+    }
+
+
+def _hear(requests: "queue.SimpleQueue[dict[str, Any]]") -> None:
+    """The parent's end closes when it dies, however it dies; a call that hangs must not outlive it."""
+    for line in sys.stdin:
+        requests.put(json.loads(line))
+    os._exit(0)
+
+
+def _listen(nvml: Nvml, lib: Any, skip: Sequence[int], say: Callable[..., None]) -> None:
+    """Have the driver's events said, from a thread. A driver without events is no fault."""
+    try:
+        handles = [handle for _, handle, _ in nvml.handles(skip)]
+        if not handles:
+            return
+        events = Events(lib)
+        if not events.register(handles):
+            return
+    except lib.NVMLError as error:
+        logger.info("the driver has no events: %s", error)
+        return
+
+    def tell() -> None:
+        try:
+            for uuid, xid in events.wait():
+                say(event=uuid, xid=xid)
+        except lib.NVMLError as error:
+            logger.warning("no more events of the driver: %s", error)
+
+    threading.Thread(target=tell, daemon=True).start()
+
+
+# --- the parent
+
+
+class _Stopped(Exception):
+    """The child did not go on in time, or crashed."""
+
+
+class _Child:
+    """One child; a thread reads what it says."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._xids: dict[str, list[int]] = {}
+        self.told = threading.Event()  # an event came
+        self.index: int | None = None  # what it is at
+        self.names: dict[int, GpuId] = {}  # by index
+        self._since, self._started = time.monotonic(), False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for text in lines:
+                self._note(text)
+        self._lines.put(None)
+
+    def _note(self, text: str) -> None:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            logger.warning("the probe said %r", text)
+            return
+        if "event" not in line:
+            self._lines.put(line)
+            return
+        with self._lock:
+            if line["xid"] is not None:
+                self._xids.setdefault(line["event"], []).append(line["xid"])
+            self.told.set()
+
+    def ask(self, skip: Sequence[int], alone: int | None = None) -> None:
+        """Have it read the cards; `answer` gives what it says."""
+        assert self._process.stdin is not None
+        self.index, self._since = None, time.monotonic()
+        with contextlib.suppress(OSError):  # it ended: `answer` will say so
+            print(json.dumps({"skip": list(skip), "alone": alone}), file=self._process.stdin, flush=True)
+
+    def answer(self, deadline_s: float, *, wait: bool = True) -> Survey | None:
+        """What it read; None: not yet.
+
+        Raises:
+            Unavailable: The driver fails as a whole.
+            _Stopped: It has been at one thing for too long, or is no more; `index` says at what.
+        """
+        while True:
+            patience_s = self._patience_s(deadline_s)
+            left_s = self._since + patience_s - time.monotonic()
+            try:
+                line = self._lines.get(timeout=max(left_s, 0.0)) if wait else self._lines.get_nowait()
+            except queue.Empty:
+                if not wait and left_s > 0:
+                    return None
+                raise _Stopped(f"did not answer within {patience_s:g} s") from None
+            if line is None:
+                raise _Stopped("made the probe crash")
+            if "at" in line:
+                self.index, self._since, self._started = line["at"], time.monotonic(), True
+                if line["uuid"]:
+                    self.names[line["at"]] = GpuId(line["uuid"])
+            elif "failed" in line:
+                raise Unavailable(line["failed"], remedy=line["remedy"])
+            else:
+                return Survey(**{**line, "readings": tuple(map(reading_from_json, line["readings"]))})
+
+    def _patience_s(self, deadline_s: float) -> float:
+        """A slow start of Python is no hang of the driver."""
+        if not self._started:
+            return START_S
+        return deadline_s * (OPEN_DEADLINES if self.index is None else 1)
+
+    def xids(self) -> dict[str, list[int]]:
+        """Those that came since the last time."""
+        with self._lock:
+            found, self._xids = self._xids, {}
+            self.told.clear()
+        return found
+
+    def ended(self) -> bool:
+        """Whether it is no more; collects it."""
+        return self._process.poll() is not None
+
+    def end(self) -> bool:
+        """Kill it; False: it is in the kernel, and cannot be killed."""
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILL_S)
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        return self.ended()
+
+
+@dataclass
+class _Hung:
+    """A card, or the driver as a whole, that did not answer."""
+
+    why: str
+    retry_at: float  # monotonic
+    count: int = 1
+    child: _Child | None = None  # that tries it again, or that cannot be killed
+    tries: bool = False  # it tries
+
+    def again(self, why: str, recheck_s: float) -> None:
+        """One more failure: later, and later."""
+        self.count, self.why, self.tries = self.count + 1, why, False
+        self.retry_at = time.monotonic() + delay_s(self.count, first_s=recheck_s, most_s=RETRY_MOST_S)
+
+
+class ChildProbe:
+    """`GpuProbe` over NVML in a child process. One thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        deadline_s: float = DEADLINE_S,
+        recheck_s: float = RECHECK_S,
+        command: Sequence[str] = COMMAND,
+        reset_command: Sequence[str] = RESET_COMMAND,
+        libraries: Callable[[], Path | None] = lambda: None,
+    ) -> None:
+        """No child runs yet.
+
+        Args:
+            deadline_s: For one card; to begin takes up to three times that.
+            recheck_s: After that a card, or a driver, that hung is tried again; doubles with each failure.
+            command: What serves as the child.
+            reset_command: What resets a card; its UUID is added.
+            libraries: A directory of NVML's library to go before the host's; asked at each start of a child.
+        """
+        self._deadline_s, self._recheck_s = deadline_s, recheck_s
+        self._command, self._reset_command, self._libraries = command, reset_command, libraries
+        self._child: _Child | None = None
+        self._hung: dict[int | None, _Hung] = {}  # by index; None: the driver as a whole
+        self._names: dict[int, GpuId] = {}  # by index, as last seen
+        self._xids: dict[str, list[int]] = {}
+        self._renew_at: float | None = None
+        self._note = ""
+
+    def changed(self) -> bool:
+        """Whether the driver told of an event since the last survey."""
+        return self._child is not None and self._child.told.is_set()
+
+    def survey(self) -> Survey:
+        """All GPUs; a card that hangs is unreadable, it alone.
+
+        Raises:
+            Unavailable: The driver fails as a whole, or hangs.
+        """
+        for index in list(self._hung):
+            self._try_again(index)
+        if self._renew_at is not None and time.monotonic() >= self._renew_at:
+            self._renew_at = None
+            self._drop_child()  # a session does not see that a card was reset, or is back
+        found = self._read()
+        readings = (*found.readings, *self._unreadable({reading.gpu.id for reading in found.readings}))
+        if self._renew_at is None and any(reading.lost or reading.unreadable for reading in readings):
+            self._renew_at = time.monotonic() + self._recheck_s
+        self._collect_xids()
+        xids, self._xids = self._xids, {}  # those of a card that is not ours are dropped
+        if found.note != self._note:
+            self._note = found.note
+            logger.info("%s", found.note or "NVML is there")
+        return replace(
+            found,
+            readings=tuple(
+                replace(reading, xids=tuple(xids.get(reading.gpu.id, ()))) for reading in readings
+            ),
+        )
+
+    def reset(self, gpu_id: GpuId) -> str:
+        """Have NVIDIA's tool reset it; the child's session, which would be in the way, is ended first."""
+        self._drop_child()
+        for index, hung in self._hung.items():
+            if index is not None and self._names.get(index) == gpu_id and not _let_go(hung):
+                return "a process hangs in the driver at it: reboot the host"
+        try:
+            tool = subprocess.Popen(
+                [*self._reset_command, gpu_id],
+                env=self._env(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+        except OSError as error:
+            return f"{self._reset_command[0]} cannot be run: {error.strerror}"
+        try:
+            said, _ = tool.communicate(timeout=RESET_S)
+        except subprocess.TimeoutExpired:
+            tool.kill()  # and no wait: it may be in the kernel
+            return f"{self._reset_command[0]} did not end within {RESET_S:g} s"
+        for hung in self._hung.values():
+            hung.retry_at = 0.0
+        return "" if tool.returncode == 0 else said.strip() or f"exit code {tool.returncode}"
+
+    def close(self) -> None:
+        """End all children."""
+        self._drop_child()
+        for hung in self._hung.values():
+            _let_go(hung)
+
+    def _read(self) -> Survey:
+        for _ in range(HANGS):
+            if None in self._hung:
+                raise _silent(self._hung[None].why)
+            if self._child is None or self._child.ended():
+                self._drop_child()
+                self._child = _Child(self._command, self._env())
+            child = self._child
+            child.ask([index for index in self._hung if index is not None])
+            try:
+                found = child.answer(self._deadline_s)
+            except _Stopped as error:
+                self._names |= child.names
+                self._stopped(child, str(error))
+                continue
+            assert found is not None
+            if not self._renumbered(child.names):
+                self._names |= child.names
+                return found
+        raise _silent(self._hung[next(reversed(self._hung))].why)
+
+    def _env(self) -> dict[str, str]:
+        first = self._libraries()
+        paths = [str(first)] if first else []
+        paths += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+        return {**os.environ, **({"LD_LIBRARY_PATH": ":".join(paths)} if paths else {})}
+
+    def _renumbered(self, names: Mapping[int, GpuId]) -> bool:
+        """Whether a card that is skipped has another index now; then nothing is skipped any more."""
+        moved = [i for i in self._hung if i is not None and self._names.get(i) in names.values()]
+        for index in moved:
+            _let_go(self._hung.pop(index))
+        return bool(moved)
+
+    def _stopped(self, child: _Child, why: str) -> None:
+        self._collect_xids()
+        self._child = None
+        index = child.index
+        name = "the driver" if index is None else self._names.get(index) or f"GPU {index} of this host"
+        logger.error("%s %s: it is left alone for %g s", name, why, self._recheck_s)
+        hung = self._hung.setdefault(index, _Hung(why, time.monotonic() + self._recheck_s))
+        hung.child, hung.tries = (None if child.end() else child), False
+
+    def _try_again(self, index: int | None) -> None:
+        """A card alone, in a child of its own that nobody waits for; none while an old one cannot be killed."""
+        hung = self._hung[index]
+        if hung.child is None:
+            if time.monotonic() < hung.retry_at:
+                return
+            hung.child, hung.tries = _Child(self._command, self._env()), True
+            hung.child.ask([], alone=-1 if index is None else index)
+        if not hung.tries:
+            hung.child = None if hung.child.ended() else hung.child
+            return
+        try:
+            if hung.child.answer(self._deadline_s, wait=False) is None:
+                return
+        except (_Stopped, Unavailable) as error:
+            why = error.what if isinstance(error, Unavailable) else str(error)
+            hung.again(why, self._recheck_s)
+            hung.child = None if hung.child.end() else hung.child
+        else:
+            hung.child.end()
+            del self._hung[index]
+            self._renew_at = 0.0
+            logger.info("%s answers again", "the driver" if index is None else self._names.get(index, index))
+
+    def _unreadable(self, present: set[GpuId]) -> list[Reading]:
+        """Cards that were skipped. Their facts are placeholders."""
+        found = []
+        for index, hung in self._hung.items():
+            if index is None:
+                continue
+            uuid = self._names.get(index)
+            if uuid is None or uuid in present:
+                continue
+            gpu = Gpu(id=uuid, model="unknown", memory_mib=1, minor=_LAST_MINOR - index, pci_bus_id="")
+            found.append(Reading(gpu, unreadable=f"it {hung.why}"))
+        return found
+
+    def _collect_xids(self) -> None:
+        if self._child is not None:
+            for uuid, xids in self._child.xids().items():
+                self._xids.setdefault(uuid, []).extend(xids)
+
+    def _drop_child(self) -> None:
+        child = self._child
+        if child is not None:
+            self._collect_xids()
+            self._child = None
+            if not child.end():
+                logger.error("the probe cannot be killed; it is left")
+
+
+def _let_go(hung: _Hung) -> bool:
+    """Whether no process of ours is at it any more."""
+    if hung.child is None or hung.child.end():
+        hung.child, hung.tries = None, False
+        return True
+    return False
+
+
+def _silent(why: str) -> Unavailable:
+    return Unavailable(f"NVML {why}", remedy="see dmesg of this host; a reset or a reboot may be due")

@@ -1,0 +1,1 @@
+"""The host: its facts, paths, users, processes, and whether it is fit."""

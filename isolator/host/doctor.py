@@ -1,0 +1,523 @@
+"""Is this host fit to run GPU tasks? One small check for each thing that must be so; each says what mends it.
+
+Reads below a root, so that a test may give a host of its own; three checks try the kernel itself, and only where
+the root is the real one.
+"""
+
+import contextlib
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement import apart, control_ports, fence
+from isolator.devices import cgroups
+from isolator.devices.cgroups import Cgroup
+from isolator.devices.enclosure import NODES
+from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
+from isolator.executor.pids import mounted as pids_mounted
+from isolator.host import facts, hardening, processes, user_pool
+from isolator.host.findings import Finding, Host, Level
+from isolator.host.own_code import places, weak
+from isolator.node import reaper
+from isolator.runs.docker_engine import DockerEngine
+from isolator.runs.images import flags_of
+from mesos_gpu.adapters.credentials import VARIABLE, read
+from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.policy.gpus.health import at_first_sight
+from mesos_gpu.ports import GpuProbe
+from volumes.store import Store, default_path, verify
+
+AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
+MOST_SHOWN: Final = 5
+DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.runs.docker_engine makes
+NAMESPACE_S: Final = 30.0
+#: linux/capability.h. NET_ADMIN: to attach device programs to cgroups.
+_CAPABILITIES: Final = {
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+    "CAP_NET_ADMIN": 12,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_MKNOD": 27,
+    "CAP_BPF": 39,
+}
+_ONLY_V2: Final = ("CAP_NET_ADMIN", "CAP_BPF")
+#: What the driver volume must have for CUDA programs and nvidia-smi.
+_LIBRARIES: Final = ("lib64/libcuda.so.1", "lib64/libnvidia-ml.so.1", "bin/nvidia-smi")
+
+
+Check = Callable[[Host], Iterable[Finding]]
+
+
+def diagnose(
+    probe: GpuProbe, directory: Path, env: Mapping[str, str], root: Path = Path("/")
+) -> tuple[Finding, ...]:
+    """Make every check; one that breaks off is a FAIL of its own, and the others go on."""
+    found: list[Finding] = []
+    inventory = None
+    try:
+        inventory = at_first_sight(probe.survey(), time.time())
+    except MesosGpuError as error:
+        found.append(Finding("nvml", Level.FAIL, error.what, error.remedy))
+    finally:
+        probe.close()
+    host = Host(directory, inventory, env, root)
+    for name, check in CHECKS.items():
+        try:
+            found.extend(check(host))
+        except MesosGpuError as error:
+            found.append(Finding(name, Level.FAIL, error.what, error.remedy))
+        except OSError as error:
+            found.append(Finding(name, Level.FAIL, str(error), "run as root"))
+    return tuple(found)
+
+
+def driver(host: Host) -> Iterator[Finding]:
+    """The kernel module, and NVML over it."""
+    if host.simulated:
+        text = f"none is needed: {len(host.gpus())} simulated GPUs"
+        yield Finding("driver", Level.OK, text)
+        return
+    version = host.driver_version()
+    if version is None and not facts.read_driver(host.root).loaded:
+        text = "no NVIDIA driver is loaded: right for a host without GPUs"
+        yield Finding("driver", Level.WARN, text, "on a GPU host: modprobe nvidia, and see dmesg")
+        return
+    if version is None:
+        text = "the driver has its device numbers, and no /proc/driver/nvidia/version"
+        yield Finding("driver", Level.WARN, text, "see dmesg; reload the driver")
+    else:
+        yield Finding("driver", Level.OK, f"version {version}")
+    if host.inventory:
+        yield _nvml(host)
+
+
+def _nvml(host: Host) -> Finding:
+    cards, count = len(list(host.root.glob("proc/driver/nvidia/gpus/*"))), len(host.gpus())
+    if not count:
+        text = f"NVML finds no GPU, the driver has {cards}"
+        return Finding("nvml", Level.FAIL, text, "install libnvidia-ml.so.1 of that driver and nvidia-ml-py")
+    if cards > count:
+        text = f"NVML sees {count} of {cards} cards"
+        return Finding("nvml", Level.WARN, text, "see dmesg for XIDs; a card may have fallen off the bus")
+    sick = [gpu for gpu in host.gpus() if gpu.health is not Health.OK]
+    if sick:
+        text = "; ".join(f"{gpu.id} is {gpu.health.value}: {gpu.reason}" for gpu in sick)
+        return Finding("nvml", Level.WARN, text, "see `mesos-gpu gpu health`; they get no tasks")
+    return Finding("nvml", Level.OK, f"{count} GPUs, all healthy")
+
+
+def libraries(host: Host) -> Iterator[Finding]:
+    """The driver's user side: on the host for tasks without an image, in the driver volume for images."""
+    version = host.driver_version()
+    if version is None:
+        return
+    cache = host.root / "etc/ld.so.cache"
+    if not cache.exists() or b"libcuda.so.1\0" not in cache.read_bytes():
+        text = "libcuda.so.1 is not in the linker's cache: CUDA programs without an image will not start"
+        yield Finding(
+            "libraries", Level.WARN, text, f"install the libraries of driver {version}; run ldconfig"
+        )
+    else:
+        yield Finding("libraries", Level.OK, "libcuda.so.1 is in the linker's cache")
+    yield _volume(host, version)
+
+
+def _volume(host: Host, version: str) -> Finding:
+    path = Store(default_path(host.env)).path_of(version)
+    store = Store(host.below(default_path(host.env)))
+    if store.current(version) is None:
+        text = f"{path} is not there: images that want the driver cannot run"
+        return Finding("volume", Level.WARN, text, "see why: mesos-gpu volume build")
+    try:
+        volume = store.get(version)
+        wrong = verify(volume)
+    except (MesosGpuError, OSError) as error:
+        text = error.what if isinstance(error, MesosGpuError) else str(error)
+        return Finding("volume", Level.FAIL, text, "mesos-gpu volume build --anew")
+    if wrong:
+        text = f"{path} is not as it was built: {'; '.join(wrong)}"
+        return Finding("volume", Level.FAIL, text, "mesos-gpu volume build --anew")
+    missing = [name for name in _LIBRARIES if not os.path.lexists(volume.path / name)]
+    if missing and not volume.simulated:
+        text = f"{path} has no {', '.join(missing)}"
+        return Finding("volume", Level.WARN, text, "install what the driver lacks: mesos-gpu volume plan")
+    return Finding("volume", Level.OK, f"{path}, {len(volume.files)} files as they were built")
+
+
+def devices(host: Host) -> Iterator[Finding]:
+    """Nodes under /dev have the numbers that the driver has now, and NVML's minors are the driver's."""
+    numbers = facts.read_driver(host.root, host.env)
+    if not numbers.loaded or host.simulated:
+        return
+    said = facts.minors_of_driver(host.root)
+    for gpu in host.gpus():
+        if said.get(gpu.id, gpu.minor) != gpu.minor:
+            text = f"{gpu.id} is minor {gpu.minor} for NVML and {said[gpu.id]} for the driver"
+            yield Finding("devices", Level.FAIL, text, "reload the driver, or reboot")
+    if "nvidia-uvm" not in numbers.majors:
+        tool = any((host.root / d / "nvidia-modprobe").exists() for d in ("usr/bin", "bin", "usr/sbin"))
+        text = "the kernel module nvidia-uvm is not loaded"
+        remedy = "modprobe nvidia-uvm, or install nvidia-modprobe"
+        yield Finding("devices", Level.WARN if tool else Level.FAIL, text, remedy)
+    wrong, missing, right = _nodes(host, nvidia_devices(numbers, (gpu.minor for gpu in host.gpus())))
+    for text in wrong:
+        yield Finding("devices", Level.FAIL, text, "remove it; nvidia-modprobe -c 0 -u makes it anew")
+    if missing:
+        text = f"not there: {', '.join(missing)} (tasks get nodes of their own)"
+        yield Finding("devices", Level.WARN, text, "nvidia-modprobe -c 0 -u")
+    if right and not wrong:
+        yield Finding("devices", Level.OK, f"{len(right)} nodes, numbers as in /proc/devices")
+
+
+def _nodes(host: Host, expected: Sequence[Device]) -> tuple[list[str], list[str], list[str]]:
+    """What is wrong with nodes; paths of those that are not there; of those that are right."""
+    wrong, missing, right = [], [], []
+    for device in expected:
+        try:
+            status = os.stat(host.below(Path(device.path)))
+        except FileNotFoundError:
+            missing.append(device.path)
+            continue
+        number = (os.major(status.st_rdev), os.minor(status.st_rdev))
+        if not stat.S_ISCHR(status.st_mode):
+            wrong.append(f"{device.path} is no character device")
+        elif number != (device.major, device.minor):
+            wrong.append(
+                f"{device.path} is {number[0]}:{number[1]}, the driver's is {device.major}:{device.minor}"
+            )
+        else:
+            right.append(device.path)
+    return wrong, missing, right
+
+
+def isolation(host: Host) -> Iterator[Finding]:
+    """Cgroups that deny devices: one is made, set and removed, which with v2 loads a BPF program."""
+    there = cgroups.mounted(host.root)
+    known = ", ".join(f"{version} at {path}" for version, path in there.items())
+    if not host.real:
+        level, remedy = (Level.OK, "") if there else (Level.FAIL, "mount cgroup2 on /sys/fs/cgroup")
+        yield Finding("isolation", level, known or "no cgroups that control devices are mounted", remedy)
+        return
+    version = facts.isolation_name(host.env)
+    if version == "off":
+        text = "MESOS_GPU_ISOLATION=off: every task can use every GPU"
+        yield Finding(
+            "isolation", Level.WARN, text, "unset it, but on hosts where all users trust each other"
+        )
+        return
+    trial = Cgroup(version, there[version] / cgroups.OWN_ROOT / f".doctor-{os.getpid()}", own=True)
+    try:
+        trial.create()
+        trial.allow(())
+    finally:
+        trial.remove()
+    yield Finding("isolation", Level.OK, f"{version}: a device cgroup was made, set and removed ({known})")
+
+
+def ports(host: Host) -> Iterator[Finding]:
+    """Whether a task could command this host's agent: rules that deny it the port are made, tried and removed."""
+    flags: Mapping[str, str] | None = None
+    with contextlib.suppress(Unavailable):  # the check `agent` says so
+        flags = _agent_flags(host)
+    asks = flags is not None and flags.get("authenticate_http_readwrite") == "true"
+    if control_ports.is_off(host.env):
+        whose = (
+            "its agent asks for credentials" if asks else "its agent starts commands as root for whoever asks"
+        )
+        text = f"they are off, so that tasks reach the ports that command the cluster; {whose}"
+        remedy = (
+            f"unset {control_ports.SETTING}=off and MESOS_GPU_ISOLATION=off, or start agents with credentials"
+        )
+        yield Finding("ports", Level.WARN if asks or flags is None else Level.FAIL, text, remedy)
+        return
+    more = len(control_ports.listed(host.env))
+    if not host.real:
+        return
+    try:
+        fence.trial(
+            f".doctor-{os.getpid()}", int((host.env.get("MESOS_GPU_AGENT") or AGENT).rpartition(":")[2])
+        )
+    except (MesosGpuError, OSError) as error:
+        why = error.what if isinstance(error, MesosGpuError) else str(error)
+        text = f"no task starts, for it could command the agent: {why}"
+        remedy = f"use Linux 4.18 or newer; or give up the rules: {control_ports.SETTING}=off"
+        yield Finding("ports", Level.FAIL, text, remedy)
+        return
+    listed = f" and {more} more" if more else ""
+    text = f"tasks do not reach agents, master, scheduler{listed}: a rule was made, tried and removed"
+    yield Finding("ports", Level.OK, text)
+
+
+def privileges(host: Host) -> Iterator[Finding]:
+    """Those of this process: run the doctor as the agent runs executors."""
+    fields = dict(
+        line.split(":\t", 1) for line in host.text("proc/self/status").splitlines() if ":\t" in line
+    )
+    effective = int(fields.get("CapEff", "0"), 16)
+    wanted = dict(_CAPABILITIES)
+    if "cgroup1" in cgroups.mounted(host.root) and host.env.get("MESOS_GPU_ISOLATION") != "cgroup2":
+        wanted = {name: bit for name, bit in wanted.items() if name not in _ONLY_V2}
+    missing = [name for name, bit in wanted.items() if not effective >> bit & 1]
+    uid = fields.get("Uid", "?").split()[0]
+    if uid != "0" or missing:
+        text = f"user id {uid}" + (f", without {', '.join(missing)}" if missing else "")
+        yield Finding("privileges", Level.FAIL, text, "run the agent, and this command, as root")
+    else:
+        yield Finding("privileges", Level.OK, f"root with {', '.join(wanted)}")
+
+
+def namespaces(host: Host) -> Iterator[Finding]:
+    """Whether a mount namespace can be had; a child tries it."""
+    if not host.real:
+        return
+    code = "from isolator.devices.view import enter; enter()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=NAMESPACE_S, check=False
+    )
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["?"])[-1]
+        remedy = "run as root; outside a container that forbids unshare"
+        yield Finding("namespaces", Level.FAIL, f"no mount namespace can be made: {why}", remedy)
+    else:
+        yield Finding("namespaces", Level.OK, "a mount namespace can be made")
+
+
+def _answered(check: str, answers: Iterable[hardening.Answer]) -> Iterator[Finding]:
+    for answer in answers:
+        yield Finding(check, Level.WARN if answer.remedy else Level.OK, answer.text, answer.remedy)
+
+
+def users(host: Host) -> Iterator[Finding]:
+    """Jobs run as users of this host."""
+    names = {line.split(":")[0] for line in host.text("etc/passwd").splitlines()}
+    if "nobody" in names:
+        yield Finding("users", Level.OK, "nobody has an account, for jobs that are to have no rights")
+    else:
+        text = "nobody has no account: jobs for that user do not start"
+        yield Finding("users", Level.WARN, text, "useradd --system nobody")
+
+
+def own_code(host: Host) -> Iterator[Finding]:
+    """What executors import is not for tasks to write."""
+    if not host.real:
+        return
+    found = weak(places(), users=(0, os.geteuid()), groups=(0, os.getegid()))
+    for text in found[:MOST_SHOWN]:
+        remedy = "install mesos_gpu, as root, where only root can write; chown root, chmod go-w"
+        yield Finding("own code", Level.FAIL, f"tasks may run code as root: {text}", remedy)
+    if len(found) > MOST_SHOWN:
+        more = f"{len(found) - MOST_SHOWN} more paths are like these"
+        yield Finding("own code", Level.FAIL, more, "install mesos_gpu, as root, anew")
+    if not found:
+        yield Finding("own code", Level.OK, "only root can write what executors import")
+
+
+def ledger(host: Host) -> Iterator[Finding]:
+    """It opens, and is whole."""
+    found = host.ledger()
+    if found is None:
+        yield Finding("ledger", Level.OK, f"none yet in {host.directory}")
+        return
+    holdings = found.holdings()
+    gpus = sum(len(holding.gpus) for holding in holdings)
+    yield Finding("ledger", Level.OK, f"whole: {len(holdings)} tasks hold {gpus} GPUs")
+
+
+def leftovers(host: Host) -> Iterator[Finding]:
+    """What dead tasks left, of every kind."""
+    found = [*_dead(host), *_stray_paths(host), *_stray_containers(host)]
+    yield from found or [Finding("leftovers", Level.OK, "none")]
+
+
+def _dead(host: Host) -> Iterator[Finding]:
+    books = host.ledger()
+    if books is None:
+        return
+    for holding in books.holdings():
+        if not books.alive(holding):
+            held = ", ".join(holding.gpus) or "no GPU"
+            text = f"the executor of {holding.task} is dead, and the task still holds {held}"
+            remedy = "the node monitor ends it within seconds: see that it runs (mesos-gpu nodes)"
+            yield Finding("leftovers", Level.WARN, text, remedy)
+
+
+def _stray_paths(host: Host) -> Iterator[Finding]:
+    """Nodes and cgroups that no holding has as its trace; those of the dead were named with them."""
+    mounts = {*cgroups.mounted(host.root).values(), *filter(None, [pids_mounted(host.root)])}
+    places = [NODES, *sorted(mount / cgroups.OWN_ROOT for mount in mounts)]
+    seen = [place / p.name for place in places for p in sorted(host.below(place).glob("*")) if p.is_dir()]
+    # After the look: a trace is in the ledger before it is made.
+    accounted = {trace.what for holding in host.holdings() for trace in holding.traces}
+    alive = _in_cgroups(host)
+    for path in seen:
+        if str(path) not in accounted and path.name not in alive:
+            remedy = f"rm -r {path}" if path.parent == NODES else f"end what is in it, then: rmdir {path}"
+            yield _stray(host, str(path), remedy)
+
+
+def _in_cgroups(host: Host) -> set[str]:
+    """Every name in the paths of living processes' cgroups: a task of another node directory is no leftover."""
+    texts = (host.text(f"proc/{path.name}/cgroup") for path in host.below(Path("/proc")).glob("[0-9]*"))
+    return {name for text in texts for line in text.splitlines() for name in line.split("/")}
+
+
+def _stray(host: Host, what: str, remedy: str) -> Finding:
+    text = f"{what} belongs to no task of {host.directory}"
+    return Finding(
+        "leftovers", Level.WARN, text, f"{remedy}; unless an agent here has another node directory"
+    )
+
+
+def _stray_containers(host: Host) -> Iterator[Finding]:
+    if not host.docker_socket().exists():
+        return
+    try:
+        names = sorted(DockerEngine(str(host.docker_socket())).containers(DOCKER_LABEL))
+    except Unavailable:
+        return  # the check `docker` says so
+    traces = [trace for holding in host.holdings() for trace in holding.traces if trace.kind == "docker"]
+    accounted = {trace.what.partition(" ")[2] for trace in traces}
+    for name in names:
+        if name not in accounted:
+            yield _stray(host, f"the Docker container {name}", f"docker rm -f {name}")
+
+
+def gpu_users(host: Host) -> Iterator[Finding]:
+    """Processes with a GPU's node open that no living task accounts for."""
+    numbers = facts.read_driver(host.root)
+    if not numbers.loaded or host.simulated:
+        return
+    by_minor = {gpu.minor: gpu.id for gpu in host.gpus()}
+    pids: dict[GpuId, list[int]] = {gpu.id: [] for gpu in host.gpus()}
+    for pid, minor in _openers(host, numbers.gpu_major):
+        if minor in by_minor:
+            pids[by_minor[minor]].append(pid)
+    books = host.ledger()
+    if books:
+        strange = reaper.strangers(books, pids)
+    else:
+        strange = {gpu: f"pids {', '.join(map(str, found))}" for gpu, found in pids.items() if found}
+    for gpu, who in sorted(strange.items()):
+        remedy = "end it, or keep such processes off hosts of the platform: the GPU gets no tasks meanwhile"
+        yield Finding("gpu users", Level.WARN, f"{gpu}: {who}", remedy)
+    if not strange:
+        busy = sum(bool(found) for found in pids.values())
+        yield Finding("gpu users", Level.OK, f"{busy} GPUs in use, by tasks of the platform alone")
+
+
+def _openers(host: Host, major: int) -> Iterator[tuple[int, int]]:
+    """(pid, minor) of processes with a GPU's node open, by any path; but for this one and its children (NVML)."""
+    found: set[tuple[int, int]] = set()
+    own = {os.getpid(), *processes.descendants(os.getpid())}
+    for directory in host.root.glob("proc/[0-9]*/fd"):
+        pid = int(directory.parent.name)
+        for name in () if pid in own else _entries(directory):
+            try:
+                status = os.stat(directory / name)
+            except OSError:
+                continue  # closed meanwhile
+            minor = os.minor(status.st_rdev)
+            control = minor in (CONTROL_MINOR, MODESET_MINOR)
+            if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) == major and not control:
+                found.add((pid, minor))
+    yield from sorted(found)
+
+
+def _entries(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []  # it ended meanwhile
+
+
+def docker(host: Host) -> Iterator[Finding]:
+    """Optional: for jobs with `container_engine: docker`."""
+    path = host.docker_socket()
+    if not path.exists():
+        yield Finding("docker", Level.OK, "no Docker Engine: jobs that ask for it do not run on this host")
+        return
+    try:
+        told = DockerEngine(str(path)).facts()
+    except Unavailable as error:
+        yield Finding("docker", Level.WARN, error.what, error.remedy)
+        return
+    yield Finding("docker", Level.OK, f"Docker Engine {told.version}, {told.cgroup_driver} cgroups")
+
+
+def agent(host: Host) -> Iterator[Finding]:
+    """The flags of this host's Mesos agent."""
+    flags = _agent_flags(host)
+    if flags is None:
+        text = f"no Mesos agent answers at {AGENT}; MESOS_GPU_AGENT=HOST:PORT names another"
+        yield Finding("agent", Level.OK, text)
+        return
+    named = host.env.get("MESOS_GPU_AGENT") or AGENT
+    yield from list(_flag_problems(flags)) or [Finding("agent", Level.OK, f"{named}: flags are right")]
+
+
+def _agent_flags(host: Host) -> Mapping[str, str] | None:
+    """None: nobody named an agent, and none answers where one would be.
+
+    Raises:
+        Unavailable: The one that is named does not answer.
+    """
+    named = host.env.get("MESOS_GPU_AGENT")
+    try:
+        return flags_of(named or AGENT, authorization=_authorization(host))
+    except Unavailable:
+        if named:
+            raise
+        return None
+
+
+def _authorization(host: Host) -> dict[str, str]:
+    named = host.env.get(VARIABLE)
+    return {"Authorization": read(host.below(Path(named))).header} if named else {}
+
+
+def _flag_problems(flags: Mapping[str, str]) -> Iterator[Finding]:
+    isolators = set(flags.get("isolation", "").split(","))
+    if "gpu/nvidia" in isolators:
+        text = "the isolator gpu/nvidia chooses cards by itself, and not those that the task is granted"
+        yield Finding("agent", Level.FAIL, text, "take gpu/nvidia out of --isolation")
+    yield from _answered("agent", hardening.images(isolators, flags.get("image_providers", "").split(",")))
+    gpus = re.search(r"\bgpus(?P<role>\([^)]*\))?:", flags.get("resources", ""))
+    if not gpus:
+        text = "--resources names no gpus: the agent offers none"
+        yield Finding("agent", Level.WARN, text, "add gpus:N to --resources, N as NVML counts them")
+    elif gpus["role"] in (None, "(*)") and flags.get("default_role", "*") == "*":
+        text = "its GPUs have no role: another framework may be offered them, and use cards that tasks hold"
+        remedy = "start it with --default_role=ROLE, and the scheduler with --role=ROLE"
+        yield Finding("agent", Level.WARN, text, remedy)
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "driver": driver,
+    "libraries": libraries,
+    "devices": devices,
+    "isolation": isolation,
+    "ports": ports,
+    "privileges": privileges,
+    "namespaces": namespaces,
+    "tracing": lambda host: _answered("tracing", hardening.tracing(host.text, landlock=apart.has_landlock())),
+    "links": lambda host: _answered("links", hardening.links(host.text)),
+    "userns": lambda host: _answered("userns", hardening.user_namespaces(host.text)),
+    "user pool": lambda host: _answered("user pool", [user_pool.look(host.env)]),
+    "users": users,
+    "own code": own_code,
+    "ledger": ledger,
+    "leftovers": leftovers,
+    "gpu users": gpu_users,
+    "docker": docker,
+    "agent": agent,
+}

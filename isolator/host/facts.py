@@ -1,0 +1,207 @@
+"""What this host is: its driver's device numbers, its GPUs' minors, its cgroups. Readers take a root.
+
+Lean: the executor imports it.
+"""
+
+import json
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from isolator.devices import cgroups
+from isolator.devices.rules import Device, DriverFacts
+from mesos_gpu.adapters.proc import boot_id
+from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.wire.mesos import report
+
+MODPROBE_S: Final = 60.0
+Isolation = Literal["cgroup1", "cgroup2", "off"]
+ISOLATIONS: Final = ("auto", "cgroup1", "cgroup2", "off")
+
+
+def read_driver(root: Path = Path("/"), env: Mapping[str, str] | None = None) -> DriverFacts:
+    """From /proc/devices; MESOS_GPU_OPTIONAL_DEVICES in `env` may name `modeset` and `caps/N`, by commas.
+
+    Raises:
+        BadConfiguration: That variable holds something else.
+    """
+    text = _text(root / "proc/devices")
+    majors: dict[str, int] = {}
+    for line in text.partition("Block devices:")[0].splitlines():
+        number, _, name = line.strip().partition(" ")
+        if number.isdigit():
+            majors.setdefault(name.strip(), int(number))
+    modeset, caps = False, []
+    for word in filter(None, (env or {}).get("MESOS_GPU_OPTIONAL_DEVICES", "").split(",")):
+        found = re.fullmatch(r"caps/(\d+)", word.strip())
+        if found:
+            caps.append(int(found[1]))
+        elif word.strip() == "modeset":
+            modeset = True
+        else:
+            raise BadConfiguration(
+                f"MESOS_GPU_OPTIONAL_DEVICES names {word.strip()!r}",
+                remedy="name modeset, or caps/N, by commas",
+            )
+    return DriverFacts(majors, tuple(caps), modeset)
+
+
+def load_driver(root: Path = Path("/")) -> None:
+    """Have the kernel modules loaded and their nodes made, if NVIDIA's own tool is there (nvidia-modprobe(1)).
+
+    Raises:
+        Unavailable: The tool fails.
+    """
+    tool = next(
+        (p for d in ("usr/bin", "bin", "usr/sbin") if os.access(p := root / d / "nvidia-modprobe", os.X_OK)),
+        None,
+    )
+    if tool is None:
+        return
+    try:
+        done = subprocess.run([tool, "-c", "0", "-u"], capture_output=True, timeout=MODPROBE_S, text=True)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{tool} hangs", remedy="see dmesg; a reboot may be due") from None
+    if done.returncode:
+        raise Unavailable(
+            f"{tool} failed: {done.stderr.strip()}", remedy="see dmesg for why the driver does not load"
+        )
+
+
+def minors_of_driver(root: Path = Path("/")) -> dict[GpuId, int]:
+    """UUID to minor as the driver's own text files have it (/proc/driver/nvidia/gpus/*/information); a card that
+    nobody has opened yet has no UUID there, and is left out."""
+    found = {}
+    for path in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
+        text = _text(path)
+        uuid = re.search(r"^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)\s*$", text, re.M)
+        minor = re.search(r"^Device Minor:\s*(\d+)\s*$", text, re.M)
+        if uuid and minor:
+            found[GpuId(uuid[1])] = int(minor[1])
+    return found
+
+
+def write_inventory(directory: Path, inventory: Inventory) -> None:
+    """Note for this host's executors which GPUs there are, in one step."""
+    directory.mkdir(parents=True, exist_ok=True)
+    body = {"boot_id": boot_id(), "report": json.loads(report.encode(inventory))}
+    part = directory / f".inventory.{os.getpid()}"
+    part.write_text(json.dumps(body))
+    part.rename(directory / "inventory.json")
+
+
+def read_inventory(directory: Path) -> Inventory:
+    """What the monitor noted since this boot: minors of an earlier boot mean nothing.
+
+    Raises:
+        Unavailable: Nothing was noted since this boot.
+        Damaged: The file is not what the monitor writes.
+    """
+    path = directory / "inventory.json"
+    missing = Unavailable(
+        f"the node monitor has not written {path} since this host booted",
+        remedy="see that it runs: mesos-gpu nodes",
+    )
+    try:
+        body = json.loads(path.read_text())
+        if body["boot_id"] != boot_id():
+            raise missing
+        return report.decode(json.dumps(body["report"]).encode())
+    except FileNotFoundError:
+        raise missing from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(
+            f"{path} cannot be read: {error}", remedy="remove it: the monitor writes it anew"
+        ) from error
+
+
+def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")) -> dict[GpuId, int]:
+    """The minor of each granted GPU, now.
+
+    Raises:
+        MesosGpuError: One is not there or not healthy, or NVML and the driver's files disagree: nothing is granted.
+    """
+    known = {gpu.id: gpu for gpu in inventory.gpus}
+    said = minors_of_driver(root) if inventory.source == "nvml" else {}
+    found = {}
+    for uuid in gpus:
+        gpu = known.get(uuid)
+        if gpu is None:
+            raise Unavailable(f"{uuid} is not on this host now", remedy="none is needed: it is placed again")
+        if gpu.health.value not in ("ok", "suspect"):
+            raise Unavailable(f"{uuid} is {gpu.health.value}: {gpu.reason}", remedy="it is placed again")
+        if said.get(uuid, gpu.minor) != gpu.minor:
+            raise MesosGpuError(
+                f"{uuid} is minor {gpu.minor} for NVML and {said[uuid]} for the driver",
+                remedy="restart the node monitor; if it stays so, reboot",
+            )
+        found[uuid] = gpu.minor
+    return found
+
+
+def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path("/")) -> tuple[Device, ...]:
+    """Nodes of the host that every task gets: MESOS_GPU_EXTRA_DEVICES, paths by commas (/dev/infiniband/uverbs0).
+
+    Raises:
+        BadConfiguration: One is no character device below /dev, or is NVIDIA's: those are granted, never given.
+    """
+    found = []
+    for path in filter(None, env.get("MESOS_GPU_EXTRA_DEVICES", "").split(",")):
+        try:
+            status = os.stat(root / path.lstrip("/"))
+        except OSError as error:
+            raise _bad_extra(path, error.strerror or str(error)) from error
+        if not path.startswith("/dev/") or ".." in path or not stat.S_ISCHR(status.st_mode):
+            raise _bad_extra(path, "it is no character device below /dev")
+        major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
+        if major in driver.nvidia_majors:
+            raise _bad_extra(path, "it is NVIDIA's")
+        found.append(Device(path, major, minor))
+    return tuple(found)
+
+
+def _bad_extra(path: str, why: str) -> BadConfiguration:
+    return BadConfiguration(
+        f"MESOS_GPU_EXTRA_DEVICES names {path}: {why}",
+        remedy="name character devices below /dev, none of NVIDIA's",
+    )
+
+
+def isolation_name(env: Mapping[str, str] | None = None) -> Isolation:
+    """How tasks of this host are kept from GPUs that are not theirs: cgroup1, cgroup2 or off.
+
+    `env`: its MESOS_GPU_ISOLATION decides; without it: cgroup1 if the devices controller is mounted, else cgroup2.
+
+    Raises:
+        BadConfiguration: Another value.
+        Unavailable: What is asked for cannot be had here.
+    """
+    wish = (os.environ if env is None else env).get("MESOS_GPU_ISOLATION") or "auto"
+    if wish not in ISOLATIONS:
+        raise BadConfiguration(
+            f"MESOS_GPU_ISOLATION is {wish!r}", remedy=f"set it to one of {', '.join(ISOLATIONS)}"
+        )
+    if wish == "off":
+        return "off"
+    there = cgroups.mounted()
+    versions: tuple[cgroups.Version, ...] = ("cgroup1", "cgroup2")
+    for version in versions:
+        if version in there and wish in ("auto", version):
+            return version
+    raise Unavailable(
+        f"MESOS_GPU_ISOLATION={wish}: {'no cgroups that control devices' if wish == 'auto' else wish} mounted here",
+        remedy="mount cgroup2 on /sys/fs/cgroup; or, to run tasks that can use every GPU, set MESOS_GPU_ISOLATION=off",
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

@@ -1,0 +1,1 @@
+"""The node monitor, and the reaper of what dead owners left."""

@@ -1,0 +1,331 @@
+"""The node monitor: a Mesos task that tells the scheduler which GPUs its host has, and how they are.
+
+It is its own executor. Each report is a TASK_RUNNING whose data is the inventory: reliable, acknowledged,
+and in order, like every status update.
+"""
+
+import base64
+import json
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from isolator.agent.agent_api import TERMINAL, Connection, Settings
+from isolator.confinement import control_ports
+from isolator.gpus import driver_volume
+from isolator.gpus.cards import Cards, taken_up
+from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
+from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
+from isolator.host.facts import isolation_name, write_inventory
+from isolator.node.reaper import audit, reap, strangers
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Health, Inventory
+from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.policy.gpus.health import HealthSettings, tiers_from
+from mesos_gpu.ports import GpuProbe
+from mesos_gpu.wire.mesos import report
+
+LOOK_S: Final = 0.5  # how often the probe is asked whether something changed
+DEFAULT_INTERVAL_S: Final = 10.0
+LOOKS_PER_RECHECK: Final = 10
+logger = logging.getLogger("isolator.monitor")
+
+
+class Monitor:
+    """`Handler` of the agent's events."""
+
+    def __init__(
+        self, settings: Settings, probe: GpuProbe, ledger: Ledger, health: HealthSettings | None = None
+    ) -> None:
+        """Nothing runs yet. `health`: None: as by default."""
+        self._probe, self._ledger = probe, ledger
+        self._health = health or HealthSettings()
+        self._connection = Connection(settings, self)
+        self._task_id: str | None = None
+        self._lock = threading.Lock()  # so that no report follows the last word
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
+        self._cards = Cards(ledger.directory / "health.json", self._health)
+        self._volume = driver_volume.Keeper(os.environ, ledger)
+        self._known = Inventory()
+        self._failure = ""  # why the last probe failed
+
+    def run(self) -> int:
+        """Until killed; the exit code."""
+        return self._connection.run()
+
+    def launch(self, task: Mapping[str, Any]) -> None:
+        """Begin to report."""
+        if self._task_id is not None:
+            self._connection.update(task["task_id"]["value"], "TASK_FAILED", message="one monitor, one task")
+            return
+        self._task_id = str(task["task_id"]["value"])
+        try:
+            interval_s = interval_from(base64.b64decode(task.get("data", "")), os.environ)
+        except ValueError as error:
+            self._stop.set()
+            self._connection.update(self._task_id, "TASK_FAILED", message=str(error))
+            return
+        threading.Thread(target=self._report, args=(interval_s,), daemon=True).start()
+
+    def kill(self, task_id: str, grace_s: float | None) -> None:
+        """End at once: there is nothing to wait for."""
+        if task_id == self._task_id:
+            self._end("killed on request")
+
+    def shutdown(self) -> None:
+        """The agent wants it gone; nobody waits for its last word."""
+        self._stop.set()
+        self._wake.set()
+        self._connection.finish()
+
+    def acknowledged(self, task_id: str, state: str) -> None:
+        """After the last word there is nothing more to do."""
+        if state in TERMINAL:
+            self._connection.finish()
+
+    def message(self, data: bytes) -> None:
+        """{"reset": UUID, "request": ID} of the scheduler."""
+        try:
+            value = json.loads(data)
+            gpu, request = value["reset"], value["request"]
+            if not (isinstance(gpu, str) and isinstance(request, str) and request):
+                raise ValueError("reset and request must be strings")
+        except (ValueError, KeyError, TypeError) as error:
+            logger.error("a message of the scheduler that cannot be understood: %r: %s", data[:200], error)
+            return
+        threading.Thread(target=self._reset, args=(GpuId(gpu), request), daemon=True).start()
+
+    def _end(self, message: str) -> None:
+        with self._lock:
+            if self._task_id is not None and not self._stop.is_set():
+                self._stop.set()
+                self._connection.update(self._task_id, "TASK_KILLED", message=message)
+
+    def _report(self, interval_s: float) -> None:
+        try:
+            self._report_until_stopped(interval_s)
+        finally:
+            if not self._stop.is_set():  # it broke: without a process, Mesos says that the monitor is lost
+                self._connection.finish()
+
+    def _report_until_stopped(self, interval_s: float) -> None:
+        last: Inventory | None = None
+        look_at = due = 0.0
+        while not self._stop.is_set():
+            self._wake.clear()
+            now = time.monotonic()
+            if now >= look_at or self._probe.changed():
+                self._reap()
+                self._look()
+                look_at = time.monotonic() + min(interval_s, self._pace_s())
+            if (now >= due or self._known != last) and self._sent():
+                last, due = self._known, time.monotonic() + interval_s
+            self._wake.wait(min(LOOK_S, interval_s))
+
+    def _pace_s(self) -> float:
+        """Between looks while a card is not well: it shall not wait long for each step of its way back. Or while the
+        driver volume is built, which takes a second."""
+        if self._known.volume_problem == driver_volume.AT_WORK:
+            return LOOK_S
+        return max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK) if self._cards.restless() else math.inf
+
+    def _sent(self) -> bool:
+        """Send what is known, unless an earlier report still waits: an agent that was away shall not find a
+        heap of old ones, but the newest when it has taken that one."""
+        assert self._task_id is not None
+        with self._lock:
+            if self._stop.is_set() or self._connection.waiting():
+                return False
+            self._connection.update(
+                self._task_id, "TASK_RUNNING", message=self._summary(), data=report.encode(self._known)
+            )
+            return True
+
+    def _look(self) -> None:
+        """Read all cards, unless one is being reset; after a failed probe none is schedulable."""
+        if not self._probing.acquire(blocking=False):
+            return
+        try:
+            self._survey()
+            self._known = self._inventory()
+            write_inventory(self._ledger.directory, self._known)
+        except OSError as error:
+            logger.error("what this host's executors need cannot be written: %s", error)
+        finally:
+            self._probing.release()
+        self._audit()
+
+    def _inventory(self) -> Inventory:
+        found = self._cards.inventory(self._isolation())
+        ports = "off" if control_ports.is_off(os.environ) else "denied"
+        return self._volume.look(replace(found, control_ports=ports))
+
+    def _survey(self) -> None:
+        try:
+            survey = self._probe.survey()
+        except Exception as error:  # whatever a driver may raise: the last report must not stand
+            self._failure = error.what if isinstance(error, MesosGpuError) else repr(error)
+            logger.warning(
+                "the GPUs could not be read: %s", error, exc_info=not isinstance(error, MesosGpuError)
+            )
+            self._cards.failed(self._failure, time.time())
+            return
+        self._failure = ""
+        self._cards.surveyed(survey, self._strangers(survey), time.time())
+
+    def _strangers(self, survey: Survey) -> dict[GpuId, str]:
+        try:
+            return strangers(self._ledger, {r.gpu.id: r.pids or () for r in survey.readings})
+        except (MesosGpuError, OSError) as error:  # without a ledger no executor gets a claim
+            logger.error("who is on the GPUs cannot be told: %s", error)
+            return {}
+
+    def _isolation(self) -> str:
+        try:
+            return isolation_name()
+        except MesosGpuError as error:  # nor will any executor start a task
+            logger.error("%s", error)
+            return ""
+
+    def _audit(self) -> None:
+        try:
+            for text in audit(self._ledger, self._known, os.environ):
+                logger.error("%s", text)
+        except (MesosGpuError, OSError) as error:
+            logger.error("tasks' devices could not be compared with the ledger: %s", error)
+
+    def _reset(self, gpu: GpuId, request: str) -> None:
+        """Once for each request: the mark is on disk before anything is done."""
+        with self._probing:
+            record = self._cards.get(gpu)
+            if record is None or request in record.resets:
+                logger.warning(
+                    "reset %s of %s: %s", request, gpu, "done before" if record else "no such card"
+                )
+                return
+            if not self._cards.present(gpu):
+                logger.warning("reset %s: %s is gone, and is forgotten", request, gpu)
+                self._cards.forget(gpu)
+                return
+            self._cards.put(taken_up(record, request))
+            self._cards.was_reset(gpu, request, self._reset_claimed(gpu, request), time.time())
+            self._known = self._inventory()
+        self._wake.set()
+
+    def _reset_claimed(self, gpu: GpuId, request: str) -> str:
+        """ "" or why not."""
+        task, owner = f"reset.{request}", Owner.of(os.getpid())
+        try:
+            claimed = self._ledger.claim(task, [gpu], owner)
+            if isinstance(claimed, Stale):
+                self._reap()
+                claimed = self._ledger.claim(task, [gpu], owner)
+            if isinstance(claimed, Refused):
+                return f"refused: {', '.join(holding.task for holding in claimed.held)} runs on it"
+            if isinstance(claimed, Stale):
+                return "refused: what a dead task left on it cannot be undone yet"
+            try:
+                return self._probe.reset(gpu)
+            finally:
+                self._ledger.release(task, owner)
+        except MesosGpuError as error:
+            return f"refused: {error.what}"
+
+    def _reap(self) -> None:
+        """Drop the claims of executors that died, once nothing of their tasks runs any more."""
+        try:
+            reap(self._ledger)
+        except (MesosGpuError, OSError) as error:
+            logger.error("the ledger could not be looked after: %s", error)
+
+    def _summary(self) -> str:
+        if self._failure:
+            return f"the GPUs cannot be read: {self._failure}"
+        sick = sum(gpu.health is not Health.OK for gpu in self._known.gpus)
+        counted = f"{len(self._known.gpus)} GPUs ({self._known.source})"
+        return counted + (f", {sick} not healthy" if sick else "")
+
+
+def interval_from(data: bytes, env: Mapping[str, str]) -> float:
+    """Seconds between reports: from the task's JSON, else MESOS_GPU_REPORT_INTERVAL_S, else 10.
+
+    Raises:
+        ValueError: Neither JSON nor empty, or not a positive number.
+    """
+    given = json.loads(data) if data else {}
+    if not isinstance(given, dict):
+        raise ValueError(f"the task's data must be a JSON object, got {given!r}")
+    value = given.get("report_interval_s", env.get("MESOS_GPU_REPORT_INTERVAL_S", DEFAULT_INTERVAL_S))
+    try:
+        interval_s = float(value)
+    except (TypeError, ValueError):
+        interval_s = 0.0
+    if not 0 < interval_s < float("inf"):
+        raise ValueError(f"report_interval_s must be a positive number of seconds, got {value!r}")
+    return interval_s
+
+
+def health_from(env: Mapping[str, str]) -> HealthSettings:
+    """MESOS_GPU_RECHECK_S, default 60; MESOS_GPU_XIDS, as `13=application,109=replace`.
+
+    Raises:
+        BadConfiguration: A value that cannot be; names it.
+    """
+    recheck_s = _seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S)
+    most_s = max(recheck_s, HealthSettings().recheck_most_s)
+    return HealthSettings(
+        recheck_s=recheck_s, recheck_most_s=most_s, xids=tiers_from(env.get("MESOS_GPU_XIDS", ""))
+    )
+
+
+def probe_from(env: Mapping[str, str]) -> GpuProbe:
+    """MESOS_GPU_INVENTORY names a file of simulated GPUs; else the real ones.
+
+    Raises:
+        BadConfiguration: MESOS_GPU_PROBE_DEADLINE_S or MESOS_GPU_RECHECK_S is no positive number.
+    """
+    named = env.get("MESOS_GPU_INVENTORY")
+    if named:
+        from mesos_gpu.adapters.simulated_gpus import SimulatedProbe
+
+        return SimulatedProbe(named)
+    return ChildProbe(
+        deadline_s=_seconds(env, "MESOS_GPU_PROBE_DEADLINE_S", DEADLINE_S),
+        recheck_s=_seconds(env, "MESOS_GPU_RECHECK_S", RECHECK_S),
+        libraries=lambda: driver_volume.libraries_of_module(env),
+    )
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise BadConfiguration(f"{name} is {text!r}", remedy="set it to a positive number of seconds")
+    return value
+
+
+def main() -> int:
+    """Run as an executor of Mesos: all settings are in the environment."""
+    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    settings = Settings.from_environment(os.environ)
+    try:
+        probe, health = probe_from(os.environ), health_from(os.environ)
+    except BadConfiguration as error:
+        logger.critical("%s", error)
+        return error.exit_code
+    try:
+        return Monitor(settings, probe, Ledger(), health).run()
+    finally:
+        probe.close()

@@ -1,0 +1,157 @@
+"""What dead owners left, ended and undone; and processes on GPUs that no task accounts for."""
+
+import logging
+import os
+import pwd
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from isolator.devices import cgroups
+from isolator.devices.enclosure import DENIED, undo
+from isolator.devices.rules import nvidia_devices, rules_of
+from isolator.gpus.ledger import Holding, Ledger
+from isolator.host import facts, processes
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Inventory
+
+LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
+logger = logging.getLogger(__name__)
+
+
+def reap(ledger: Ledger) -> None:
+    """End and undo what dead owners left, and drop their holdings; what cannot be ended keeps its holding.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    for holding in ledger.holdings():
+        if ledger.alive(holding):
+            continue
+        try:
+            left = end(ledger, holding)
+        except (MesosGpuError, OSError) as error:
+            logger.error("what the dead task %s left cannot be undone: %s", holding.task, error)
+            continue
+        if left:
+            logger.warning("processes %s of the dead task %s would not die", left, holding.task)
+        else:
+            logger.warning(
+                "dropped %s of %s: its executor died", ", ".join(holding.gpus) or "no GPU", holding.task
+            )
+
+
+def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
+    """End a dead owner's task, undo its traces, last first, and drop its holding.
+
+    Returns:
+        Processes that would not die; then the holding stays.
+
+    Raises:
+        MesosGpuError, OSError: A trace cannot be undone; the holding stays.
+    """
+    left = processes.kill_leftovers(holding.task, timeout_s)
+    for trace in reversed(holding.traces):
+        left += undo(trace)
+    if not left:
+        ledger.drop(holding)
+    return left
+
+
+def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[str]:
+    """See that each living task's cgroup allows what the ledger says it holds, and set it right where it does not.
+
+    Args:
+        ledger: Of this host.
+        inventory: Of this host.
+        env: The monitor's environment, which is that of this host's executors.
+
+    Returns:
+        What was not right, in words.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    version = facts.isolation_name(env)
+    if version == "off":
+        return []
+    driver = facts.read_driver(env=env)
+    minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
+    found = []
+    for holding in ledger.holdings():
+        if (
+            not holding.container
+            or not ledger.alive(holding)
+            or any(t.kind == "docker" for t in holding.traces)
+        ):
+            continue
+        if not minors.keys() >= set(holding.gpus):
+            continue  # a card is lost: its task is ended for that
+        devices = nvidia_devices(driver, [minors[gpu] for gpu in holding.gpus])
+        rules = rules_of(devices, facts.extra_devices(env, driver))
+        try:
+            cgroup = cgroups.cgroup_of(holding.container, version, pid=holding.owner.pid)
+            if not cgroup.path.exists() or not _is_set_up(holding, cgroup) or cgroup.allows_exactly(rules):
+                continue
+            cgroup.allow(rules)
+            found.append(f"{cgroup.path} of {holding.task} allowed other devices than it holds: set right")
+        except (MesosGpuError, OSError) as error:
+            found.append(f"what {holding.task} may use cannot be checked: {error}")
+    return found
+
+
+def _is_set_up(holding: Holding, cgroup: cgroups.Cgroup) -> bool:
+    """Its nodes are there, to the last; and a cgroup of our own gets its rules before its first process."""
+    nodes = [Path(trace.what) for trace in holding.traces if trace.kind == "nodes"]
+    made = all((path / DENIED).exists() for path in nodes)
+    return made and (not cgroup.own or bool(cgroups.pids_below(cgroup.path)))
+
+
+def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId, str]:
+    """GPUs with a process that no living holding of that GPU accounts for, and who that is, for people.
+
+    Args:
+        ledger: Of this host.
+        pids: Processes on each GPU, as NVML says.
+
+    Raises:
+        MesosGpuError: The ledger cannot be used.
+    """
+    if not any(pids.values()):
+        return {}
+    holders = {gpu: holding for holding in ledger.holdings() if ledger.alive(holding) for gpu in holding.gpus}
+    found = {}
+    for gpu, present in pids.items():
+        ours = _member_of(holders[gpu]) if gpu in holders else None
+        strange = [pid for pid in present if not (ours and ours(pid)) and Path(f"/proc/{pid}").exists()]
+        if strange:
+            found[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
+    return found
+
+
+def _member_of(holding: Holding) -> Callable[[int], bool]:
+    """Tells the owner, all below it, and all in cgroups of its container: Mesos' and ours are named as that."""
+    tree = frozenset({holding.owner.pid, *processes.descendants(holding.owner.pid)})
+
+    def is_member(pid: int) -> bool:
+        try:
+            paths = cgroups.membership(pid).values()
+        except OSError:  # it has ended
+            paths = {}.values()
+        return pid in tree or any(holding.container in path.split("/") for path in paths if holding.container)
+
+    return is_member
+
+
+def _who(pid: int) -> str:
+    """ "pid 4711 (python3) of alice"."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        uid = os.stat(f"/proc/{pid}").st_uid
+    except OSError:
+        return f"pid {pid}, which has just ended"
+    try:
+        return f"pid {pid} ({name}) of {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"pid {pid} ({name}) of uid {uid}"

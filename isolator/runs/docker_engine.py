@@ -1,0 +1,552 @@
+"""A task in a container of the host's Docker Engine, driven over its Unix socket; no `docker` command is needed.
+
+The executor stays on the host and holds the task's output and its end; the engine holds its processes. What a
+container may do is said here in whole, never left to the engine's defaults: a host whose default runtime is
+NVIDIA's would put cards into every image that asks for them.
+
+Source: the Docker Engine API, 1.40 to 1.51 (api/swagger.yaml of moby); runc 1.1 for what becomes of it.
+"""
+
+import contextlib
+import json
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+from isolator.agent.http import HttpConnection, Response
+from isolator.host.host_paths import FORBIDDEN, overlap
+from isolator.runs.docker_output import Output
+from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.apps.docker_options import DockerOptions
+from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.model.jobs.port import PortBinding
+
+T = TypeVar("T")
+
+DEFAULT_SOCKET: Final = "/var/run/docker.sock"
+OLDEST_API: Final = (1, 40)  # Docker 19.03: the first whose binds can leave out what is mounted below them
+TIMEOUT_S: Final = (
+    120.0  # of one answer: a start on a busy host takes long, a start that hangs takes for ever
+)
+BACK_S: Final = 60.0  # how long an engine that restarts may be away
+LATE_OOM_S: Final = 0.5
+SIGKILLED: Final = 137
+#: Root of a container keeps what installing and stepping down to a user take. Without MKNOD it makes no node,
+#: without NET_RAW and NET_BIND_SERVICE it forges nothing on the host's network.
+_ROOTS_CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+CGROUPS_LABEL: Final = "mesos_gpu.cgroups"  # those that came with the container, to be removed after it
+_NONSENSE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
+_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+_NUMBERS: Final = re.compile(r"\d+:\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerWish:
+    """A container for one task. With neither `command` (for /bin/sh -c) nor `argv` the
+    image's own entrypoint runs.
+
+    Raises:
+        BadConfiguration: It cannot be, or would hand the host to the task.
+    """
+
+    image: str
+    user: str  # "uid:gid" in numbers: a name would be looked up in the image, which may call root by it
+    command: str | None = None
+    argv: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()  # of the image's own entrypoint, in place of the image's
+    env: Mapping[str, str] = field(default_factory=dict)  # wins over the image's
+    groups: tuple[int, ...] = ()  # supplementary; the image's /etc/group adds none
+    devices: tuple[tuple[str, str], ...] = ()  # character devices: path on the host, path inside; "rw"
+    binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
+    cpus: float = 0.0  # 0: no more than the host's usual share
+    mem_mib: int = 0  # 0: no limit
+    pids: int = 0  # processes and threads; 0: no limit
+    cgroup_parent: str | None = None  # below this cgroup, "/mesos/<container>"; None: the engine's own
+    labels: Mapping[str, str] = field(default_factory=dict)
+    bindings: tuple[PortBinding, ...] | None = None  # on the engine's bridge; None: the host's network
+    options: DockerOptions = field(default_factory=DockerOptions)  # but its labels
+    gate: tuple[str, str, bool] | None = None  # a bind of our own: no path of the task's choice
+
+    def __post_init__(self) -> None:
+        if not _NUMBERS.fullmatch(self.user):
+            raise BadConfiguration(f"user {self.user!r} is not uid:gid", remedy="give both in numbers")
+        if sum((self.command is not None, bool(self.argv), bool(self.args))) > 1:
+            raise BadConfiguration("a task has command, argv or args, not both", remedy="leave one out")
+        for path in (*(inside for _, inside in self.devices), *(bind[1] for bind in self.binds)):
+            if not path.startswith("/") or os.path.normpath(path) in ("/", "/dev", "/proc", "/sys"):
+                raise BadConfiguration(
+                    f"nothing can be put at {path!r} of an image", remedy="name another path"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What an engine says of itself."""
+
+    version: str
+    cgroup_driver: str  # "cgroupfs" or "systemd"
+    live_restore: bool  # whether containers outlive a restart of the engine
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container ended. `exit_status` as a shell gives it: 128 + N after signal N."""
+
+    exit_status: int
+    oom_killed: bool  # the kernel ended a process of it for want of memory
+    error: str = ""  # what the engine has to say
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    status: str
+    running: bool
+    pid: int
+    exit_status: int
+    oom_killed: bool
+    error: str
+
+
+class DockerEngine:
+    """All methods may be called from any thread; each makes a connection of its own.
+
+    Raises:
+        Unavailable: From every method: no engine answers, or this process may not talk to it.
+        MesosGpuError: From every method: the engine refused; its own words are in the message.
+    """
+
+    def __init__(self, socket_path: str = DEFAULT_SOCKET, *, back_s: float = BACK_S) -> None:
+        """Nothing is asked yet. `back_s`: how long `wait` gives an engine that went away."""
+        self._socket_path, self._back_s = socket_path, back_s
+        self._prefix = ""
+
+    def facts(self) -> EngineFacts:
+        """Ask for them."""
+        return self._told("GET", "/info", _facts)
+
+    def image(self, name: str) -> ImageConfig | None:
+        """What the image says of itself; None: it is not on this host."""
+        try:
+            return self._told("GET", f"/images/{_image(name)}/json", _config)
+        except NotFound:
+            return None
+
+    def pull(self, name: str) -> None:
+        """Fetch an image as the engine may without a login.
+
+        Raises:
+            NotFound: No registry has it, or only for those who are logged in.
+        """
+        path = f"/images/create?fromImage={_image(_tagged(name))}"
+        with self._answer("POST", path, ask=f"image {name}") as answer:
+            while line := answer.readline():
+                event = json.loads(line)
+                if "error" in event:
+                    raise MesosGpuError(
+                        f"image {name} could not be fetched: {event['error']}",
+                        remedy="try again; if it stays, ask who keeps the registry",
+                    )
+
+    def create(self, name: str, wish: ContainerWish) -> str:
+        """Make a container; a dead one of that name is removed first. Nothing runs yet.
+
+        Below a `cgroup_parent` the container can have no device that the parent's own device list lacks: runc
+        writes each rule to cgroup v1's devices.allow, the kernel refuses with EPERM, and `start` raises with
+        those words. The engine's usual rules (c *:* m, b *:* m, c 10:200 rwm of older ones) are among them.
+        With cgroup v2 the parent must hold no process of its own (cgroup-v2.rst, "no internal processes").
+
+        Returns:
+            Its id.
+
+        Raises:
+            NotFound: The image is not here.
+            Conflict: A container of that name runs.
+            BadConfiguration: A device is none, a bind would hand over the host, the image has nothing to run, or
+                the engine leaves its cgroups to systemd, which puts nothing below another's cgroup.
+        """
+        _check_paths(wish)
+        if wish.cgroup_parent and self.facts().cgroup_driver != "cgroupfs":
+            raise BadConfiguration(
+                "the Docker Engine leaves its cgroups to systemd: its containers cannot be below a Mesos container",
+                remedy="start dockerd with --exec-opt native.cgroupdriver=cgroupfs",
+            )
+        with contextlib.suppress(NotFound):
+            if self._state(name).running:
+                raise Conflict(f"container {name} runs", remedy="end it first")
+            self.remove(name)
+        body = creation(wish, _missing_cgroups(wish.cgroup_parent))
+        path = f"/containers/create?name={_named(name)}"
+        return self._told("POST", path, lambda told: str(told["Id"]), body)
+
+    def start(self, name: str) -> int:
+        """Let it run. Attach first: what it writes before is lost.
+
+        Returns:
+            Its init's pid on the host; 0: it has ended already.
+
+        Raises:
+            BadConfiguration: The image has no such program.
+        """
+        self._do("POST", f"/containers/{_named(name)}/start")
+        return self._state(name).pid
+
+    def attach(self, name: str) -> Output:
+        """Take hold of what it will write. Returns when the engine has it, so that `start` may follow. Copy it in
+        another thread; close it some time after `wait`: an engine that restarts just then may not end it."""
+        path = f"/containers/{_named(name)}/attach?stream=1&stdout=1&stderr=1"
+
+        def connect() -> tuple[HttpConnection, Response]:
+            connection, answer = self._open("POST", path)
+            connection.wait_for_ever()
+            return connection, answer
+
+        def running() -> bool:
+            try:
+                return self._patient_state(name).running
+            except NotFound:
+                return False
+
+        return Output(connect, running)
+
+    def wait(self, name: str) -> Ended:
+        """Until it ends. Rides out a restart of the engine; if that took the container along, `error` says so.
+
+        Raises:
+            NotFound: Somebody removed it.
+            Unavailable: The engine went away and did not come back in time: the container may still run.
+            Conflict: It was never started.
+        """
+        went_away = False
+        while True:
+            try:
+                with self._answer("POST", f"/containers/{_named(name)}/wait", for_ever=True) as answer:
+                    answer.read()
+                state = self._state(name)
+            except Unavailable:
+                went_away = True
+                state = self._patient_state(name)
+            if state.status == "created":
+                raise Conflict(f"container {name} was never started", remedy="start it")
+            if not state.running:
+                break
+        state = self._with_oom(name, state)
+        error = state.error
+        if went_away and not self.facts().live_restore:
+            error = "the Docker Engine was stopped and ended its containers: its live-restore is off"
+        return Ended(state.exit_status, state.oom_killed, error)
+
+    def _with_oom(self, name: str, state: _State) -> _State:
+        """The engine hears of a lack of memory by another way than of the end, perhaps a moment later."""
+        deadline = time.monotonic() + LATE_OOM_S
+        while state.exit_status == SIGKILLED and not state.oom_killed and time.monotonic() < deadline:
+            time.sleep(0.05)
+            state = self._state(name)
+        return state
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to its first process; harmless if it has ended. The kernel drops all but SIGKILL and
+        SIGSTOP there that the process has no handler for (pid_namespaces(7))."""
+        with contextlib.suppress(NotFound, Conflict):
+            self._do("POST", f"/containers/{_named(name)}/kill?signal={number:d}")
+
+    def remove(self, name: str) -> None:
+        """End and remove it with its anonymous volumes and the cgroups made for it; harmless if it is gone."""
+        try:
+            made = self._told("GET", f"/containers/{_named(name)}/json", _cgroups_made)
+        except NotFound:
+            return
+        deadline = time.monotonic() + TIMEOUT_S
+        with contextlib.suppress(NotFound):
+            while not self._removed(name):
+                if time.monotonic() > deadline:
+                    raise Conflict(f"container {name} does not go away", remedy="see the engine's log")
+                time.sleep(0.02)
+        for path in reversed(made):
+            with contextlib.suppress(OSError):  # another task's container is below it, or it is gone
+                os.rmdir(path)
+
+    def containers(self, label: str) -> dict[str, str]:
+        """Names of all containers that carry the label, also ended ones, with its value: for what a dead owner
+        left."""
+        filters = quote(json.dumps({"label": [label]}))
+
+        def pick(told: Any) -> dict[str, str]:
+            return {entry["Names"][0].lstrip("/"): str(entry["Labels"][label]) for entry in told}
+
+        return self._told("GET", f"/containers/json?all=1&filters={filters}", pick)
+
+    # --- talking
+
+    def _removed(self, name: str) -> bool:
+        try:
+            self._do("DELETE", f"/containers/{_named(name)}?force=1&v=1")
+        except Conflict:  # somebody else is removing it
+            return False
+        return True
+
+    def _state(self, name: str) -> _State:
+        return self._told("GET", f"/containers/{_named(name)}/json", _state)
+
+    def _patient_state(self, name: str) -> _State:
+        deadline = time.monotonic() + self._back_s
+        while True:
+            try:
+                return self._state(name)
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def _do(self, method: str, path: str) -> None:
+        with self._answer(method, path) as answer:
+            answer.read()
+
+    def _told(self, method: str, path: str, pick: Callable[[Any], T], body: object = None) -> T:
+        """What `pick` takes out of the answer; an answer that has it not is no engine's."""
+        with self._answer(method, path, body) as answer:
+            return pick(json.loads(answer.read()))
+
+    @contextlib.contextmanager
+    def _answer(
+        self, method: str, path: str, body: object = None, *, ask: str = "", for_ever: bool = False
+    ) -> Iterator[Response]:
+        connection, answer = self._open(method, path, body, ask)
+        try:
+            if for_ever:
+                connection.wait_for_ever()
+            yield answer
+        except (OSError, *_NONSENSE) as error:  # broke off, or talks nonsense
+            raise self._gone(error) from error
+        finally:
+            connection.close()
+
+    def _open(
+        self, method: str, path: str, body: object = None, ask: str = ""
+    ) -> tuple[HttpConnection, Response]:
+        connection = HttpConnection(self._socket_path, TIMEOUT_S)
+        try:
+            self._prefix = self._prefix or _prefix(connection)
+            header = {"Content-Type": "application/json"}
+            data = b"" if body is None else json.dumps(body).encode()
+            answer = connection.request(method, self._prefix + path, data, header)
+            if answer.status >= 400:
+                raise _refusal(answer.status, answer.read(), ask or path.partition("?")[0])
+        except (OSError, *_NONSENSE) as error:
+            connection.close()
+            raise self._gone(error) from error
+        except MesosGpuError:
+            connection.close()
+            raise
+        return connection, answer
+
+    def _gone(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"no Docker Engine answers at {self._socket_path}: {error}",
+            remedy="start it (systemctl start docker), or name its socket in MESOS_GPU_DOCKER_SOCKET",
+        )
+
+
+def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The body of /containers/create. Pure but for the host's memory, if the wish has no limit."""
+    root = wish.user.partition(":")[0].strip("0") == ""
+    entrypoint = ["/bin/sh", "-c", wish.command] if wish.command is not None else list(wish.argv)
+    return {
+        "Image": wish.image,
+        "User": wish.user,
+        "Env": [f"{name}={value}" for name, value in wish.env.items()],
+        **({"Entrypoint": entrypoint, "Cmd": []} if entrypoint else {}),
+        **({"Cmd": list(wish.args)} if wish.args else {}),
+        **({"WorkingDir": wish.options.directory} if wish.options.directory else {}),
+        **({"Hostname": wish.options.hostname} if wish.options.hostname else {}),
+        **({"StopTimeout": wish.options.stop_timeout_s} if wish.options.stop_timeout_s is not None else {}),
+        "Labels": {**wish.labels, CGROUPS_LABEL: json.dumps(cgroups_made)},
+        "Healthcheck": {"Test": ["NONE"]},  # an image's own would start processes that nobody asked for
+        **({"ExposedPorts": {_port(each): {} for each in wish.bindings}} if wish.bindings else {}),
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "HostConfig": {
+            "Runtime": "runc",
+            "Privileged": False,
+            "CapDrop": ["ALL"],
+            "CapAdd": list(_ROOTS_CAPABILITIES) if root else [],
+            "SecurityOpt": ["no-new-privileges"],
+            "Devices": [
+                {"PathOnHost": outside, "PathInContainer": inside, "CgroupPermissions": "rw"}
+                for outside, inside in wish.devices
+            ],
+            "DeviceRequests": [],
+            "DeviceCgroupRules": [],
+            "Mounts": [_mount(*bind) for bind in (*wish.binds, *([wish.gate] if wish.gate else []))],
+            "GroupAdd": [str(group) for group in wish.groups],
+            "UsernsMode": "host",  # the user's numbers are the host's, also where the engine maps others'
+            "CgroupnsMode": "private",
+            **_network(wish.bindings),
+            "IpcMode": "private",
+            **_limits(wish),
+            "Init": wish.options.init,
+            **({"ExtraHosts": list(wish.options.hosts)} if wish.options.hosts else {}),
+            **({"Dns": list(wish.options.dns)} if wish.options.dns else {}),
+            "AutoRemove": False,  # its exit status is asked for after its end
+            "RestartPolicy": {"Name": "no"},
+            # Its output is in the sandbox already.
+            "LogConfig": {
+                "Type": wish.options.log_driver or "none",
+                "Config": dict(wish.options.log_options),
+            },
+            **({"CgroupParent": wish.cgroup_parent} if wish.cgroup_parent else {}),
+        },
+    }
+
+
+def _limits(wish: ContainerWish) -> dict[str, Any]:
+    memory = wish.mem_mib << 20
+    return {
+        # Workers of one job pass tensors through /dev/shm (PyTorch's loaders, NCCL between its ranks); at
+        # Docker's 64 MiB they die by SIGBUS. Its pages count against the memory limit, so that bounds them.
+        "ShmSize": wish.options.shm_bytes
+        or memory
+        or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
+        "Memory": memory,
+        "MemorySwap": memory,  # with swap: so there is none
+        "CpuShares": max(2, round(wish.cpus * 1024)) if wish.cpus else 0,  # as Mesos: idle CPUs may be used
+        "PidsLimit": wish.pids,
+        "Ulimits": [{"Name": u.name, "Soft": u.soft, "Hard": u.hard} for u in wish.options.ulimits],
+    }
+
+
+def _network(bindings: Sequence[PortBinding] | None) -> dict[str, Any]:
+    if bindings is None:
+        return {"NetworkMode": "host"}
+    published: dict[str, list[dict[str, str]]] = {}
+    for each in bindings:
+        published.setdefault(_port(each), []).append({"HostPort": str(each.host_port)})
+    # In a network of its own no port is the host's: without this only root of an engine that adds it could have 80.
+    return {
+        "NetworkMode": "bridge",
+        "PortBindings": published,
+        "Sysctls": {"net.ipv4.ip_unprivileged_port_start": "0"},
+    }
+
+
+def _port(binding: PortBinding) -> str:
+    return f"{binding.container_port}/{binding.protocol}"
+
+
+def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
+    # What is mounted below the source stays out: a read-only bind is writable there.
+    options = {"NonRecursive": True, "Propagation": "rprivate"}
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only, "BindOptions": options}
+
+
+def _check_paths(wish: ContainerWish) -> None:
+    for outside, _ in wish.devices:  # of a directory the engine would take every node in it
+        try:
+            is_device = stat.S_ISCHR(os.lstat(outside).st_mode)
+        except OSError as error:
+            raise BadConfiguration(
+                f"device {outside}: {error.strerror}", remedy="see what made it"
+            ) from error
+        if not is_device:
+            raise BadConfiguration(f"{outside} is no character device", remedy="name the node itself")
+    for source, _, _ in wish.binds:
+        real = os.path.realpath(source)
+        for forbidden in map(os.path.realpath, FORBIDDEN):
+            if overlap(real, forbidden):
+                raise BadConfiguration(
+                    f"{source} is not given to a container: it would have the host's {forbidden}",
+                    remedy="bind a directory of the task's own",
+                )
+
+
+def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
+    """Of the cgroups on the way to `parent`, those that runc will make and never remove; outermost first."""
+    found = []
+    for line in Path("/proc/self/mounts").read_text().splitlines() if parent else ():
+        _, point, kind, _ = line.split(" ", 3)
+        if kind in ("cgroup", "cgroup2"):
+            path = Path(point) / str(parent).strip("/")
+            ways = [path, *path.parents][: len(path.parts) - len(Path(point).parts)]
+            found += [str(way) for way in reversed(ways) if not way.exists()]
+    return tuple(found)
+
+
+def _prefix(connection: HttpConnection) -> str:
+    told = json.loads(connection.request("GET", "/version", b"", {}).read())
+    spoken = told.get("ApiVersion", "0.0")
+    if tuple(map(int, spoken.split("."))) < OLDEST_API:
+        raise Unavailable(
+            f"the Docker Engine speaks API {spoken}; 1.40 is needed", remedy="install Docker 19.03 or later"
+        )
+    return f"/v{spoken}"
+
+
+def _refusal(status: int, body: bytes, what: str) -> MesosGpuError:
+    try:
+        text = str(json.loads(body)["message"])
+    except _NONSENSE:
+        text = body[:500].decode(errors="replace")
+    text = f"the Docker Engine refuses {what}: {text}"
+    if status == 404:
+        return NotFound(text, remedy="check the name")
+    if status == 409:
+        return Conflict(text, remedy="try again when it is free")
+    if status == 400:
+        return BadConfiguration(text, remedy="mend what the message names")
+    return MesosGpuError(text, remedy="see the engine's log (journalctl -u docker)")
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadConfiguration(f"{name!r} cannot name a container", remedy="use letters, digits and _.-")
+    return name
+
+
+def _image(name: str) -> str:
+    if not name or ".." in name:
+        raise BadConfiguration(f"{name!r} cannot name an image", remedy="write name[:tag]")
+    return quote(name, safe="/:@")
+
+
+def _tagged(name: str) -> str:
+    """Without a tag the engine would fetch all of them."""
+    return name if "@" in name or ":" in name.rpartition("/")[2] else name + ":latest"
+
+
+def _facts(told: Any) -> EngineFacts:
+    return EngineFacts(
+        str(told["ServerVersion"]), str(told["CgroupDriver"]), bool(told["LiveRestoreEnabled"])
+    )
+
+
+def _config(told: Any) -> ImageConfig:
+    config = told["Config"] or {}
+    return ImageConfig(
+        labels=config.get("Labels") or {},
+        env=dict(_pair(entry) for entry in config.get("Env") or ()),
+        entrypoint=tuple(config.get("Entrypoint") or ()),
+        cmd=tuple(config.get("Cmd") or ()),
+        user=config.get("User") or "",
+    )
+
+
+def _state(told: Any) -> _State:
+    state = told["State"]
+    return _State(
+        state["Status"], state["Running"], state["Pid"], state["ExitCode"], state["OOMKilled"], state["Error"]
+    )
+
+
+def _cgroups_made(told: Any) -> list[str]:
+    made: list[str] = json.loads((told["Config"]["Labels"] or {}).get(CGROUPS_LABEL) or "[]")
+    return made
+
+
+def _pair(entry: str) -> tuple[str, str]:
+    name, _, value = entry.partition("=")
+    return name, value

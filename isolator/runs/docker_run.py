@@ -1,0 +1,213 @@
+"""An image in a container of the host's Docker Engine; the executor stays in its Mesos container."""
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement.gate import PROGRAM, Gate
+from isolator.devices.cgroups import Cgroup
+from isolator.devices.docker_devices import verify
+from isolator.devices.enclosure import Enclosure
+from isolator.devices.rules import rules_of
+from isolator.executor.memory import Witness, most_used
+from isolator.executor.pids import PidsLimit
+from isolator.gpus.ledger import Trace
+from isolator.host.facts import read_driver
+from isolator.runs.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
+from isolator.runs.docker_output import Output
+from isolator.runs.image_run import (
+    KILL,
+    SANDBOX,
+    TERM,
+    argv_of,
+    command_of,
+    prepare,
+    refused_without_isolation,
+)
+from isolator.runs.run import Ended, Launch, NotStarted, container_of
+from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.policy.tasks.limits import out_of_memory
+
+OUTPUT_S: Final = 5.0  # after the container's end, for its last output
+
+
+class DockerRun:
+    """`Run` of an image by a Docker Engine."""
+
+    def __init__(self, plan: Assignment, inventory: Inventory, own: Mapping[str, str]) -> None:
+        """Nothing runs yet. `own`: the executor's environment."""
+        self._plan, self._inventory = plan, inventory
+        self._socket = own.get("MESOS_GPU_DOCKER_SOCKET") or DEFAULT_SOCKET
+        self._engine = DockerEngine(self._socket)
+        self._container = container_of(own)
+        self._name = f"mesos-gpu-{self._container}"
+        self._parent = memory_cgroup(self._container)
+        self._given: Cgroup | None = None  # by Mesos, to the executor: the container's is below it
+        self._pids: PidsLimit | None = None
+        self._created = False  # whether the engine may have the container
+        self._pid = 0  # on the host
+        self._gate: Gate | None = None
+        self._output: Output | None = None
+        self._witness: Witness | None = None
+        self._copier: threading.Thread | None = None
+        self._ended, self._aborted = threading.Event(), threading.Event()
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """Nodes, but no rules: those of the container's own cgroup are the engine's work, and are verified."""
+        refused_without_isolation(enclosure.isolated)
+        if enclosure.cgroup is not None and not enclosure.cgroup.own:
+            self._given = enclosure.cgroup
+        self._pids = enclosure.pids
+        fence = enclosure.fence
+        if fence is not None and self._plan.bindings is not None:  # on a bridge: its ports are not the host's
+            fence = replace(fence, binds=True)
+        helpers = enclosure.cgroup if self._plan.fetch else None
+        return replace(enclosure, cgroup=None, pids=None, helpers=helpers, fence=fence)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """The container: the engine keeps it when the executor dies."""
+        return (Trace("docker", f"{self._socket} {self._name}"),)
+
+    def start(self, launch: Launch) -> None:
+        """As `Run.start`; an image that is not there is pulled."""
+        plan, enclosure = self._plan, launch.enclosure
+        assert plan.image is not None
+        config = self._config(plan.image)
+        command_of(plan, config)
+        prepared = prepare(launch, config, self._inventory)
+        user, argv = prepared.user, argv_of(plan, config)
+        gate = self._gate = Gate(enclosure.gate, enclosure.fence) if enclosure.fence is not None else None
+        if gate is not None:
+            gate.open()
+        wish = ContainerWish(
+            image=plan.image,
+            user=f"{user.pw_uid}:{user.pw_gid}",
+            argv=argv if gate is None else (PROGRAM, *argv),
+            env=prepared.env,
+            groups=groups_of(user.pw_name, user.pw_gid),
+            devices=tuple((str(enclosure.node(d)), d.path) for d in (*enclosure.devices, *enclosure.extra)),
+            binds=((launch.sandbox, SANDBOX, False), *prepared.binds),
+            cpus=plan.cpus,
+            mem_mib=plan.mem_mib,
+            pids=self._pids.most if self._pids is not None else 0,
+            cgroup_parent=self._parent,
+            labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
+            options=plan.docker,
+            bindings=plan.bindings,
+            gate=gate.bind() if gate is not None else None,
+        )
+        if self._aborted.is_set():
+            raise NotStarted("killed before it was started")
+        self._let_through(enclosure)
+        self._created = True
+        ident = self._engine.create(self._name, wish)
+        self._output = self._engine.attach(self._name)
+        self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
+        self._copier.start()
+        self._pid = self._engine.start(self._name)
+        if self._pid:
+            with contextlib.suppress(
+                OSError
+            ):  # it has ended, or is under version 2, where the engine's word is enough
+                self._witness = Witness(self._pid)
+            granted = {(device.major, device.minor) for device in enclosure.devices}
+            verify(self._pid, granted, read_driver().nvidia_majors)
+        if self._pid and gate is not None:
+            gate.admit(argv, self._has_ended, ident, first=self._pid, see=prepared.see)
+
+    def _has_ended(self) -> bool:
+        return start_ticks(self._pid) is None
+
+    def _let_through(self, enclosure: Enclosure) -> None:
+        """A cgroup of v1 can have no device that the one above lacks: Mesos' list stays, the granted are added."""
+        if self._given is not None and self._given.version == "cgroup1" and self._parent is not None:
+            for rule in rules_of(enclosure.devices, enclosure.extra):
+                (self._given.path / "devices.allow").write_text(str(rule))
+
+    def _config(self, image: str) -> ImageConfig:
+        try:
+            config = None if self._plan.pull else self._engine.image(image)
+            if config is None:
+                self._engine.pull(image)
+                config = self._engine.image(image)
+        except (NotFound, Unavailable) as error:
+            # Also an engine that is not there: placement would choose the same host again.
+            raise NotStarted(f"{error.what}; {error.remedy}") from error
+        if config is None:
+            raise NotStarted(f"the Docker Engine has no image {image}", Outcome(infrastructure=True))
+        return config
+
+    def _copy(self, output: Output) -> None:
+        try:
+            output.copy(1, 2)
+        except (MesosGpuError, OSError) as error:
+            print(f"its output is lost from here on: {error}", file=sys.stderr, flush=True)
+
+    def pid(self) -> int | None:
+        """As `Run.pid`."""
+        return self._pid or None
+
+    def streams(self) -> tuple[int | None, int | None]:
+        """As `Run.streams`."""
+        return (1, 2)
+
+    def wait(self) -> Ended:
+        """As `Run.wait`."""
+        try:
+            ended = self._engine.wait(self._name)
+        finally:
+            self._ended.set()
+        if self._copier is not None:
+            self._copier.join(OUTPUT_S)
+        used = most_used(self._container) if self._parent is not None else None
+        seen = ended.oom_killed or (
+            self._witness is not None and ended.exit_status == SIGKILLED and self._witness.end()
+        )
+        limit = out_of_memory(self._plan.mem_mib, used) if seen else ""
+        return Ended(ended.exit_status, why=ended.error, infrastructure=bool(ended.error), limit=limit)
+
+    def terminate(self, grace_s: float) -> None:
+        """As `Run.terminate`."""
+        if grace_s > 0:
+            self._engine.signal(self._name, TERM)
+            self._ended.wait(grace_s)
+        if not self._ended.is_set():
+            self._engine.signal(self._name, KILL)
+
+    def abort(self) -> None:
+        """As `Run.abort`."""
+        self._aborted.set()
+
+    def clear(self) -> list[int]:
+        """As `Run.clear`."""
+        if self._gate is not None:
+            self._gate.close()
+        if self._created:
+            self._engine.remove(self._name)
+        if self._output is not None:
+            self._output.close()
+        return []
+
+
+def groups_of(name: str, gid: int) -> tuple[int, ...]:
+    """Supplementary groups, as the host has them."""
+    return tuple(group for group in os.getgrouplist(name, gid) if group != gid)
+
+
+def memory_cgroup(container: str, root: Path = Path("/")) -> str | None:
+    """The cgroup that Mesos accounts the executor's container in; None: it has none of its own."""
+    with contextlib.suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if "memory" in controllers.split(",") and path.rpartition("/")[2] == container:
+                return path
+    return None

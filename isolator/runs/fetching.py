@@ -1,0 +1,183 @@
+"""What a task asks to have in its sandbox, fetched by the program of Mesos, where the task will be and as its user.
+
+The agent would run that program itself: outside the task's cgroup, with children (tar, cp, hadoop) of the task's user.
+Another process of that user could attach to one of them and use it to open every card. And with URIs in the executor's
+own command it would be root: any file of the host could be read by a file: URI. So the executor runs it, in the task's
+cgroup, without rights to gain; it becomes the task's user as if the agent ran it (launcher/fetcher.cpp).
+What root of an image asks for is fetched by a uid that is nobody's: root of the host could read all of its files.
+It fetches into a directory of its own; what is there then is moved into the task's sandbox by name.
+"""
+
+import json
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from isolator.agent.agent_api import Settings
+from isolator.confinement.apart import apart_of
+from isolator.devices.enclosure import Enclosure
+from isolator.executor.sandbox import CONTAINERS, STREAMS, Sandbox
+from isolator.host.user_pool import has_account
+from isolator.runs.images import flags_of
+from isolator.runs.launcher import Helped, Launcher, LaunchFailed, Order
+from isolator.runs.run import NotStarted, give, identity, sandbox_of
+from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+
+FETCHER: Final = "MESOS_GPU_FETCHER"  # its path, where the agent is not to be asked
+CONTAINER: Final = "fetch"  # where it is fetched to, beside the agent's own nested sandboxes
+STALL_S: Final = 60  # --fetcher_stall_timeout of agents
+#: Nobody's uid and gid: neither an account nor a pool has it.
+STRANGER: Final = 0x7FFFFFFE
+#: CHOWN, SETGID, SETUID (linux/capability.h): to become the task's user.
+_KEEPS: Final = (0, 6, 7)
+#: What the program and hadoop go by; nothing that speaks for the executor.
+_PASSED: Final = frozenset(
+    {"PATH", "LANG", "TZ", "HADOOP_HOME", "HADOOP_CONF_DIR", "JAVA_HOME", "LD_LIBRARY_PATH", "http_proxy",
+     "https_proxy", "ftp_proxy", "no_proxy", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
+     "CURL_CA_BUNDLE"}
+)  # fmt: skip
+_FAILED: Final = "Failed to fetch '"  # by the fetcher (launcher/fetcher.cpp), in its stderr
+
+
+class Fetch:
+    """One task's."""
+
+    def __init__(
+        self, plan: Assignment, task: str, launcher: Launcher, enclosure: Enclosure, own: Mapping[str, str]
+    ) -> None:
+        """Nothing is fetched yet. `task`: Mesos' id of it. `enclosure`: set up. `own`: the executor's environment."""
+        self._plan, self._task, self._launcher, self._own = plan, task, launcher, own
+        self._enclosure = enclosure
+        self._aborted = False
+
+    def run(self, nested: str = "") -> None:
+        """Until all is in the sandbox; or in that of a container nested in the executor's, `nested`, which is made.
+
+        Raises:
+            NotStarted: It cannot be, and why.
+            MesosGpuError: It cannot be kept to where the task will be, or the agent does not say where its programs
+                are.
+            OSError: The sandbox is full.
+        """
+        sandbox, own = sandbox_of(self._own), identity(self._plan, self._own)
+        user = _on_the_host(own, self._plan)
+        uid, gid = _ids(user)
+        if uid != os.geteuid() and user is not None:
+            give(sandbox, user, writes=False)  # else the fetcher, which is that user, may not pass it
+        with Sandbox(sandbox) as place:
+            place.keep(CONTAINERS)
+            with place.enter(CONTAINERS) as above:
+                above.make(CONTAINER, uid, gid)
+                try:
+                    self._fetch(os.path.join(sandbox, CONTAINERS, CONTAINER), user)
+                    if nested:
+                        above.make(nested, *_ids(own))
+                    with place.enter(*((CONTAINERS, nested) if nested else ())) as target:
+                        _move(above, target)
+                finally:
+                    above.remove(CONTAINER)
+
+    def abort(self) -> None:
+        """Let `run` come to an end soon. From any thread."""
+        self._aborted = True
+        self._launcher.abort()
+
+    def _fetch(self, directory: str, user: pwd.struct_passwd | None) -> None:
+        order = self._order(directory, user)
+        if self._aborted:
+            raise NotStarted("killed before it was started")
+        try:
+            helped = self._launcher.help(order)
+        except LaunchFailed as error:
+            raise _explained(error, order) from error
+        if helped.code:
+            raise self._failed(helped)
+
+    def _order(self, directory: str, user: pwd.struct_passwd | None) -> Order:
+        info = {
+            "sandbox_directory": directory,
+            "items": [{"uri": dict(uri), "action": "BYPASS_CACHE"} for uri in self._plan.fetch],
+            "stall_timeout": {"nanoseconds": STALL_S * 10**9},
+        }
+        env = {k: v for k, v in self._own.items() if k in _PASSED}
+        # Its task's id: should the executor die, it is known by that.
+        env |= {"MESOS_TASK_ID": self._task, "MESOS_FETCHER_INFO": json.dumps(info)}
+        program = apart_of(self._own).program
+        order = Order(argv=(self._program(),), env=env, cwd="/", keeps=_KEEPS, filter=program.hex())
+        if user is not None and user.pw_uid != os.geteuid():
+            if has_account(user):
+                order = replace(
+                    order, env={**env, "MESOS_FETCHER_INFO": json.dumps({**info, "user": user.pw_name})}
+                )
+            else:  # the program knows users by name only
+                order = replace(order, user=(user.pw_uid, user.pw_gid, ()))
+        enclosure = self._enclosure
+        if not enclosure.isolated:
+            return order
+        return replace(
+            order,
+            cgroups=enclosure.joins(),
+            refused=str(enclosure.refused),
+            denied=enclosure.fence.probes() if enclosure.fence is not None else (),
+        )
+
+    def _program(self) -> str:
+        if path := self._own.get(FETCHER):
+            return path
+        settings = Settings.from_environment(self._own)
+        flags = flags_of(settings.endpoint, authorization=settings.authorization())
+        if "launcher_dir" not in flags:
+            raise Unavailable(
+                "the agent does not say where its programs are (launcher_dir)",
+                remedy=f"set {FETCHER} on it to the path of mesos-fetcher",
+            )
+        return os.path.join(flags["launcher_dir"], "mesos-fetcher")
+
+    def _failed(self, helped: Helped) -> NotStarted:
+        print(helped.said, file=sys.stderr, flush=True)  # the executor's log
+        if why := failure_in(helped.said):
+            return NotStarted(why)
+        how = f"exit code {helped.code}" if helped.code > 0 else f"signal {-helped.code}"
+        said = (helped.said.strip().splitlines() or [""])[-1]
+        names = ", ".join(str(uri.get("value")) for uri in self._plan.fetch)
+        return NotStarted(
+            f"mesos-fetcher did not fetch {names}: {how}" + (f": {said}" if said else ""),
+            Outcome(infrastructure=True),
+        )
+
+
+def _on_the_host(user: pwd.struct_passwd | None, plan: Assignment) -> pwd.struct_passwd | None:
+    """Who fetches, which is done on the host: root of an image is not root there, and could have any file fetched."""
+    if plan.image is None or user is None or user.pw_uid != 0:
+        return user
+    return pwd.struct_passwd(("", "x", STRANGER, STRANGER, "", "/", "/bin/sh"))
+
+
+def _ids(user: pwd.struct_passwd | None) -> tuple[int, int]:
+    """Without a user, those of this process."""
+    return (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
+
+
+def failure_in(text: str) -> str:
+    """What the fetcher says that it could not fetch; "": nothing."""
+    found = text.rpartition(_FAILED)[2] if _FAILED in text else ""
+    uri, _, why = found.partition("\n")[0].partition("': ")
+    return f"could not fetch {uri}: {why}" if why else ""
+
+
+def _explained(error: LaunchFailed, order: Order) -> MesosGpuError:
+    what = f"{order.argv[0]} cannot be run" if error.step == "exec" else "what fetches cannot be isolated"
+    return MesosGpuError(
+        f"{what} ({error.step}): {error.strerror}",
+        remedy=f"run mesos-gpu doctor on this host; {FETCHER} on its agent names another program",
+    )
+
+
+def _move(above: Sandbox, target: Sandbox) -> None:
+    with above.enter(CONTAINER) as source:
+        if taken := target.take(source, but=STREAMS):
+            raise NotStarted(f"{taken} was fetched, and the sandbox has a file of that name already")

@@ -1,0 +1,189 @@
+"""A command on the host's file system: a process tree below the executor."""
+
+import os
+import pwd
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from isolator.confinement.apart import apart_of
+from isolator.devices.enclosure import Enclosure
+from isolator.executor.sandbox import Sandbox
+from isolator.gpus.ledger import Trace
+from isolator.host import processes
+from isolator.runs.environment import task_environment
+from isolator.runs.launcher import Launcher, LaunchFailed, Order
+from isolator.runs.run import Ended, Launch, NotStarted, give, identity
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
+from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.policy.gpus.image import container_environment
+
+TMP: Final = "MESOS_GPU_TMP"
+_POLL_S: Final = 0.02
+MOST_NAMES: Final = 12
+
+
+class HostRun:
+    """`Run` by the launcher that was forked for it."""
+
+    def __init__(self, launcher: Launcher) -> None:
+        """Nothing runs yet."""
+        self._launcher = launcher
+
+    def traces(self) -> tuple[Trace, ...]:
+        """None but the enclosure's: mounts and processes go with the container."""
+        return ()
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """As it is."""
+        return enclosure
+
+    def start(self, launch: Launch) -> None:
+        """As `Run.start`; returns when the command's program is executed."""
+        plan = launch.plan
+        argv = ("/bin/sh", "-c", plan.command) if plan.command is not None else plan.argv
+        if not argv:
+            raise NotStarted("the task has neither a command nor an argv")
+        user = identity(plan, launch.own)
+        apart = apart_of(launch.own)
+        named = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
+        order = Order(
+            argv=argv,
+            env=task_environment(launch.own, launch.task, plan, named),
+            cwd=launch.sandbox,
+            user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
+            mounts=_mounts(launch, user),
+            private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
+            domain=apart.domain,
+            filter=apart.program.hex(),
+        )
+        try:
+            self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch.volume))
+        except LaunchFailed as error:
+            raise _explained(error, argv[0], launch.sandbox, order.env) from error
+
+    def pid(self) -> int:
+        """As `Run.pid`."""
+        return self._launcher.pid
+
+    def streams(self) -> tuple[int | None, int | None]:
+        """As `Run.streams`."""
+        return (1, 2)
+
+    def wait(self) -> Ended:
+        """As `Run.wait`."""
+        code = self._launcher.wait()
+        return Ended(exit_status=code) if code >= 0 else Ended(signal=-code)
+
+    def terminate(self, grace_s: float) -> None:
+        """As `Run.terminate`; children of the command have the grace, too."""
+        deadline = time.monotonic() + grace_s
+        if grace_s > 0:
+            processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
+        while processes.descendants(os.getpid()) and time.monotonic() < deadline:
+            processes.reap(keep=self._launcher.pid)  # `wait` has that one
+            time.sleep(_POLL_S)
+        processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
+
+    def abort(self) -> None:
+        """Its start takes milliseconds."""
+
+    def clear(self) -> list[int]:
+        """As `Run.clear`."""
+        return processes.kill_descendants()
+
+
+def _has_own_tmp(own: Mapping[str, str]) -> bool:
+    """The operator's word, private unless it is host."""
+    how = own.get(TMP) or "private"
+    if how not in ("private", "host"):
+        raise BadConfiguration(f"{TMP} is {how!r}", remedy="set it to private or host")
+    return how == "private"
+
+
+def _change(user: pwd.struct_passwd | None, sandbox: str) -> tuple[int, int, tuple[int, ...]] | None:
+    if user is None or user.pw_uid == os.geteuid():
+        return None
+    give(sandbox, user)
+    return user.pw_uid, user.pw_gid, tuple(os.getgrouplist(user.pw_name, user.pw_gid))
+
+
+def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, str, bool], ...]:
+    asked = launch.plan.mounts
+    if not asked:
+        return ()
+    if not launch.enclosure.isolated or launch.enclosure.cgroup is None:
+        raise NotStarted("paths of the host are mounted in isolation only, and this host's is off")
+    if user is None:
+        raise NotStarted("a volume needs a user with an account on this host; name one")
+    from isolator.host.host_paths import granted, in_host
+
+    return in_host(granted(asked, launch.own, user), launch.sandbox)
+
+
+def _confined(order: Order, enclosure: Enclosure) -> Order:
+    if not enclosure.isolated or enclosure.cgroup is None:
+        return order
+    fence, pids = enclosure.fence, enclosure.pids
+    return replace(
+        order,
+        processes=pids.most if pids is not None and pids.cgroup is None else 0,
+        cgroups=enclosure.joins(),
+        denied=fence.probes() if fence is not None else (),
+        nodes=tuple((d.path, str(enclosure.node(d))) for d in (*enclosure.devices, *enclosure.extra)),
+        refused=str(enclosure.refused),
+    )
+
+
+def _with_volume(order: Order, volume: Path | None) -> Order:
+    """The volume's libraries stand where the host's would: those are of another driver after an upgrade, while this
+    task keeps the kernel's in use. Without a view of its own a task has the host's."""
+    if volume is None or order.nodes is None:
+        return order
+    paths = container_environment(ImageConfig(env=order.env), compat=False)
+    return replace(order, volume=str(volume), env={**order.env, **paths})
+
+
+def _explained(
+    error: LaunchFailed, program: str, sandbox: str, env: Mapping[str, str]
+) -> NotStarted | MesosGpuError:
+    if error.step == "exec":
+        # What a shell answers: 127 not found, 126 not executable (POSIX, 2.8.2).
+        status = 127 if isinstance(error, FileNotFoundError) or error.errno == 2 else 126
+        where = _where(program, sandbox, env) if status == 127 else ""
+        return NotStarted(f"cannot start {program!r}: {error.strerror}{where}", Outcome(exit_status=status))
+    if error.step == "mounts":
+        return NotStarted(f"a volume cannot be mounted: {error.strerror}")
+    if error.step == "cwd":
+        why = f"the sandbox {sandbox} cannot be entered: {error.strerror}"
+        return NotStarted(why, Outcome(infrastructure=True))
+    return MesosGpuError(
+        f"the task cannot be isolated ({error.step}): {error.strerror}",
+        remedy="run mesos-gpu doctor on this host",
+    )
+
+
+def _where(program: str, sandbox: str, env: Mapping[str, str]) -> str:
+    """Where a program was looked for, and how it gets there."""
+    if "/" not in program:
+        return f" in PATH, which is {env.get('PATH', os.defpath)}"
+    if program.startswith("/"):
+        there = os.path.lexists(program)
+        return (
+            ": what its first line names is not there"
+            if there
+            else " on this host; an --image brings its own"
+        )
+    with Sandbox(sandbox) as place:
+        names = place.names()
+    if program.removeprefix("./") in names:
+        return ": what its first line names is not there"
+    held = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    return (
+        f"; looked in the sandbox {sandbox}, which holds {held}. Files of yours come there by --fetch URI, and paths "
+        "of the host by --volume"
+    )

@@ -1,0 +1,155 @@
+"""What all ways to run an image share: what it needs of the host, its environment, its mounts."""
+
+import os
+import pwd
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.executor.gang import HOSTFILE_IN_IMAGE, hostfile_in
+from isolator.host.user_pool import has_account
+from isolator.runs.environment import image_environment
+from isolator.runs.run import Ended, Launch, NotStarted, give, identity
+from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.policy.gpus.image import VOLUME_PATH, container_environment, needed_driver, unmet, wants_volume
+from volumes.store import Store, default_path
+
+SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only. `given`: of
+    those that the job asked for, which they are (device and inode)."""
+
+    env: Mapping[str, str]
+    user: pwd.struct_passwd
+    binds: tuple[tuple[str, str, bool], ...] = ()
+    given: tuple[tuple[int, int], ...] = ()
+
+    def see(self, pid: int) -> None:
+        """See from a process of the container, before its command, that it has them.
+
+        Raises:
+            NotStarted, OSError: It has not, or that cannot be seen.
+        """
+        if self.given:
+            from isolator.host.host_paths import see_given
+
+            see_given(pid, self.given)
+
+
+def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_agent: bool = False) -> Prepared:
+    """See that this host can run the image, and what it is to get.
+
+    Args:
+        launch: Of the task.
+        config: Of its image.
+        inventory: Of this host.
+        by_agent: Whether the agent mounts what it gets.
+
+    Raises:
+        NotStarted: The image needs a newer driver, or a volume that is not there; a path of the host is not given; or
+            the job's user cannot be.
+    """
+    plan = launch.plan
+    user = identity(plan, launch.own)
+    if user is None:
+        raise NotStarted("an image needs a user with an account on this host; name one")
+    if by_agent and not has_account(user):
+        raise NotStarted(
+            f"Mesos runs images as users with an account only: make one of the name {user.pw_name} on this host, uid "
+            f"{user.pw_uid}, name a user, or use --container-engine docker"
+        )
+    asked = ImageConfig(config.labels, {**config.env, **plan.env}, config.entrypoint, config.cmd, config.user)
+    if why := unmet(asked, inventory.driver_version, inventory.cuda_version):
+        need = needed_driver(asked, inventory.driver_version, inventory.cuda_version)
+        outcome = Outcome(min_driver=need.least, needs=need.what) if need else None
+        raise NotStarted(f"{plan.image} cannot run here: {why}", outcome)
+    give(launch.sandbox, user, writes=not by_agent)  # by the agent its sandbox is another, below
+    binds = _mounts(launch, user, by_agent)
+    given = _identities(binds)
+    paths: Mapping[str, str] = {}
+    if wants_volume(config):
+        binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
+        paths = container_environment(asked, inventory.driver_version, inventory.cuda_version)
+    if plan.hosts:
+        binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))
+        paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
+    env = image_environment(launch.own, launch.task, plan)
+    return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds, given)
+
+
+def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:
+    if not launch.plan.mounts:
+        return ()
+    from isolator.host.host_paths import granted, in_image, in_nested
+
+    place = in_nested if by_agent else in_image
+    if by_agent and (own := [each.source for each in launch.plan.mounts if not each.source.startswith("/")]):
+        raise NotStarted(f"{own[0]} cannot be mounted: Mesos makes an image's sandbox only when it starts it")
+    return place(granted(launch.plan.mounts, launch.own, user), SANDBOX)
+
+
+def _identities(binds: tuple[tuple[str, str, bool], ...]) -> tuple[tuple[int, int], ...]:
+    if not binds:
+        return ()
+    from isolator.host.host_paths import identity_of
+
+    return tuple(identity_of(source) for source, _, _ in binds)
+
+
+def volume(launch: Launch, inventory: Inventory) -> Path:
+    """The driver volume that is leased for the task.
+
+    Raises:
+        NotStarted: There is none. (Not the infrastructure's fault: placement would choose the same host again.)
+    """
+    if launch.volume is None:
+        path = Store(default_path(launch.own)).path_of(inventory.driver_version or "<no driver>")
+        raise NotStarted(
+            f"the image asks for the driver's libraries, and this host has no driver volume {path}"
+        )
+    return launch.volume
+
+
+def command_of(plan: Assignment, config: ImageConfig) -> None:
+    """See that there is something to run.
+
+    Raises:
+        NotStarted: Neither the job nor the image says what.
+    """
+    if plan.command is None and not plan.argv and not plan.args and not config.entrypoint and not config.cmd:
+        raise NotStarted(f"neither the job nor the image {plan.image} says what to run")
+
+
+def argv_of(plan: Assignment, config: ImageConfig) -> tuple[str, ...]:
+    """What an image runs: the job's command, or its own entrypoint with the job's arguments or its own."""
+    if plan.command is not None:
+        return ("/bin/sh", "-c", plan.command)
+    if plan.argv:
+        return plan.argv
+    return (*config.entrypoint, *(plan.args or config.cmd))
+
+
+def refused_without_isolation(isolated: bool) -> None:
+    """An image is never run with every card.
+
+    Raises:
+        NotStarted: Isolation is off.
+    """
+    if not isolated:
+        raise NotStarted("images need isolation, and this host's is off (MESOS_GPU_ISOLATION)")
+
+
+def ended_of(status: int, why: str = "") -> Ended:
+    """From a wait status (wait(2))."""
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(exit_status=code, why=why) if code >= 0 else Ended(signal=-code, why=why)
+
+
+TERM, KILL = int(signal.SIGTERM), int(signal.SIGKILL)

@@ -1,0 +1,114 @@
+"""The process that joins a task: see `joining`, which runs this file in an interpreter of its own.
+
+It starts anew for each check, so it imports next to nothing: signal, json and dataclasses alone would double its cost.
+Its order is what marshal makes of a dict, and comes from the same interpreter.
+"""
+
+import ctypes
+import marshal
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from isolator.confinement import apart_sys
+
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 1, 38, 24  # linux/prctl.h
+_LAST_CAP = 63
+_SIGKILL = 9
+_IGNORED = (13, 25)  # SIGPIPE, SIGXFSZ: Python ignores them, and exec would keep that
+
+
+def _become(
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    cgroups: tuple[str, ...],
+    namespaces: tuple[int, ...],
+    forks: bool,
+    root: int,
+    directory: int,
+    user: tuple[int, int, tuple[int, ...]],
+    capabilities: int,
+    no_new_privileges: bool,
+    domain: bool,
+    program: bytes,
+) -> None:
+    """In order: cgroups while their files can be seen, then the task's view, rights last but exec."""
+    os.umask(0o022)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    for group in cgroups:
+        with open(f"{group}/cgroup.procs", "w") as file:
+            file.write("0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    for namespace in namespaces:
+        _check(libc.setns(namespace, 0), "setns")
+    if forks:
+        _fork()
+    if namespaces or os.stat(root) != os.stat("/"):
+        os.fchdir(root)
+        os.chroot(".")
+    os.fchdir(directory)
+    _drop(libc, user, capabilities, no_new_privileges)
+    if domain:
+        apart_sys.enter_domain(
+            signals=False
+        )  # the task's own domain cannot be entered; it may signal the task
+    if program:
+        apart_sys.install(program)
+    if forks:
+        _check(libc.prctl(PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
+    for number in _IGNORED:
+        libc.signal(number, None)
+    for inherited in (*namespaces, root, directory):
+        os.set_inheritable(inherited, False)
+    os.execve(argv[0], argv, env)
+
+
+def _fork() -> None:
+    """Go on in a child; the parent ends as that does."""
+    pid = os.fork()
+    if pid == 0:
+        return
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _drop(
+    libc: ctypes.CDLL,
+    user: tuple[int, int, tuple[int, ...]],
+    capabilities: int,
+    no_new_privileges: bool,
+) -> None:
+    """Have no more rights than the task."""
+    if no_new_privileges:
+        _check(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+    uid, gid, groups = user
+    if os.geteuid() == 0:
+        for capability in range(_LAST_CAP + 1):
+            if not capabilities >> capability & 1:
+                libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # of one that the kernel lacks: EINVAL
+        os.setgroups(groups)
+    if (uid, gid) != (os.geteuid(), os.getegid()):
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def main() -> None:
+    """Read the order from standard input and become what it says; does not return."""
+    try:
+        with open(0, "rb", closefd=False) as file:
+            order = marshal.load(file)
+        _become(**order)
+    except OSError as error:
+        os.write(1, f"cannot join the task: {error.strerror}".encode())
+    os._exit(125)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""The process that becomes the task: forked while the executor has one thread, told later what to become.
+
+A fork of a program with threads may find locks held for ever (fork(2)); this one is made before there are any.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+from isolator.confinement import apart_sys
+from isolator.confinement.fence import Probe, see_denied
+from isolator.devices import view
+from isolator.host import processes
+
+PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP = 38, 24  # linux/prctl.h
+LAST_CAP: Final = 63  # dropping one that the kernel does not have is EINVAL, and harmless
+#: What a task that runs as root keeps (linux/capability.h): enough to own files and change users; it can make no
+#: node, mount nothing, trace no other's process, load no program. CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID,
+#: SETUID, SETPCAP, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP. Not NET_RAW: a raw socket goes round the denied ports.
+ROOT_KEEPS: Final = frozenset({0, 1, 3, 4, 5, 6, 7, 8, 10, 18, 31})
+MOST_WORDS: Final = 65536  # of what a helper says
+
+
+class LaunchFailed(OSError):
+    """The launcher could not become the task; `step` says how far it came."""
+
+    def __init__(self, step: str, number: int, text: str) -> None:
+        """As `OSError`."""
+        super().__init__(number, text)
+        self.step = step
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to become.
+
+    Attributes:
+        user: uid, gid and supplementary groups; None: as the executor.
+        cgroups: Directories of cgroups to join.
+        nodes: For a /dev of its own: what to see there, and the node on the host; None: the host's /dev.
+        refused: The path of a node that must be denied once the cgroups are joined; "": nothing is verified.
+        volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
+        mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
+            only read.
+        denied: What must be denied once the cgroups are joined.
+        private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
+            None: the host's.
+        keeps: Capabilities that root keeps; other users keep none.
+        processes: The most that its user may have on the host; 0: any number.
+        domain, filter: See `apart.Apart`; the filter in hexadecimal digits.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    user: tuple[int, int, tuple[int, ...]] | None = None
+    cgroups: tuple[str, ...] = ()
+    nodes: tuple[tuple[str, str], ...] | None = None
+    refused: str = ""
+    volume: str = ""
+    mounts: tuple[tuple[str, str, bool], ...] = ()
+    denied: tuple[Probe, ...] = ()
+    keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
+    private_mib: int | None = None
+    processes: int = 0
+    domain: bool = False
+    filter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Helped:
+    """How a helper ended: its exit status, or minus the signal that ended it; and the last that it said."""
+
+    code: int
+    said: str
+
+
+@dataclass(slots=True)
+class Launcher:
+    """The parent's end. Of `start` and `dismiss` one is called, once, after any number of `help`."""
+
+    pid: int
+    _socket: socket.socket = field(repr=False)
+
+    @classmethod
+    def fork(cls) -> Self:
+        """Make the process; it waits. To be called while there is one thread."""
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            _run(theirs)
+        theirs.close()
+        return cls(pid, ours)
+
+    def start(self, order: Order) -> None:
+        """Have it become the task.
+
+        Raises:
+            LaunchFailed: It could not; it has ended.
+        """
+        with self._socket:
+            self._tell("start", order)
+            said = _read(self._socket.fileno())
+        if said:
+            self.wait()
+            raise LaunchFailed(**json.loads(said))
+
+    def help(self, order: Order) -> Helped:
+        """Have a child of it do something for the task, kept as the task will be, and wait for its end.
+
+        Raises:
+            LaunchFailed: It could not be kept so, or not be started.
+            OSError: The process has ended.
+        """
+        self._tell("help", order)
+        with self._socket.makefile("rb") as file:
+            answer = file.readline()
+        if not answer:
+            raise ProcessLookupError(3, "the process that becomes the task has ended")
+        done = json.loads(answer)
+        if "step" in done:
+            raise LaunchFailed(**done)
+        return Helped(**done)
+
+    def abort(self) -> None:
+        """End what `help` waits for. From any thread."""
+        processes.send(processes.descendants(self.pid), signal.SIGKILL)
+
+    def _tell(self, what: str, order: Order) -> None:
+        self._socket.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
+
+    def wait(self) -> int:
+        """Until it has ended: its exit status, or minus the signal that ended it."""
+        try:
+            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:  # collected by whoever ended it
+            return -signal.SIGKILL
+
+    def dismiss(self) -> None:
+        """It is not needed: end it."""
+        self._socket.close()
+        self.wait()
+
+
+def _run(theirs: socket.socket) -> None:
+    """The child's life."""
+    os.closerange(3, theirs.fileno())
+    os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    with theirs.makefile("rb") as orders:
+        for line in orders:
+            what, order = json.loads(line)
+            if what == "start":
+                _become(theirs.fileno(), order)
+            os.write(theirs.fileno(), _help(theirs, order) + b"\n")
+    os._exit(0)
+
+
+def _help(theirs: socket.socket, order: Mapping[str, Any]) -> bytes:
+    """A child that becomes what the order says; what the parent is to be told of its end."""
+    (failure, fails), (words, says) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        theirs.close()
+        os.dup2(says, 1)
+        os.dup2(says, 2)
+        _become(fails, order)
+    os.close(fails)
+    os.close(says)
+    failed = _read(failure)
+    said = _read(words, MOST_WORDS)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    os.close(failure)
+    os.close(words)
+    return failed or json.dumps({"code": code, "said": said.decode(errors="replace")}).encode()
+
+
+def _read(fd: int, most: int = 1 << 20) -> bytes:
+    """To its end; the last of it."""
+    found = b""
+    while data := os.read(fd, 65536):
+        found = (found + data)[-most:]
+    return found
+
+
+def _become(fails: int, order: Mapping[str, Any]) -> None:
+    """Does not return; `fails`: where a failure is told, closed by exec."""
+    step = "order"
+    try:
+        for name, action in _steps(order):
+            step = name
+            action()
+    except OSError as error:
+        _fail(fails, step, error.errno or 0, error.strerror or str(error))
+    except Exception as error:  # noqa: BLE001 - whatever it is: the parent waits for a word
+        _fail(fails, step, 0, repr(error))
+    os._exit(255)
+
+
+def _fail(fails: int, step: str, number: int, text: str) -> None:
+    os.write(fails, json.dumps({"step": step, "number": number, "text": text}).encode())
+    os._exit(255)
+
+
+def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
+    """In order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
+    steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
+    nodes = [(seen, path) for seen, path in order["nodes"] or ()]
+    if order["refused"]:
+        denied = os.open(order["refused"], os.O_PATH | os.O_CLOEXEC)  # by then it is out of sight
+    if order["nodes"] is not None:
+        own, covered = order["private_mib"] is not None, dict[str, int]()
+        steps += [("namespace", lambda: view.enter(ipc=own))]
+        if order["volume"]:
+            steps += [("volume", lambda: view.mount_volume(order["volume"]))]
+        steps += [("dev", lambda: view.make_dev(nodes, own=own))]
+    steps += [("cgroup", lambda path=path: _join(path)) for path in order["cgroups"]]  # type: ignore[misc]
+    steps += [("ports", lambda probe=probe: see_denied(probe)) for probe in order["denied"]]  # type: ignore[misc]
+    if order["nodes"] is not None:
+        steps += [("cgroups", view.freeze_cgroups)]
+    if order["refused"]:
+        steps += [("verify", lambda: _verify([seen for seen, _ in nodes], denied))]
+    if order["nodes"] is not None:
+        # As late as can be: from here on nothing of the host's file system is used.
+        if own:
+            steps += [
+                ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
+                ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
+            ]
+        steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
+    steps += [
+        ("cwd", lambda: os.chdir(order["cwd"])),
+        *([("processes", lambda: _limit(order["processes"]))] if order["processes"] else []),
+        ("rights", lambda: _drop(order["user"], order["keeps"])),
+        *_fence(order["domain"], bytes.fromhex(order["filter"])),
+        ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
+    ]
+    return steps
+
+
+def _fence(domain: bool, program: bytes) -> list[tuple[str, Callable[[], None]]]:
+    steps: list[tuple[str, Callable[[], None]]] = [("domain", apart_sys.enter_domain)] if domain else []
+    return [*steps, ("filter", lambda: apart_sys.install(program))] if program else steps
+
+
+def _session() -> None:
+    os.setsid()
+    os.umask(0o022)
+    null = os.open("/dev/null", os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would keep that
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _limit(most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
+def _join(path: str) -> None:
+    with open(f"{path}/cgroup.procs", "w") as file:
+        file.write("0")
+
+
+def _verify(granted: list[str], denied: int) -> None:
+    """See `Enclosure.verify`; here it is for a cgroup that only the task is in."""
+    for path in granted:
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError(1, f"{path} is granted, and denied by a cgroup above")
+    if os.access(f"/proc/self/fd/{denied}", os.R_OK | os.W_OK):
+        raise PermissionError(1, "the rules of the task's cgroup deny nothing")
+
+
+def _drop(user: list[Any] | None, root_keeps: Sequence[int]) -> None:
+    """No new privileges, a bounding set that fits, and the job's user."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if os.geteuid() == 0:
+        keeps = frozenset(root_keeps if user is None or user[0] == 0 else ())
+        for capability in range(LAST_CAP + 1):
+            if capability not in keeps:
+                libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    if user is not None:
+        uid, gid, groups = user
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)

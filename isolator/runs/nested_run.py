@@ -1,0 +1,286 @@
+"""An image in a container nested in the executor's, by the agent's Mesos containerizer.
+
+The nested container shares the executor's cgroups (LinuxInfo.share_cgroups is true by default), so the rules that are
+set on those hold inside. Source: Mesos' docs/nested-container-and-task-group.md and docs/operator-http-api.md.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from isolator.agent.agent_api import Connection, Settings
+from isolator.confinement.gate import PROGRAM, Gate
+from isolator.devices import cgroups
+from isolator.devices.enclosure import Enclosure
+from isolator.executor import pids
+from isolator.executor.sandbox import CONTAINERS, STREAMS, Sandbox
+from isolator.gpus.ledger import Trace
+from isolator.runs.image_run import (
+    KILL,
+    TERM,
+    Prepared,
+    argv_of,
+    command_of,
+    ended_of,
+    prepare,
+    refused_without_isolation,
+)
+from isolator.runs.images import flags_of, read_config, registry_of
+from isolator.runs.run import Ended, Launch, NotStarted, container_of
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.policy.tasks.limits import is_out_of_memory, out_of_memory, used_in
+
+CONTAINER: Final = "task"
+CALL_S: Final = 30.0
+RETRY_S: Final = 0.2
+#: What an image's root keeps, by the names of mesos.proto; others keep nothing.
+ROOT_KEEPS: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+_FAILED_INFRASTRUCTURE: Final = ("REASON_CONTAINER_LAUNCH_FAILED", "REASON_CONTAINER_UPDATE_FAILED")
+
+
+class NestedRun:
+    """`Run` of an image by the agent."""
+
+    def __init__(
+        self, plan: Assignment, connection: Connection, inventory: Inventory, own: Mapping[str, str]
+    ) -> None:
+        """Nothing runs yet. `own`: the executor's environment."""
+        self._plan, self._connection, self._inventory, self._own = plan, connection, inventory, own
+        self._container = {"value": CONTAINER, "parent": {"value": container_of(own)}}
+        self._enclosure: Enclosure | None = None
+        self._task = ""  # Mesos' id of it
+        self._gate: Gate | None = None
+        self._how: Ended | None = None
+        self._asked = False  # whether the agent may have the container
+        self._ended = threading.Event()
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """As it is, if the executor has a cgroup of its own: the agent starts the nested container in that."""
+        refused_without_isolation(enclosure.isolated)
+        if enclosure.cgroup is None or enclosure.cgroup.own:
+            raise NotStarted(
+                "this agent gives its containers no cgroup that controls devices, so an image cannot be isolated; "
+                "its --isolation needs cgroups/devices, or the job --container-engine docker"
+            )
+        most = enclosure.pids.most if enclosure.pids is not None else 0
+        return replace(enclosure, pids=pids.given(container_of(self._own), most))
+
+    def traces(self) -> tuple[Trace, ...]:
+        """None: the agent destroys what is nested in a container whose executor died."""
+        return ()
+
+    def start(self, launch: Launch) -> None:
+        """As `Run.start`; the agent fetches the image first."""
+        assert self._plan.image is not None
+        self._enclosure, self._task = launch.enclosure, launch.task
+        if launch.enclosure.pids is not None:
+            pids.leave(launch.enclosure.pids)
+        launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
+        settings = Settings.from_environment(self._own)
+        flags = flags_of(settings.endpoint, authorization=settings.authorization())
+        denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
+        try:
+            config = read_config(self._plan.image, registry=registry_of(flags, self._own), denied=denied)
+        except NotFound as error:
+            raise NotStarted(f"{error.what}; {error.remedy}") from error
+        command_of(self._plan, config)
+        argv = argv_of(self._plan, config)
+        prepared = prepare(launch, config, self._inventory, by_agent=True)
+        _see_rights(flags.get("isolation", "").split(","), root=prepared.user.pw_uid == 0)
+        with Sandbox(launch.sandbox) as place:
+            place.keep(CONTAINERS)
+        if launch.enclosure.fence is not None:
+            self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence)
+            self._gate.open()
+        self._asked = True
+        status, answer = self._connection.call(self._order(prepared, argv), None)
+        if status != 200:
+            # The agent's own words: the image is not there, the command cannot be, the disk is full.
+            text = answer.decode(errors="replace").strip()
+            raise NotStarted(
+                f"the agent did not start {self._plan.image}: {text}", Outcome(infrastructure=status != 400)
+            )
+        self._show_streams(launch.sandbox)
+        threading.Thread(target=self._follow, daemon=True).start()
+        if self._gate is not None:
+            self._gate.admit(argv, self._ended.is_set, see=prepared.see)
+
+    def _order(self, prepared: Prepared, argv: Sequence[str]) -> dict[str, Any]:
+        plan, enclosure = self._plan, self._enclosure
+        assert enclosure is not None
+        command: dict[str, Any] = {
+            "user": prepared.user.pw_name,
+            "environment": {
+                "variables": [{"name": k, "type": "VALUE", "value": v} for k, v in prepared.env.items()]
+            },
+        }
+        first = argv if self._gate is None else (PROGRAM, *argv)
+        command |= {"shell": False, "value": first[0], "arguments": list(first)}
+        nodes = [(str(enclosure.node(d)), d.path, "RW") for d in (*enclosure.devices, *enclosure.extra)]
+        gate = [self._gate.bind()] if self._gate is not None else []
+        kept = list(ROOT_KEEPS) if prepared.user.pw_uid == 0 else []
+        binds = [
+            (outside, inside, "RO" if only else "RW") for outside, inside, only in (*prepared.binds, *gate)
+        ]
+        return {
+            "type": "LAUNCH_CONTAINER",
+            "launch_container": {
+                "container_id": self._container,
+                "command": command,
+                "container": {
+                    "type": "MESOS",
+                    "mesos": {
+                        "image": {"type": "DOCKER", "docker": {"name": plan.image}, "cached": not plan.pull}
+                    },
+                    "linux_info": {
+                        "bounding_capabilities": {"capabilities": kept},
+                        "effective_capabilities": {"capabilities": kept},
+                    },
+                    "volumes": [
+                        {
+                            "mode": mode,
+                            "container_path": inside,
+                            "source": {"type": "HOST_PATH", "host_path": {"path": outside}},
+                        }
+                        for outside, inside, mode in (*nodes, *binds)
+                    ],
+                },
+            },
+        }
+
+    def _show_streams(self, sandbox: str) -> None:
+        """Its streams are files of a sandbox of its own: give them the names where people look."""
+        with Sandbox(sandbox) as place, place.enter(CONTAINERS, CONTAINER) as nested:
+            for name in STREAMS:
+                if not place.show(nested, name):
+                    says = f"the task put something else in place of its {name}, which is not shown"
+                    print(f"[mesos-gpu] {says}", file=sys.stderr, flush=True)
+
+    def pid(self) -> int | None:
+        """As `Run.pid`; the agent does not say it."""
+        from isolator.runs.joining import first_of
+
+        enclosure = self._enclosure
+        if enclosure is None or enclosure.cgroup is None:
+            return None
+        path = enclosure.cgroup.path
+        return first_of(lambda: cgroups.pids_below(path), self._task)
+
+    def streams(self) -> tuple[int | None, int | None]:
+        """As `Run.streams`."""
+        return (None, None)
+
+    def wait(self) -> Ended:
+        """As `Run.wait`."""
+        self._ended.wait()
+        return self._how or Ended(why="how its container ended cannot be understood", infrastructure=True)
+
+    def _follow(self) -> None:
+        try:
+            self._how = self._awaited()
+        finally:
+            self._ended.set()
+
+    def _awaited(self) -> Ended:
+        """How the container ended, when it has; goes on over restarts of the agent."""
+        ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
+        while True:
+            try:
+                status, answer = self._connection.call(ask, None)
+            except OSError:  # the agent is away
+                status, answer = 0, b""
+            if status == 200:
+                return _ended(json.loads(answer)["wait_container"], self._plan.mem_mib)
+            if status == 404 and b"cannot be found" in answer:  # else it has no routes yet
+                return Ended(why="the agent does not know its container any more", infrastructure=True)
+            time.sleep(RETRY_S)
+
+    def terminate(self, grace_s: float) -> None:
+        """As `Run.terminate`. The agent signals the first process only; the others are found in the cgroup."""
+        if grace_s > 0:
+            self._kill(TERM)
+            for pid in self._others():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            self._ended.wait(grace_s)
+        if not self._ended.is_set():
+            self._kill(KILL)
+
+    def _others(self) -> list[int]:
+        enclosure = self._enclosure
+        if enclosure is None or enclosure.cgroup is None:
+            return []
+        mine = os.getpid()
+        return [
+            pid for pid in cgroups.pids_below(enclosure.cgroup.path) if pid != mine and _has_other_root(pid)
+        ]
+
+    def _kill(self, number: int) -> None:
+        ask = {"container_id": self._container, "signal": number}
+        with contextlib.suppress(OSError):
+            self._connection.call({"type": "KILL_CONTAINER", "kill_container": ask}, CALL_S)
+
+    def abort(self) -> None:
+        """As `Run.abort`."""
+        if self._asked:
+            self._kill(KILL)
+
+    def clear(self) -> list[int]:
+        """As `Run.clear`."""
+        if self._gate is not None:
+            self._gate.close()
+        if self._asked and not self._ended.is_set():
+            self._kill(KILL)
+            with contextlib.suppress(OSError):
+                ask = {"type": "WAIT_CONTAINER", "wait_container": {"container_id": self._container}}
+                self._connection.call(ask, CALL_S)
+        return []
+
+
+def _see_rights(isolators: Sequence[str], *, root: bool) -> None:
+    """What only the agent can take from a nested container.
+
+    Raises:
+        NotStarted: It would not: a setuid program of the image, or its root, could then give itself any device.
+    """
+    lacking = [
+        name for name in ("linux/nnp", *(("linux/capabilities",) if root else ())) if name not in isolators
+    ]
+    if lacking:
+        who = "as root " if root else ""
+        raise NotStarted(
+            f"an image is not run {who}on an agent whose --isolation lacks {' and '.join(lacking)}: it could give "
+            "itself every device; or use --container-engine docker"
+        )
+
+
+def _has_other_root(pid: int) -> bool:
+    """Whether a process is in another root file system than this one: not a helper of Mesos, nor of ours."""
+    try:
+        return os.readlink(f"/proc/{pid}/root") != "/" or os.stat(f"/proc/{pid}/root") != os.stat("/")
+    except OSError:
+        return False
+
+
+def _ended(said: Mapping[str, Any], mem_mib: float) -> Ended:
+    reason, message = said.get("reason", ""), said.get("message", "")
+    limit = out_of_memory(mem_mib, used_in(message)) if is_out_of_memory(reason) else ""
+    if "exit_status" not in said:
+        why = message or reason or "its container ended without a status"
+        return Ended(
+            signal=KILL if limit else None,
+            why="" if limit else why,
+            infrastructure=reason in _FAILED_INFRASTRUCTURE,
+            limit=limit,
+        )
+    more = message if reason.startswith("REASON_CONTAINER_LIMITATION") and not limit else ""
+    return replace(ended_of(int(said["exit_status"]), more), limit=limit)

@@ -1,0 +1,177 @@
+"""Where a registry may send who reads it: this process is root, and asks from outside of the task's fence.
+
+A tenant names the registry, and that one names by the realm of its challenge and by redirects what is asked next.
+"""
+
+import http.client
+import socket
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any, Final, TypeAlias
+from urllib import request as urls
+
+from isolator.confinement.control_ports import Denial
+from mesos_gpu.errors import NotFound
+
+FAR: Final = ""
+_LOOPBACK: Final = "a loopback address"
+_LINK_LOCAL: Final = "a link-local address"  # where clouds tell a host's credentials, too
+_Address: TypeAlias = IPv4Address | IPv6Address
+
+
+class Reach:
+    """What one registry may have asked: no control port, and nothing nearer than itself."""
+
+    def __init__(self, registry: str, denied: Collection[Denial] = (), *, trusted: bool = False) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            registry: Its address, http[s]://HOST[:PORT].
+            denied: The ports that the task is denied.
+            trusted: It is the operator's own: there itself, though not elsewhere, any port will do.
+        """
+        self._registry, self._denied = registry, denied
+        self._trusted = _origin(urls.Request(registry)) if trusted else None
+        self._kind: str | None = None  # how near the registry itself is; known with the first request
+        self._checked: dict[tuple[str, int], list[str]] = {}
+        self._opener = urls.OpenerDirector()  # the usual one speaks ftp: and file:, too
+        for handler in (
+            urls.ProxyHandler(),
+            _Http(self),
+            _Https(self),
+            urls.HTTPDefaultErrorHandler(),
+            urls.HTTPRedirectHandler(),
+            urls.HTTPErrorProcessor(),
+            urls.UnknownHandler(),
+        ):
+            self._opener.add_handler(handler)
+
+    def send(self, request: urls.Request, timeout_s: float) -> http.client.HTTPResponse:
+        """As urllib's urlopen.
+
+        Raises:
+            NotFound: It, or a redirect of it, leads where no registry may.
+            OSError, HTTPException: As there.
+        """
+        response: http.client.HTTPResponse = self._opener.open(request, timeout=timeout_s)
+        return response
+
+    def check(self, request: urls.Request, host: str, port: int) -> None:
+        """Resolve, and keep the addresses that may be connected to.
+
+        Raises:
+            NotFound: There are none, but others.
+        """
+        try:
+            found = _resolved(host, port)
+        except OSError:  # a proxy may know the name; without one nothing is connected to
+            found = []
+        if self._kind is None:
+            kinds = {_nearness(address) for address in found}
+            self._kind = kinds.pop() if len(kinds) == 1 else FAR
+        denied: tuple[Denial, ...] = ()
+        if _origin(request) != self._trusted:
+            denied = tuple(each for each in self._denied if each.port == port)
+        if not found and any(each.address is None for each in denied):
+            raise self._refused(request, _commands(port))
+        why = {str(address): self._wrong(address, denied) for address in found}
+        self._checked[host, port] = [address for address, word in why.items() if not word]
+        if found and not self._checked[host, port]:
+            raise self._refused(request, "; ".join(f"{address}: {word}" for address, word in why.items()))
+
+    def _refused(self, request: urls.Request, why: str) -> NotFound:
+        return NotFound(
+            f"the registry {self._registry} refers to {request.full_url}: {why}",
+            remedy="name an image of another registry",
+        )
+
+    def _wrong(self, address: _Address, denied: Collection[Denial]) -> str:
+        for each in denied:
+            if each.address is None or ip_address(each.address) == address:
+                return _commands(each.port)
+        kind = _nearness(address)
+        return "" if kind in (FAR, self._kind) else f"{kind}, where that registry is not"
+
+    def connect(
+        self, address: tuple[str, int], timeout: Any = None, source: tuple[str, int] | None = None
+    ) -> socket.socket:
+        """As socket.create_connection, but of a host that was checked only to the addresses that were."""
+        if address not in self._checked:  # the operator's proxy: whatever a URL names was checked
+            return socket.create_connection(address, timeout, source)
+        last: OSError = socket.gaierror(socket.EAI_NONAME, f"{address[0]}: name not known")
+        for checked in self._checked[address]:
+            try:
+                return socket.create_connection((checked, address[1]), timeout, source)
+            except OSError as error:
+                last = error
+        raise last
+
+
+def _commands(port: int) -> str:
+    return f"port {port} commands the cluster, and is not for tasks"
+
+
+def _origin(request: urls.Request) -> tuple[str, str]:
+    return request.type, request.host
+
+
+def _resolved(host: str, port: int) -> list[_Address]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(_plain(ip_address(str(each[4][0]))) for each in found))
+
+
+def _plain(address: _Address) -> _Address:
+    """An IPv4 address mapped into IPv6 is that one."""
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+
+
+def _nearness(address: _Address) -> str:
+    if address.is_loopback or address.is_unspecified:  # who connects to 0.0.0.0 is at his own host
+        return _LOOPBACK
+    return _LINK_LOCAL if address.is_link_local else FAR
+
+
+class _Http(urls.HTTPHandler):
+    """Checks each URL, also a redirect's, before a proxy takes it over."""
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__()
+        self._reach = reach
+
+    def http_request(self, request: urls.Request) -> urls.Request:
+        _check(self._reach, request, http.client.HTTPConnection)
+        return super().http_request(request)
+
+    def http_open(self, request: urls.Request) -> http.client.HTTPResponse:
+        return self.do_open(_through(self._reach, http.client.HTTPConnection), request)
+
+
+class _Https(urls.HTTPSHandler):
+    """As `_Http`."""
+
+    def __init__(self, reach: Reach) -> None:
+        super().__init__()
+        self._reach = reach
+
+    def https_request(self, request: urls.Request) -> urls.Request:
+        _check(self._reach, request, http.client.HTTPSConnection)
+        return super().https_request(request)
+
+    def https_open(self, request: urls.Request) -> http.client.HTTPResponse:
+        return self.do_open(_through(self._reach, http.client.HTTPSConnection), request)
+
+
+def _check(reach: Reach, request: urls.Request, kind: type[http.client.HTTPConnection]) -> None:
+    if not request.host or request.has_proxy():  # has_proxy: it comes by again, on its way to the proxy
+        return
+    target = kind(request.host)  # its reading of HOST:PORT is that of the connection to come
+    reach.check(request, target.host, target.port)
+
+
+def _through(reach: Reach, kind: type[http.client.HTTPConnection]) -> Any:
+    def connection(host: str, **options: Any) -> http.client.HTTPConnection:
+        made = kind(host, **options)
+        made._create_connection = reach.connect  # type: ignore[attr-defined]
+        return made
+
+    return connection

@@ -1,0 +1,190 @@
+"""Ways to run a task's command: what they share. The executor decides when; a `Run` knows how."""
+
+import os
+import pwd
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from isolator.devices.enclosure import Enclosure
+from isolator.executor.sandbox import STREAMS, Sandbox
+from isolator.gpus.ledger import Trace
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+
+KILLED: Final = 9
+
+
+class NotStarted(Exception):
+    """The command cannot run; `outcome` says whose fault that is."""
+
+    def __init__(self, why: str, outcome: Outcome | None = None) -> None:
+        """`why` is for the user."""
+        super().__init__(why)
+        self.outcome = outcome or Outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended: by itself with a status, or by a signal. `why`: more for the user. `limit`: of what it had
+    more than it asked for, in words; processes of it were killed for that."""
+
+    exit_status: int | None = None
+    signal: int | None = None
+    why: str = ""
+    infrastructure: bool = False
+    limit: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """Whether by SIGKILL, or as a shell says that of the command that it waited for."""
+        return KILLED in (self.signal, (self.exit_status or 0) - 128)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All that a run needs to know.
+
+    Attributes:
+        plan: What to run.
+        task: Mesos' task id.
+        own: The executor's environment.
+        enclosure: What the task may use; set up before `start`.
+        volume: The build of the driver volume that is leased for it; None: there is none.
+    """
+
+    plan: Assignment
+    task: str
+    own: Mapping[str, str]
+    enclosure: Enclosure
+    volume: Path | None = None
+
+    @property
+    def sandbox(self) -> str:
+        """The task's directory on this host."""
+        return sandbox_of(self.own)
+
+
+class Run(Protocol):
+    """One command, started at most once."""
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What it may leave behind if the executor is killed."""
+
+    def adapt(self, enclosure: Enclosure) -> Enclosure:
+        """The enclosure as this way of running needs it.
+
+        Raises:
+            NotStarted: It cannot run in any.
+        """
+
+    def start(self, launch: Launch) -> None:
+        """Start the command.
+
+        Raises:
+            NotStarted, MesosGpuError, OSError: It does not run.
+        """
+
+    def pid(self) -> int | None:
+        """Its first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
+
+    def streams(self) -> tuple[int | None, int | None]:
+        """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""
+
+    def wait(self) -> Ended:
+        """Until the command has ended; on a thread of its own."""
+
+    def terminate(self, grace_s: float) -> None:
+        """SIGTERM to all of it, SIGKILL to what is left after the grace; returns when that is sent."""
+
+    def abort(self) -> None:
+        """The end is wanted while `start` is at work: let it come to an end soon. From any thread."""
+
+    def clear(self) -> list[int]:
+        """End and remove everything of it, also if it was never started.
+
+        Returns:
+            Processes that would not die.
+        """
+
+
+def sandbox_of(env: Mapping[str, str]) -> str:
+    """The task's directory, as the agent says it."""
+    return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()
+
+
+def container_of(env: Mapping[str, str]) -> str:
+    """Mesos' id of the executor's container: the last part of its sandbox (slave/paths.hpp)."""
+    return os.path.basename(env.get("MESOS_DIRECTORY") or sandbox_of(env))
+
+
+def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | None:
+    """The user to run as, which may be the executor's own; None: the executor's, and it has no name.
+
+    Raises:
+        NotStarted: There is no such user here, or the job may not run as it.
+    """
+    if uid := own.get("MESOS_GPU_POOL_UID"):
+        from isolator.host.user_pool import account
+
+        return account(int(uid), sandbox_of(own))
+    user = plan.user
+    if user is None and os.geteuid() == 0 and (why := _problem_of_root(plan, own)):
+        raise NotStarted(f"the job names no user, and would run as root; name one: {why}")
+    try:
+        found = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
+    except KeyError:
+        if user is None:
+            return None  # a uid without an account: usual in containers
+        raise NotStarted(f"the user {user!r} does not exist on this host") from None
+    if why := _problem_of_user(plan, found, own):
+        raise NotStarted(why)
+    if os.geteuid() not in (0, found.pw_uid):
+        raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
+    return found
+
+
+def _problem_of_root(plan: Assignment, own: Mapping[str, str]) -> str:
+    said = own.get("MESOS_GPU_ALLOW_ROOT") or "nowhere"
+    if said == "host" or (said == "image" and plan.image is not None):
+        return ""
+    needed = "image or host" if plan.image is not None else "host"
+    return (
+        f"this host does not run it as root; its agent's MESOS_GPU_ALLOW_ROOT is {said}, and must be {needed}"
+    )
+
+
+def _problem_of_user(plan: Assignment, found: pwd.struct_passwd, own: Mapping[str, str]) -> str:
+    """By this host's own word, whatever the scheduler thinks; an executor that is not root runs all as itself."""
+    if found.pw_uid == 0:
+        return _problem_of_root(plan, own)
+    if os.geteuid() != 0:
+        return ""
+    from mesos_gpu.adapters.accounts import account_of
+    from mesos_gpu.model.jobs.users import Users
+
+    account = account_of(found.pw_name)
+    if account is not None and account.mighty:
+        return f"this host does not run jobs as {found.pw_name}: {account.mighty}"
+    try:
+        users = Users.parse(own.get("MESOS_GPU_USERS", ""))
+    except ValueError as error:
+        return f"this host runs no job: MESOS_GPU_USERS: {error}"
+    if plan.user_is_default or users.may_have(found.pw_name, found.pw_uid):
+        return ""
+    return (
+        f"this host does not run jobs as {found.pw_name} (uid {found.pw_uid}), but as {users}; name another user, or "
+        f"set MESOS_GPU_USERS={users},{found.pw_name} on its agent"
+    )
+
+
+def give(sandbox: str, user: pwd.struct_passwd, *, writes: bool = True) -> None:
+    """Let the job's user into the sandbox: to make files of its own there and to reopen /dev/stdout, or only to pass
+    to what is below it."""
+    with Sandbox(sandbox) as place:
+        if not place.admit(user.pw_uid, user.pw_gid, writes=writes):
+            why = "its file system has no access control lists"
+            print(f"the task can replace what is in its sandbox: {why}", file=sys.stderr, flush=True)
+        for name in STREAMS if writes else ():
+            place.admit_to(name, user.pw_uid, user.pw_gid)

@@ -1,0 +1,1 @@
+"""The HTTP server below the routes: bounds, requests, answers, the audit line."""

@@ -1,0 +1,135 @@
+"""What every route does with a request: read its body, wait for the engine, find the job that it names."""
+
+import asyncio
+import re
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from starlette.requests import Request
+
+from mesos_gpu.api.http.answers import Refusal, invalid
+from mesos_gpu.api.service import View
+from mesos_gpu.api.v1.logs import MOST
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.wire.jobs import Problem
+
+T = TypeVar("T")
+MOST_BODY: Final = 1 << 20
+BODY_S: Final = 30.0  # for all of a body
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number in a query, and what it may be."""
+
+    name: str
+    default: float
+    least: float
+    most: float
+    whole: bool = True
+
+    def of(self, request: Request) -> float:
+        """What the request says.
+
+        Raises:
+            Refusal: It is no such number.
+        """
+        text = request.query_params.get(self.name)
+        if text is None:
+            return self.default
+        found = (_WHOLE if self.whole else _DECIMAL).fullmatch(text)
+        value = (int if self.whole else float)(text) if found else self.least - 1
+        if not self.least <= value <= self.most:
+            form = "an integer" if self.whole else "a number"
+            why = f"must be {form} from {self.least:.15g} to {self.most:.15g}, got {text!r}"
+            raise invalid(Problem(f"/{self.name}", why))
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something in a query that is true or false; false if it is not said."""
+
+    name: str
+
+    def of(self, request: Request) -> bool:
+        """What the request says.
+
+        Raises:
+            Refusal: It is neither.
+        """
+        text = request.query_params.get(self.name, "false")
+        if text not in ("true", "false"):
+            raise invalid(Problem(f"/{self.name}", f"must be true or false, got {text!r}"))
+        return text == "true"
+
+
+SHOW_ENV: Final = Flag("show_env")
+MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
+MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
+AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
+WAIT_S: Final = Number("timeout_s", 30.0, 0.0, 60.0, whole=False)
+OFFSET: Final = Number("offset", 0, -(1 << 62), 1 << 62)  # bytes
+LENGTH: Final = Number("length", 1 << 16, 1, MOST)  # bytes
+
+
+async def result_of(future: Future[T]) -> T:
+    """The engine's answer."""
+    # Shielded: a request that is given up must not cancel a future that the engine's thread will resolve.
+    return await asyncio.shield(asyncio.wrap_future(future))
+
+
+async def body_of(request: Request) -> bytes:
+    """The whole body.
+
+    Raises:
+        Refusal: It is larger than 1 MiB, or does not come in time.
+    """
+    chunks, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > MOST_BODY:
+                    what = f"the body is larger than {MOST_BODY} bytes"
+                    raise Refusal(413, "too-large", what, remedy="send less")
+                chunks.append(chunk)
+    except TimeoutError:
+        what = f"the body did not come within {BODY_S:g} s"
+        raise Refusal(408, "too-slow", what, remedy="send it faster, or less") from None
+    return b"".join(chunks)
+
+
+def launch_of(view: View, wanted: str) -> TaskId | None:
+    """The task that a task id of Mesos or Marathon names; for a whole launch of several tasks the one of rank 0."""
+    ids = (TaskId(wanted), TaskId(f"{wanted}.0"))
+    return next((id for id in ids if id in view.tasks and view.tasks[id].job_id in view.jobs), None)
+
+
+def job_of(view: View, wanted: str) -> Job:
+    """A job by its id, the start of it, or the id of one of its launches.
+
+    Raises:
+        NotFound: There is none.
+        Refusal: It is the start of several.
+    """
+    job = view.jobs.get(JobId(wanted))
+    if job is not None:
+        return job
+    found = [job_id for job_id in view.jobs if job_id.startswith(wanted)]
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
+        what = f"{wanted} is the start of {len(found)} ids: {shown}"
+        raise Refusal(409, "ambiguous", what, remedy="write more of it")
+    launch = launch_of(view, wanted) if not found else None
+    owner = view.tasks[launch].job_id if launch is not None else None
+    if owner is not None:
+        return view.jobs[owner]
+    if not found:
+        raise NotFound(f"there is no job {wanted}", remedy="list the jobs with: mesos-gpu ps --all")
+    return view.jobs[found[0]]

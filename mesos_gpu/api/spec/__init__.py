@@ -1,0 +1,1 @@
+"""Types of /v1 requests and answers, and the OpenAPI document made from them."""

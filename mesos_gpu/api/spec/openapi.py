@@ -1,0 +1,344 @@
+"""The OpenAPI document of /v1: its operations here, its shapes from api/bodies.py and api/shapes.py.
+
+`python -m mesos_gpu.api.spec.openapi` prints it, as docs/reference/openapi.json has it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final
+
+from mesos_gpu import __version__
+from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.spec import bodies, shapes
+from mesos_gpu.api.spec.schema import Schema, Schemas
+from mesos_gpu.api.v1 import services
+from mesos_gpu.api.v1.listing import ACTIVE, Order
+from mesos_gpu.api.v1.logs import ENCODINGS
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.wire.export import prometheus
+from mesos_gpu.wire.mesos.operations import LONGEST_BY
+
+_JSON: Final = "application/json"
+_NAMES: Final = re.compile(r"\{(\w+)\}")
+_ABOUT: Final = f"""\
+The interface of mesos_gpu's scheduler. Times are seconds since the epoch, amounts carry their unit in the name.
+A field that does not apply is null, never absent; fields may be added to answers.
+Bodies are JSON of at most {asked.MOST_BODY} bytes.
+There are no passwords: what a web page of another origin may not do is refused with 403.
+
+Beside it the scheduler speaks Marathon's interface, below /v2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What one verb does at one path.
+
+    `answers`: by status a shape, a text's media type, or several of them; `refusals`: more statuses, with an `Error`.
+    """
+
+    id: str
+    summary: str
+    answers: Mapping[int, Any]
+    refusals: tuple[int, ...] = ()
+    query: tuple[Schema, ...] = ()
+    body: type | None = None
+    example: Mapping[str, Any] | None = None
+
+
+def _query(name: str, schema: Schema, about: str) -> Schema:
+    return {"name": name, "in": "query", "description": about, "schema": schema}
+
+
+def _number(found: asked.Number, about: str) -> Schema:
+    kind = "integer" if found.whole else "number"
+    schema = {"type": kind, "minimum": found.least, "maximum": found.most, "default": found.default}
+    return _query(found.name, schema, about)
+
+
+_STATES: Final = {"enum": [ACTIVE, *(state.value for state in JobState)]}
+_BY: Final = _query(
+    "by", {"type": "string", "maxLength": LONGEST_BY, "pattern": "^[^\\x00\\n]*$"}, "who asks"
+)
+_DRAIN: Final = {"reason": "fan noise", "by": "ann", "deadline_s": 3600}
+_JOB: Final = {"name": "train", "command": "python3 train.py", "cpus": 4, "mem_mib": 16384, "gpus": 2}
+_ERROR: Final = {
+    "error": {
+        "code": "not-found",
+        "message": "there is no job train-x",
+        "remedy": "list the jobs with: mesos-gpu ps --all",
+    }
+}
+_FILTERS: Final = (
+    _query(
+        "state", {"type": "array", "items": {"type": "string", **_STATES}}, "any of these; active: not ended"
+    ),
+    _query("name", {"type": "string"}, "a part of the name"),
+    _query("label", {"type": "array", "items": {"type": "string"}}, "a key, or key=value; all of these"),
+    _query(
+        "order",
+        {"type": "string", "enum": [*Order], "default": Order.NEWEST},
+        "activity: what runs before what waits before what has ended, of each the newest first",
+    ),
+    _number(asked.MOST_LISTED, "so many at most"),
+)
+_WAIT: Final = (
+    _number(asked.AFTER_VERSION, "wait until the job's version exceeds this"),
+    _number(asked.WAIT_S, "wait so long at most, in seconds"),
+    _query(
+        asked.SHOW_ENV.name,
+        {"type": "boolean", "default": False},
+        "the values of its environment too; on the scheduler's own host only",
+    ),
+)
+_LOGS: Final = (
+    _query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
+    _number(asked.OFFSET, "where to begin, in bytes; -N: the last N bytes"),
+    _number(asked.LENGTH, "so many bytes at most, but at least one whole character"),
+    _query(
+        "encoding",
+        {"type": "string", "enum": [*ENCODINGS], "default": ENCODINGS[0]},
+        "of data; base64: the bytes as they are",
+    ),
+    _query("task_id", {"type": "string"}, "of this launch; default: the latest"),
+)
+_CONFLICT: Final = 409
+_PLAIN: Final = "text/plain; charset=utf-8"
+_FORMAT: Final = _query(
+    "format", {"type": "string", "enum": [*services.FORMATS], "default": services.JSON}, "for whom"
+)
+_GROUPS: Final = _query(
+    "group",
+    {"type": "array", "items": {"type": "string"}},
+    "also those that labels of apps ask for in these groups",
+)
+_TEXT: Final = {"type": "string"}
+_NONE: Final = {"type": "null"}
+_WHAT_RUNS: Final = [
+    {"required": ["command"], "properties": {"command": _TEXT, "argv": _NONE}},
+    {"required": ["argv"], "properties": {"argv": {"type": "array"}, "command": _NONE}},
+    {"required": ["image"], "properties": {"image": _TEXT, "argv": _NONE, "command": _NONE}},
+]
+
+OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
+    ("GET", "/v1/jobs"): Operation(
+        "list_jobs", "Jobs, and how many match", {200: shapes.Jobs}, query=_FILTERS
+    ),
+    ("POST", "/v1/jobs"): Operation(
+        "submit_job", "Queue a job", {201: shapes.Job}, (429,), body=bodies.JobRequest, example=_JOB
+    ),
+    ("GET", "/v1/jobs/{id}"): Operation(
+        "show_job", "A job, at once or after its next change", {200: shapes.Job}, (_CONFLICT,), _WAIT
+    ),
+    ("DELETE", "/v1/jobs/{id}"): Operation(
+        "kill_job", "End a job; 200: it had ended", {202: shapes.Job, 200: shapes.Job}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/jobs/{id}/tasks"): Operation(
+        "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/jobs/{id}/logs"): Operation(
+        "read_job_logs", "A piece of what a job prints", {200: shapes.Logs}, (_CONFLICT,), _LOGS
+    ),
+    ("GET", "/v1/why/{id}"): Operation("explain_job", "Why a job waits", {200: shapes.Why}, (_CONFLICT,)),
+    ("GET", "/v1/queue"): Operation(
+        "show_queue",
+        "The first pending jobs in the order in which they are tried, and the queues",
+        {200: shapes.Queue},
+        query=(_number(asked.MOST_QUEUED, "so many jobs at most"),),
+    ),
+    ("POST", "/v1/plan/defrag"): Operation(
+        "plan_for_request",
+        "The fewest moves that make room for a request; nothing is changed",
+        {200: shapes.Plan},
+        body=bodies.PlanRequest,
+        example={"gpus": 8},
+    ),
+    ("GET", "/v1/plan/defrag/{id}"): Operation(
+        "plan_for_job",
+        "The fewest moves that make room for a job that waits",
+        {200: shapes.Plan},
+        (_CONFLICT,),
+    ),
+    ("GET", "/v1/gpus"): Operation("list_gpus", "All GPUs", {200: shapes.Gpus}),
+    ("GET", "/v1/gpus/{id}"): Operation(
+        "show_gpu", "A GPU and its history", {200: shapes.GpuWithHistory}, (_CONFLICT,)
+    ),
+    ("POST", "/v1/gpus/{id}/drain"): Operation(
+        "drain_gpu",
+        "Take a GPU out",
+        {200: shapes.Gpus},
+        (_CONFLICT,),
+        body=bodies.DrainRequest,
+        example=_DRAIN,
+    ),
+    ("DELETE", "/v1/gpus/{id}/drain"): Operation(
+        "undrain_gpu", "Give a GPU back", {200: shapes.Gpus}, (_CONFLICT,), (_BY,)
+    ),
+    ("POST", "/v1/gpus/{id}/reset"): Operation(
+        "reset_gpu",
+        "Have a GPU reset by its node",
+        {202: shapes.GpuWithHistory},
+        (_CONFLICT,),
+        body=bodies.ResetRequest,
+        example={"reason": "XID 79", "by": "ann"},
+    ),
+    ("GET", "/v1/nodes"): Operation("list_nodes", "All nodes", {200: shapes.Nodes}),
+    ("POST", "/v1/nodes/{id}/drain"): Operation(
+        "drain_node", "Take a node out", {200: shapes.Nodes}, body=bodies.DrainRequest, example=_DRAIN
+    ),
+    ("DELETE", "/v1/nodes/{id}/drain"): Operation(
+        "undrain_node", "Give a node back", {200: shapes.Nodes}, (_CONFLICT,), (_BY,)
+    ),
+    ("GET", "/v1/services"): Operation(
+        "list_services",
+        "Services, or the configuration of a load balancer that serves them",
+        {200: (shapes.Services, dict[str, Any], _PLAIN)},
+        query=(_FORMAT, _GROUPS, _number(services.HTTP_PORT, "where HAProxy listens for virtual hosts")),
+    ),
+    ("GET", "/v1/services/{name}"): Operation(
+        "show_service", "A service", {200: (shapes.Service, dict[str, Any], _PLAIN)}, query=(_FORMAT,)
+    ),
+    ("PUT", "/v1/services/{name}"): Operation(
+        "put_service",
+        "Make a service, or change it as a whole",
+        {200: shapes.Service},
+        body=bodies.ServiceRequest,
+        example={"apps": {"/shop/v1": 90, "/shop/v2": 10}},
+    ),
+    ("DELETE", "/v1/services/{name}"): Operation("delete_service", "End a service", {200: shapes.Service}),
+    ("GET", "/v1/tasks"): Operation(
+        "list_tasks", "Launches that have not ended, and node monitors", {200: shapes.Tasks}
+    ),
+    ("GET", "/v1/tasks/unknown"): Operation(
+        "list_unknown_tasks",
+        "Tasks that run and that the scheduler's state does not know",
+        {200: shapes.UnknownTasks},
+    ),
+    ("DELETE", "/v1/tasks/unknown/{id}"): Operation(
+        "kill_unknown_task", "End one; what is held", {202: shapes.UnknownTasks}
+    ),
+    ("POST", "/v1/tasks/unknown/{id}/adopt"): Operation(
+        "adopt_unknown_task", "Give one to its job; what is left", {200: shapes.UnknownTasks}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
+    ("GET", "/v1/health"): Operation(
+        "check_health",
+        "Whether the master is connected: 503 while it is not",
+        {200: shapes.Health, 503: (shapes.Health, shapes.Error)},
+    ),
+    ("GET", "/v1/openapi.json"): Operation("show_openapi", "This document", {200: dict[str, Any]}),
+    ("GET", "/metrics"): Operation(
+        "show_metrics",
+        "Metrics: for Prometheus if Accept names text/plain, else as Marathon's JSON",
+        {200: (dict[str, Any], prometheus.CONTENT_TYPE)},
+    ),
+}
+_ID: Final = {
+    "jobs": "a job's id, the start of one, or the id of a launch of it (not to end it)",
+    "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
+    "nodes": "a host name, its first parts if they are unique, or an agent's id",
+    "services": "a service's name",
+    "tasks": "a task's id",
+}
+_REFUSALS: Final = {
+    400: "The body is no JSON object",
+    403: "The request comes through a web page of another origin, or under another host's name",
+    404: "There is none of that id",
+    408: f"The body did not come within {asked.BODY_S:g} s",
+    409: "As things stand it cannot be done, or the id is the start of several",
+    413: f"The body is larger than {asked.MOST_BODY} bytes",
+    415: "The body is not declared as application/json",
+    422: "The request is not valid; `problems` says all that is wrong",
+    429: "A limit of the user or queue is reached; the message names it",
+    500: "A defect; the scheduler's log has it",
+    503: "The scheduler is stopping, or an agent does not answer",
+    507: "The state cannot be written, as on a full disk: no change is taken",
+}
+
+
+@cache
+def document() -> Schema:
+    """The whole document, OpenAPI 3.1: not to be changed by who gets it."""
+    schemas = Schemas("#/components/schemas/{name}")
+    paths: dict[str, Schema] = {}
+    for (verb, path), operation in OPERATIONS.items():
+        paths.setdefault(path, _path_parameters(path))[verb.lower()] = _operation(
+            verb, operation, path, schemas
+        )
+    for name, schema in schemas.components.items():
+        if name.endswith("Request"):
+            schema["additionalProperties"] = False
+    schemas.components["JobRequest"]["anyOf"] = _WHAT_RUNS
+    error = {_JSON: {"schema": schemas.of(shapes.Error), "example": _ERROR}}
+    refusals = {str(status): {"description": about, "content": error} for status, about in _REFUSALS.items()}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mesos_gpu", "version": __version__, "description": _ABOUT},
+        "paths": paths,
+        "components": {"responses": refusals, "schemas": dict(sorted(schemas.components.items()))},
+    }
+
+
+def text() -> str:
+    """As docs/reference/openapi.json has it."""
+    return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _path_parameters(path: str) -> Schema:
+    names = _NAMES.findall(path)
+    if not names:
+        return {}
+    about = _ID.get(path.split("/")[2], _ID["jobs"])
+    schema = {"type": "string", "minLength": 1}
+    return {
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "description": about, "schema": schema}
+            for name in names
+        ]
+    }
+
+
+def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> Schema:
+    made: Schema = {"operationId": operation.id, "summary": operation.summary}
+    if operation.query:
+        made["parameters"] = list(operation.query)
+    if operation.body is not None:
+        content = {"schema": schemas.of(operation.body), "example": operation.example}
+        made["requestBody"] = {"required": True, "content": {_JSON: content}}
+    refused = {
+        status: {"$ref": f"#/components/responses/{status}"} for status in _refusals(verb, operation, path)
+    }
+    answers = {status: _answer(status, shape, schemas) for status, shape in operation.answers.items()}
+    made["responses"] = {str(status): each for status, each in sorted({**refused, **answers}.items())}
+    return made
+
+
+def _refusals(verb: str, operation: Operation, path: str) -> Iterator[int]:
+    yield from (*operation.refusals, 403, 500, 503)
+    if verb != "GET" and not path.startswith("/v1/plan/"):
+        yield 507
+    if "{" in path:
+        yield 404
+    if operation.body is not None:
+        yield from (400, 408, 413, 415, 422)
+    if operation.query:
+        yield 422
+
+
+def _answer(status: int, shape: Any, schemas: Schemas) -> Schema:
+    among = shape if isinstance(shape, tuple) else (shape,)
+    content: Schema = {kind: {"schema": _TEXT} for kind in among if isinstance(kind, str)}
+    objects = [schemas.of(each) for each in among if not isinstance(each, str)]
+    if objects:
+        content[_JSON] = {"schema": objects[0] if len(objects) == 1 else {"anyOf": objects}}
+    made: Schema = {"description": HTTPStatus(status).phrase, "content": content}
+    if status == HTTPStatus.CREATED:
+        made["headers"] = {"Location": {"description": "where it is shown", "schema": {"type": "string"}}}
+    return made
+
+
+if __name__ == "__main__":
+    print(text(), end="")

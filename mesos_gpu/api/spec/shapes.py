@@ -1,0 +1,508 @@
+"""What /v1 answers, as types: the views are checked against them, and api/openapi.py prints them.
+
+Times are seconds since the epoch. A field that does not apply is null, never absent.
+"""
+
+from typing import Annotated, TypedDict
+
+from mesos_gpu.api.spec.schema import one_of, says
+from mesos_gpu.model.apps.split import Mode
+from mesos_gpu.model.jobs.job import Engine, JobState, OnGpuFailure, OnMemberFailure, Placement
+from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Health as GpuHealth
+from mesos_gpu.model.tasks.task import TaskState
+from mesos_gpu.wire.jobs import PROTOCOLS
+
+Moment = Annotated[float, says(description="seconds since the epoch")]
+Mib = Annotated[int, says(minimum=0, description="MiB")]
+Count = Annotated[int, says(minimum=0)]
+
+
+class HealthCheck(TypedDict):
+    """One check of a job, as it was asked for. Times are whole seconds."""
+
+    protocol: Annotated[str, one_of(*PROTOCOLS)]
+    command: str | None
+    path: str | None
+    port: int | None
+    grace_period_s: int
+    interval_s: int
+    timeout_s: int
+    max_consecutive_failures: int
+    delay_s: int
+
+
+class Artifact(TypedDict):
+    """One file that a job fetches into its sandbox, as it was asked for."""
+
+    uri: str
+    extract: bool
+    executable: bool
+    cache: bool
+    dest_path: str | None
+
+
+class _Named(TypedDict):
+    id: str
+    name: str
+    state: Annotated[str, one_of(*JobState)]
+    version: Annotated[int, says(description="grows with each change of the job")]
+
+
+class Requested(TypedDict):
+    """What a job asks for: all of it, and timeout_s, is of each of its tasks."""
+
+    command: str | None
+    argv: list[str] | None
+    args: list[str] | None
+    cpus: float
+    mem_mib: Mib
+    disk_mib: Mib
+    gpus: Count
+    gpu_model: list[str]
+    gpu_memory_mib: Mib | None
+    compute_capability: str | None
+    tasks: int
+    on_member_failure: Annotated[str, one_of(*OnMemberFailure)]
+    preemptible: bool
+    env: dict[str, str]
+    user: str | None
+    runs_as: Annotated[
+        str | None, says(description="user, or that of jobs that name none; null: the executors' own")
+    ]
+    labels: dict[str, str]
+    max_attempts: int
+    timeout_s: float | None
+    kill_grace_s: float
+    image: str | None
+    container_engine: Annotated[str, one_of(*Engine)] | None
+    pull: bool
+    control_access: list[Annotated[str, one_of(*Control)]]
+    on_gpu_failure: Annotated[str, one_of(*OnGpuFailure)]
+    min_driver: str | None
+    placement: Annotated[str, one_of(*Placement)] | None
+    priority: int
+    queue: str
+    app: str | None
+    constraints: list[list[str]]
+    near: str | None
+    away: str | None
+    ports: Annotated[list[int], says(description="as asked for; 0: any")]
+    fetch: list[Artifact]
+    volumes: list[str]
+    health_checks: list[HealthCheck]
+
+
+class Progress(TypedDict):
+    """How far a job has come, and where its latest launch is."""
+
+    healthy: Annotated[bool, says(description="null: no checks, or not all were made")] | None
+    learnt_min_driver: str | None
+    submitted_at: Moment
+    started_at: Moment | None
+    ended_at: Moment | None
+    attempts: Count
+    launches: Count
+    infrastructure_failures: Count
+    kill_requested: bool
+    exit_code: int | None
+    message: str
+    task_id: str | None
+    task_ids: Annotated[list[str], says(description="of the latest launch, by rank")]
+    hostname: str | None
+    hostnames: list[str]
+    gpu_ids: list[str]
+
+
+class Job(_Named, Requested, Progress):
+    """A job, and where its latest launch is. All that it asks for, and its timeout_s, is of each of its tasks."""
+
+
+class Jobs(TypedDict):
+    """The first jobs of those that match, newest first if no other order is asked for; total: so many match."""
+
+    jobs: list[Job]
+    total: Count
+
+
+class Task(TypedDict):
+    """A launch, or a node monitor."""
+
+    id: str
+    job_id: Annotated[str, says(description="null: a node monitor")] | None
+    name: str
+    state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
+    hostname: str
+    agent_id: str
+    attempt: int
+    rank: int
+    ports: list[int]
+    healthy: bool | None
+    preempted_for: Annotated[str, says(description="the job that it made room for")] | None
+    gpu_ids: list[str]
+    launched_at: Moment
+    started_at: Moment | None
+    ended_at: Moment | None
+    message: str
+
+
+class Tasks(TypedDict):
+    """Tasks."""
+
+    tasks: list[Task]
+
+
+class UnknownTask(TypedDict):
+    """A task of ours that runs and that the scheduler's state did not know: it waits for an operator's word."""
+
+    id: str
+    job_id: Annotated[str, says(description="null: its labels do not say")] | None
+    name: str | None
+    state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
+    hostname: str
+    agent_id: str
+    gpu_ids: list[str]
+    user: str | None
+    app: str | None
+    tasks: Annotated[int, says(minimum=1, description="that were launched together")]
+    since: Moment
+    launched_at: Moment | None
+    kill_requested: bool
+    adoptable: Annotated[bool, says(description="whether its labels say what it is")]
+
+
+class UnknownTasks(TypedDict):
+    """Those that are held."""
+
+    tasks: list[UnknownTask]
+
+
+class Logs(TypedDict):
+    """A piece of a task's output; offsets are bytes; what is no UTF-8 is U+FFFD, unless base64 was asked for."""
+
+    data: str
+    offset: Count
+    next_offset: Count
+    task_id: str
+
+
+class Drain(TypedDict):
+    """What keeps new work off a GPU or a node."""
+
+    target: Annotated[str, one_of(*Target)]
+    name: Annotated[str, says(description="a UUID, or a host name")]
+    reason: str
+    by: str
+    since: Moment
+    deadline_at: Moment | None
+
+
+class Reset(TypedDict):
+    """A reset of a GPU that is under way."""
+
+    request: str
+    reason: str
+    by: str
+    since: Moment
+
+
+class Gpu(TypedDict):
+    """A GPU, how it stands, and who holds it."""
+
+    uuid: str
+    model: str
+    memory_mib: Mib
+    compute_capability: str | None
+    minor: Count
+    pci_bus_id: str
+    numa_node: int | None
+    health: Annotated[str, one_of(*GpuHealth)]
+    reason: str
+    since: Moment | None
+    node_health: Annotated[str, one_of(*GpuHealth)]
+    node_reason: str
+    warnings: list[str]
+    drain: Drain | None
+    reset: Reset | None
+    hostname: str
+    agent_id: str
+    task_id: Annotated[str, says(description="null: it is free")] | None
+    job_id: str | None
+    job_name: str | None
+
+
+class Transition(TypedDict):
+    """A change of a GPU's health; where `old` is `new` it is a note."""
+
+    at: Moment
+    old: Annotated[str, one_of(*GpuHealth)]
+    new: Annotated[str, one_of(*GpuHealth)]
+    reason: str
+
+
+class GpuWithHistory(Gpu):
+    """A GPU and its history, oldest first."""
+
+    history: list[Transition]
+
+
+class Gpus(TypedDict):
+    """GPUs, each once."""
+
+    gpus: list[Gpu]
+
+
+class Counted(TypedDict):
+    """GPUs, counted."""
+
+    gpus_total: Count
+    gpus_used: Count
+    gpus_sick: Annotated[int, says(minimum=0, description="neither ok nor drained")]
+    gpus_drained: Count
+
+
+class Node(Counted):
+    """An agent with its GPUs."""
+
+    agent_id: str
+    hostname: str
+    state: Annotated[str, says(enum=["up", "unmonitored", "lost"])]
+    attributes: dict[str, str]
+    region: str | None
+    zone: str | None
+    driver_version: str | None
+    cuda_version: str | None
+    volume: str | None
+    volume_problem: str | None
+    isolation: str | None
+    control_ports: str | None
+    drain: Drain | None
+    source: str | None
+    reported_at: Moment | None
+    tasks: Annotated[int, says(minimum=0, description="that have not ended")]
+
+
+class Nodes(TypedDict):
+    """Nodes."""
+
+    nodes: list[Node]
+
+
+class Status(Counted):
+    """The scheduler and a summary."""
+
+    framework_id: str | None
+    master_url: str
+    connected: bool
+    webui_url: str
+    started_at: Moment
+    version: str
+    jobs: Annotated[dict[str, int], says(description="how many jobs are in each state")]
+    nodes: Count
+    unsaved: Annotated[str, says(description="why no change can be saved, so that none is taken")] | None
+    tasks_unknown: Annotated[
+        int, says(minimum=0, description="held until an operator says what becomes of them")
+    ]
+    drains: list[Drain]
+    isolation_off: list[str]
+    control_ports_off: list[str]
+
+
+class Health(TypedDict):
+    """Whether the master is connected."""
+
+    ok: bool
+    connected: bool
+
+
+class Removed(TypedDict):
+    """The agents that one stage removed."""
+
+    reason: Annotated[str, one_of(*Stage)]
+    removed: Count
+    left: Count
+    example: str
+
+
+class NodeReasons(TypedDict):
+    """What keeps a job off one node."""
+
+    hostname: str
+    agent_id: str
+    reasons: list[str]
+
+
+class Nearest(TypedDict):
+    """The node that lacks least."""
+
+    hostname: str
+    missing: str
+
+
+class Estimate(TypedDict):
+    """When a job may start, and what that follows from."""
+
+    at: Annotated[float, says(description="seconds since the epoch; null: nobody knows")] | None
+    basis: str
+
+
+class Why(TypedDict):
+    """Why a job waits."""
+
+    job_id: str
+    state: Annotated[str, one_of(*JobState)]
+    summary: str
+    queue_position: Annotated[int, says(minimum=0, description="null: it is not pending")] | None
+    can_ever_run: bool
+    tasks_fit: Annotated[int, says(minimum=0, description="null: the job has one task")] | None
+    agents: Count
+    funnel: list[Removed]
+    nodes: list[NodeReasons]
+    nearest: Nearest | None
+    estimate: Estimate | None
+
+
+class Reservation(TypedDict):
+    """What no later job may take."""
+
+    hostname: Annotated[str, says(description="null: only a share of its queue's limit")] | None
+    gpu_ids: list[str]
+    at: Moment | None
+
+
+class Waiting(TypedDict):
+    """A pending job at its place; `gpus`, `cpus` and `mem_mib` are of all its tasks."""
+
+    position: Count
+    id: str
+    name: str
+    queue: str
+    priority: int
+    effective_priority: int
+    gpus: Count
+    cpus: float
+    mem_mib: Mib
+    submitted_at: Moment
+    reservation: Reservation | None
+    estimate: Estimate
+
+
+class QueueUse(TypedDict):
+    """A queue, its limit and what it holds."""
+
+    name: str
+    limit_gpus: Annotated[int, says(minimum=0, description="null: no limit")] | None
+    used_gpus: Count
+    waiting: Count
+
+
+class Queue(TypedDict):
+    """Pending jobs in the order in which they are tried, and the queues."""
+
+    jobs: list[Waiting]
+    queues: list[QueueUse]
+
+
+Move = TypedDict(
+    "Move",
+    {"job_id": str, "name": str, "from": str, "to": str, "gpu_ids": list[str], "lost_gpu_s": float},
+)
+Move.__doc__ = "One job is ended on one host and starts again on another; `gpu_ids` are there."
+
+
+class Place(TypedDict):
+    """Where a task has room after the moves."""
+
+    hostname: str
+    gpu_ids: list[str]
+
+
+class Plan(TypedDict):
+    """The fewest moves of jobs that make room; `target` is a list for a job of several tasks."""
+
+    fits: bool
+    feasible: bool
+    proven_fewest: bool
+    target: Place | list[Place] | None
+    moves: list[Move]
+    lost_gpu_s: float
+    reason: str
+
+
+class ServiceApp(TypedDict):
+    """One app of a service: what share of the requests it gets, and how many of its instances serve."""
+
+    id: str
+    weight: Count
+    share: float
+    exists: bool
+    instances: Count
+    serving: Count
+
+
+class ServiceServer(TypedDict):
+    """A task that serves; `weight` is among all servers of its service."""
+
+    task_id: str
+    app: str
+    host: str
+    port: int
+    weight: Count
+
+
+class ServiceAsked(TypedDict):
+    """A service as it was asked for."""
+
+    apps: dict[str, int]
+    port_index: int
+    port: int | None
+    hosts: list[str]
+    mode: Annotated[str, one_of(*Mode)] | None
+
+
+class Service(TypedDict):
+    """A name whose requests are split over apps, as a load balancer shall serve it now."""
+
+    name: str
+    mode: Annotated[str, one_of(*Mode)]
+    port: int | None
+    hosts: list[str]
+    balance: str
+    sticky: bool
+    apps: list[ServiceApp]
+    servers: list[ServiceServer]
+    asked: Annotated[ServiceAsked | None, says(description="null: only labels of apps ask for it")]
+    problems: list[str]
+
+
+class Services(TypedDict):
+    """Services."""
+
+    services: list[Service]
+
+
+class Problem(TypedDict):
+    """One thing that is wrong; `path` is a JSON pointer, or / and the name of a query parameter."""
+
+    path: str
+    reason: str
+
+
+class _Said(TypedDict):
+    code: str
+    message: str
+    remedy: str
+
+
+class ErrorBody(_Said, total=False):
+    """What went wrong, and what to do; `problems` only with 422, all at once."""
+
+    problems: list[Problem]
+
+
+class Error(TypedDict):
+    """The one shape of an error."""
+
+    error: ErrorBody

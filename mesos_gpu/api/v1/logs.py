@@ -1,0 +1,183 @@
+"""A task's output, read through its agent's files API (Mesos' docs/endpoints/files/read.md)."""
+
+import codecs
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import requests
+
+from mesos_gpu.errors import NotFound, Unavailable
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, begin_of
+
+MOST: Final = 1 << 20
+ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
+LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
+TIMEOUT_S: Final = 10.0
+_CUTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a file. Offsets are in bytes."""
+
+    data: str
+    offset: int
+    next_offset: int
+
+
+class LogReader:
+    """Reads from any agent; blocking, so it runs on a worker thread."""
+
+    def __init__(self, authorization: str = "") -> None:
+        """One session: connections to agents are kept. `authorization`: the header, for agents that want one."""
+        self._session = requests.Session()
+        if authorization:
+            self._session.headers["Authorization"] = authorization
+        self._session.trust_env = False  # an agent is not behind the operator's web proxy
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def read(self, task: Task, framework_id: str, stream: str, offset: int, length: int) -> Chunk:
+        """From byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
+
+        Raises:
+            NotFound, Unavailable: As `read_bytes`.
+        """
+        begin, raw, at_end, cut = self.read_bytes(task, framework_id, stream, offset, length)
+        chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
+        return replace(chunk, data=cut + chunk.data) if cut else chunk
+
+    def read_bytes(
+        self, task: Task, framework_id: str, stream: str, offset: int, length: int
+    ) -> tuple[int, bytes, bool, str]:
+        """The same as bytes, unchanged.
+
+        Where they begin, they, whether they reach the end of what there is now, and what is to be said before them
+        of what was cut.
+
+        Raises:
+            NotFound: The sandbox is gone.
+            Unavailable: The agent does not answer, or not as Mesos does.
+        """
+        try:
+            sandbox = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest"
+            found = self._read(task, f"{sandbox}/{stream}", offset, length)
+            if found is None:
+                path = f"{self._directory(task, framework_id)}/{stream}"
+                found = self._read(task, path, offset, length)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Unavailable(
+                f"what answers at {task.agent_url} is no Mesos agent: {error!r}", remedy="look at that host"
+            ) from error
+        if found is None:
+            raise NotFound(
+                f"the sandbox of {task.id} is gone from {task.hostname}",
+                remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
+            )
+        return found
+
+    def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
+        """As `_piece`, from where what is left of a log that was cut begins, and what is to be said of that."""
+        found = self._piece(task, path, offset, length)
+        said = ""
+        for _ in range(_CUTS):  # it may be cut again meanwhile
+            cut = None if found is None or not _may_be_cut(*found) else self._cut(task, path)
+            if found is None or cut is None or cut[0] <= found[0]:
+                break
+            after = self._piece(task, path, cut[0], length)
+            if after is None or not (after[1] or self._size(task, path) == cut[0]):
+                break  # what it says cannot be: its task has printed it
+            found, said = after, cut[1]
+        return None if found is None else (*found, said)
+
+    def _cut(self, task: Task, path: str) -> tuple[int, str] | None:
+        head = self._piece(task, path, 0, HEAD_BYTES)
+        return None if head is None else begin_of(head[1])
+
+    def _piece(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
+        """Where it begins, the bytes, and whether they reach the end; None: there is no such file."""
+        if offset < 0:
+            size = self._size(task, path)
+            if size is None:
+                return None
+            offset = max(size + offset, 0)
+        wanted = min(max(length, LONGEST_CHARACTER), MOST)
+        raw = b""
+        while len(raw) < wanted:  # an agent gives 16 pages at most (FilesProcess::_read in files.cpp)
+            found = self._get(task, path, offset + len(raw), wanted - len(raw))
+            if found is None:
+                return None
+            # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
+            more = str(found["data"]).encode("latin-1")
+            if not more:
+                return offset, raw, True
+            raw += more
+        return offset, raw, False
+
+    def _size(self, task: Task, path: str) -> int | None:
+        found = self._get(task, path, -1, 0)  # -1 asks for it
+        return None if found is None else int(found["offset"])
+
+    def _get(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any] | None:
+        query: dict[str, str | int] = {"path": path, "offset": offset, "length": length}
+        response = self._fetch(task, "/files/read", query)
+        if response.status_code == 404:
+            return None
+        return dict(self._json(task, response))
+
+    def _directory(self, task: Task, framework_id: str) -> str:
+        """The real path of the sandbox, for an agent that has forgotten the virtual one."""
+        state = self._json(task, self._fetch(task, "/state", {}))
+        for framework in [*state.get("frameworks", []), *state.get("completed_frameworks", [])]:
+            for executor in [*framework.get("executors", []), *framework.get("completed_executors", [])]:
+                if framework["id"] == framework_id and executor["id"] == task.executor_id:
+                    return str(executor["directory"])
+        return "/gone"
+
+    def _json(self, task: Task, response: requests.Response) -> Any:
+        if response.status_code in (401, 403):
+            raise Unavailable(
+                f"the agent {task.hostname} does not let the scheduler read: {response.status_code}",
+                remedy="name the file of its credentials with the scheduler's --mesos-credentials, and allow its "
+                "principal access_sandboxes and get_endpoints in the agent's ACLs",
+            )
+        if not response.ok:
+            raise Unavailable(
+                f"the agent {task.hostname} answers {response.status_code} for {response.url}",
+                remedy="see the agent's log",
+            )
+        return json.loads(response.content.decode("latin-1"))
+
+    def _fetch(self, task: Task, path: str, query: dict[str, str | int]) -> requests.Response:
+        try:
+            return self._session.get(task.agent_url + path, params=query, timeout=TIMEOUT_S)
+        except requests.RequestException as error:
+            raise Unavailable(
+                f"the agent {task.hostname} at {task.agent_url} does not answer ({type(error).__name__})",
+                remedy="try again when it is back; the output is in the task's sandbox there",
+            ) from error
+
+
+def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:
+    """Whether a piece may be of the block that tells of a cut, or of the hole behind it."""
+    return raw[:1] == b"\0" or (raw[:1] == b"[" if offset == 0 else offset < HEAD_BYTES and bool(raw))
+
+
+def whole(raw: bytes, offset: int, *, last: bool, tail: bool = False) -> Chunk:
+    """Bytes as text; what is no UTF-8 becomes U+FFFD.
+
+    A character that is cut off at the end is left for the next read, unless there is none (`last`). Of one
+    that is cut off at the beginning, because a person asked for the last N bytes (`tail`), nothing is shown.
+    """
+    skipped = 0
+    if tail and offset > 0:
+        while skipped < min(len(raw), LONGEST_CHARACTER - 1) and raw[skipped] & 0xC0 == 0x80:
+            skipped += 1
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(raw[skipped:], final=last)
+    left = decoder.getstate()[0]
+    return Chunk(text, offset + skipped, offset + len(raw) - len(left))

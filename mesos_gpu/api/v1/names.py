@@ -1,0 +1,83 @@
+"""What operators call hosts and GPUs: whole names, short ones where they are unique, and what was meant by others."""
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.service import View
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.nodes.drain import Target
+
+_MOST_NAMED: Final = 5
+_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")  # has no first part that names it
+
+
+def host_of(view: View, wanted: str) -> str:
+    """A host by its name, the first parts of it (`node1` of `node1.example.com`), or the id of an agent there.
+
+    Raises:
+        NotFound: There is none.
+        Refusal: It is the start of several.
+    """
+    node = view.nodes.get(AgentId(wanted))
+    if node is not None:
+        return node.hostname
+    known = {node.hostname for node in view.nodes.values()}
+    known |= {drain.name for drain in view.drains if drain.target is Target.NODE}
+    found = _hosts(known, wanted)
+    if not found:
+        raise NotFound(
+            f"there is no node {wanted}",
+            remedy=_meant(wanted, (form for name in known for form in _forms(name)), "nodes"),
+        )
+    return _only(wanted, "nodes", found, "write more of the name")
+
+
+def gpu_of(view: View, wanted: str) -> GpuId:
+    """A GPU by its UUID, the start of one, or HOST:MINOR, with a host as for `host_of`.
+
+    Raises:
+        NotFound: There is none.
+        Refusal: It is the start of several.
+    """
+    places = {GpuId(s.gpu.id): (s.node.hostname, str(s.gpu.minor)) for s in view.gpus()}
+    known = {*places, *(GpuId(drain.name) for drain in view.drains if drain.target is Target.GPU)}
+    if wanted in known:
+        return GpuId(wanted)
+    host, colon, minor = wanted.rpartition(":")
+    hosts = set(_hosts({name for name, _ in places.values()}, host)) if colon else set()
+    found = [id for id, (name, number) in places.items() if name in hosts and number == minor]
+    found = found or [id for id in sorted(known) if id.startswith(wanted)]
+    if not found:
+        names = [*known, *(f"{form}:{number}" for name, number in places.values() for form in _forms(name))]
+        raise NotFound(f"there is no GPU {wanted}", remedy=_meant(wanted, names, "GPUs"))
+    return GpuId(
+        _only(wanted, "GPUs", found, "write more of the host name" if colon else "write more of the UUID")
+    )
+
+
+def _hosts(known: Collection[str], wanted: str) -> list[str]:
+    if wanted in known:
+        return [wanted]
+    return sorted(name for name in known if name.startswith(f"{wanted}.") and not _ADDRESS.fullmatch(name))
+
+
+def _only(wanted: str, what: str, found: Sequence[str], remedy: str) -> str:
+    if len(found) > 1:
+        shown = ", ".join(found[:_MOST_NAMED]) + (" …" if len(found) > _MOST_NAMED else "")
+        raise Refusal(409, "ambiguous", f"{wanted} names {len(found)} {what}: {shown}", remedy=remedy)
+    return found[0]
+
+
+def _forms(hostname: str) -> set[str]:
+    return {hostname} if _ADDRESS.fullmatch(hostname) else {hostname, hostname.split(".")[0]}
+
+
+def _meant(wanted: str, known: Iterable[str], what: str) -> str:
+    """The remedy: names near the one that was written."""
+    near = difflib.get_close_matches(wanted, sorted(set(known)), n=3, cutoff=0.7)
+    meant = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"{meant}list the {what} with: mesos-gpu {what.lower()}"

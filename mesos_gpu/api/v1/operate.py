@@ -1,0 +1,152 @@
+"""GPUs and nodes: how they stand, and what operators do with them."""
+
+from collections import Counter, defaultdict
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.metrics import metrics, snapshot
+from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.names import gpu_of, host_of
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.node import Standing
+from mesos_gpu.wire.export import dropwizard, prometheus
+from mesos_gpu.wire.jobs import BadJson
+from mesos_gpu.wire.mesos import operations
+
+
+class Operate:
+    """The routes' functions."""
+
+    def __init__(self, service: Service) -> None:
+        """Over a scheduler."""
+        self._service = service
+
+    async def gpus(self, _request: Request) -> Response:
+        """GET /v1/gpus."""
+        found = await result_of(self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
+        return json_answer({"gpus": sorted(found, key=lambda g: (g["hostname"], g["minor"]))})
+
+    async def gpu(self, request: Request) -> Response:
+        """GET /v1/gpus/{id}."""
+        return await self._shown(_id(request))
+
+    async def drain_gpu(self, request: Request) -> Response:
+        """POST /v1/gpus/{id}/drain."""
+        asked = await _asked(request, deadline=True)
+        gpu_id = await self._gpu_id(_id(request))
+        await result_of(
+            self._service.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+        )
+        return await self._gpus_shown(gpu_id)
+
+    async def undrain_gpu(self, request: Request) -> Response:
+        """DELETE /v1/gpus/{id}/drain."""
+        gpu_id = await self._gpu_id(_id(request))
+        await result_of(self._service.undrain(Target.GPU, gpu_id, by=_by(request)))
+        return await self._gpus_shown(gpu_id)
+
+    async def reset_gpu(self, request: Request) -> Response:
+        """POST /v1/gpus/{id}/reset: 202, the node does it later."""
+        asked = await _asked(request, deadline=False)
+        gpu_id = await self._gpu_id(_id(request))
+        await result_of(self._service.reset(gpu_id, asked.reason, by=asked.by))
+        return await self._shown(gpu_id, 202)
+
+    async def nodes(self, _request: Request) -> Response:
+        """GET /v1/nodes."""
+        found = await result_of(self._service.read(_nodes))
+        return json_answer({"nodes": sorted(found, key=lambda n: (n["hostname"], n["agent_id"]))})
+
+    async def drain_node(self, request: Request) -> Response:
+        """POST /v1/nodes/{id}/drain."""
+        asked = await _asked(request, deadline=True)
+        hostname = await self._hostname(_id(request))
+        await result_of(
+            self._service.drain(Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+        )
+        return await self._node_shown(hostname)
+
+    async def undrain_node(self, request: Request) -> Response:
+        """DELETE /v1/nodes/{id}/drain."""
+        hostname = await self._hostname(_id(request))
+        await result_of(self._service.undrain(Target.NODE, hostname, by=_by(request)))
+        return await self._node_shown(hostname)
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
+        if prometheus.asks_for_text(request.headers.get("accept", "")):
+            return await self.prometheus(request)
+        found = await result_of(self._service.read(snapshot))
+        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(found))))
+
+    async def prometheus(self, _request: Request) -> Response:
+        """GET /metrics/prometheus."""
+        found = await result_of(self._service.read(snapshot))
+        text = await run_in_threadpool(lambda: prometheus.render(metrics(found)))
+        return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+    async def _gpu_id(self, wanted: str) -> GpuId:
+        return await result_of(self._service.read(lambda view: gpu_of(view, wanted)))
+
+    async def _hostname(self, wanted: str) -> str:
+        return await result_of(self._service.read(lambda view: host_of(view, wanted)))
+
+    async def _shown(self, wanted: str, status: int = 200) -> Response:
+        """One GPU with its history."""
+
+        def show(view: View) -> shapes.GpuWithHistory:
+            gpu_id = gpu_of(view, wanted)
+            found = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
+            if found is None:  # it is away, and all that is left of it is its drain
+                raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
+            return views.gpu_with_history(view, found)
+
+        return json_answer(await result_of(self._service.read(show)), status)
+
+    async def _gpus_shown(self, gpu_id: GpuId) -> Response:
+        found = await result_of(
+            self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus() if s.gpu.id == gpu_id])
+        )
+        return json_answer({"gpus": found})
+
+    async def _node_shown(self, hostname: str) -> Response:
+        found = await result_of(self._service.read(_nodes))
+        return json_answer({"nodes": [node for node in found if node["hostname"] == hostname]})
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["id"])
+
+
+def _by(request: Request) -> str:
+    by = request.query_params.get("by", "")
+    problem = operations.by_problem(by)
+    if problem:
+        raise invalid(problem)
+    return by
+
+
+async def _asked(request: Request, *, deadline: bool) -> operations.Request:
+    try:
+        found = operations.decode(await body_of(request), deadline=deadline)
+    except BadJson as error:
+        raise bad_json(error) from error
+    if isinstance(found, list):
+        raise invalid(*found)
+    return found
+
+
+def _nodes(view: View) -> list[shapes.Node]:
+    live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
+    gpus: dict[AgentId, list[Standing]] = defaultdict(list)
+    for standing in view.gpus():
+        gpus[standing.node.id].append(standing)
+    return [views.node(view, node, gpus[node.id], live[node.id]) for node in view.nodes.values()]

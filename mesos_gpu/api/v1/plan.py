@@ -1,0 +1,83 @@
+"""Plans: what an operator could do. Nothing is changed."""
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.spec import shapes
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.jobs.job import JobSpec, JobState
+from mesos_gpu.model.nodes.plan import Plan
+from mesos_gpu.policy.room import defrag
+from mesos_gpu.wire.jobs import BadJson, object_of, spec_from_mapping
+
+
+class Plans:
+    """The routes' functions."""
+
+    def __init__(self, service: Service) -> None:
+        """Over a scheduler."""
+        self._service = service
+
+    async def for_request(self, request: Request) -> Response:
+        """POST /v1/plan/defrag."""
+        spec = _spec(await body_of(request))
+        return await self._planned(await result_of(self._service.read(lambda view: view.defrag(spec))))
+
+    async def for_job(self, request: Request) -> Response:
+        """GET /v1/plan/defrag/{id}."""
+        wanted = request.path_params["id"]
+
+        def read(view: View) -> defrag.Problem:
+            job = job_of(view, wanted)
+            if job.state is not JobState.PENDING:
+                what = f"job {job.id} is {job.state.value}: it needs no room"
+                raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
+            return view.defrag(job)
+
+        return await self._planned(await result_of(self._service.read(read)))
+
+    async def _planned(self, problem: defrag.Problem) -> Response:
+        # The search may take a while: it must not hold up the engine, nor other requests.
+        return json_answer(_shown(problem, await run_in_threadpool(defrag.plan, problem)))
+
+
+def _spec(body: bytes) -> JobSpec:
+    try:
+        asked = object_of(body)
+    except BadJson as error:
+        raise bad_json(error) from error
+    if not any(asked.get(key) is not None for key in ("command", "argv", "image")):
+        asked["command"] = "true"  # what would run is of no account
+    spec = spec_from_mapping(asked)
+    if isinstance(spec, list):
+        raise invalid(*spec)
+    return spec
+
+
+def _shown(problem: defrag.Problem, found: Plan) -> shapes.Plan:
+    targets: list[shapes.Place] = [
+        {"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in found.targets
+    ]
+    return {
+        "fits": found.fits,
+        "feasible": found.feasible,
+        "proven_fewest": found.proven,
+        "target": targets if problem.tasks > 1 else next(iter(targets), None),
+        "moves": [
+            {
+                "job_id": move.job_id,
+                "name": move.name,
+                "from": move.source,
+                "to": move.to,
+                "gpu_ids": list(move.gpus),
+                "lost_gpu_s": move.lost_gpu_s,
+            }
+            for move in found.moves
+        ],
+        "lost_gpu_s": found.lost_gpu_s,
+        "reason": found.reason,
+    }

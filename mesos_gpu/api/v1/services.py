@@ -1,0 +1,199 @@
+"""Services: names whose requests are split over apps, for people and for load balancers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import Number, body_of, result_of
+from mesos_gpu.api.service import Service, View
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.split import Backend, Split
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.apps import backends
+from mesos_gpu.wire import split
+from mesos_gpu.wire.export import haproxy, traefik
+from mesos_gpu.wire.jobs import BadJson, Problem
+
+T = TypeVar("T")
+JSON, HAPROXY, TRAEFIK = "json", "haproxy", "traefik"
+FORMATS: Final = (JSON, HAPROXY, TRAEFIK)
+HTTP_PORT: Final = Number("http_port", 80, 1, 65535)
+
+
+class Services:
+    """The routes' functions."""
+
+    def __init__(self, service: Service) -> None:
+        """Over a scheduler."""
+        self._service = service
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/services."""
+        form, groups = _format(request), request.query_params.getlist("group")
+        port = int(HTTP_PORT.of(request))
+        facts = await self._read(lambda view: _facts(view, view.splits.values(), everything=bool(groups)))
+        return await run_in_threadpool(lambda: _all_as(form, facts, groups, port))
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/services/{name}."""
+        form, name = _format(request), _name(request)
+        facts = await self._read(lambda view: _facts(view, [_named(view, name)]))
+        return _one_as(form, facts)
+
+    async def put(self, request: Request) -> Response:
+        """PUT /v1/services/{name}: as a whole."""
+        try:
+            wanted = split.decode(_name(request), await body_of(request))
+        except BadJson as error:
+            raise bad_json(error) from error
+        if not isinstance(wanted, Split):
+            raise invalid(*wanted)
+        unknown = await self._read(lambda view: _unknown(view, wanted))
+        if unknown:
+            raise invalid(*unknown)
+        await result_of(self._service.set_split(wanted))
+        return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted])))
+
+    async def delete(self, request: Request) -> Response:
+        """DELETE /v1/services/{name}."""
+        name = _name(request)
+        facts = await self._read(lambda view: _facts(view, [_named(view, name)]))
+        await result_of(self._service.drop_split(name))
+        return _one_as(JSON, facts)
+
+    async def _read(self, fn: Callable[[View], T]) -> T:
+        return await result_of(self._service.read(fn))
+
+
+# --- on the engine's thread
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What answers are made of; nothing in it changes any more."""
+
+    splits: tuple[Split, ...]
+    apps: Mapping[str, App]
+    serving: Mapping[str, Sequence[backends.Address]]  # by app
+
+
+def _facts(view: View, splits: Any, *, everything: bool = False) -> _Facts:
+    """Of the apps of `splits`, or of all."""
+    splits = tuple(splits)
+    wanted = {id for each in splits for id in each.weights}
+    apps = {app.id: app for app in view.root.all_apps() if everything or app.id in wanted}
+    return _Facts(splits, apps, {id: [_address(task) for task in view.serving(id)] for id in apps})
+
+
+def _address(task: Task) -> backends.Address:
+    """Where its agent can be reached: the name of a host need not be known to a load balancer."""
+    return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.ports
+
+
+def _named(view: View, name: str) -> Split:
+    found = view.splits.get(name)
+    if found is None:
+        raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
+    return found
+
+
+def _unknown(view: View, wanted: Split) -> list[Problem]:
+    known = {app.id for app in view.root.all_apps()}
+    return [
+        Problem(split.place_of(id), f"there is no app {id}; create it first, or mend the id")
+        for id in wanted.weights
+        if id not in known
+    ]
+
+
+# --- answers
+
+
+def _name(request: Request) -> str:
+    return str(request.path_params["name"])
+
+
+def _format(request: Request) -> str:
+    form = request.query_params.get("format", JSON)
+    if form not in FORMATS:
+        raise invalid(Problem("/format", f"must be {', '.join(FORMATS)}, got {form!r}"))
+    return form
+
+
+def _serving(facts: _Facts) -> backends.Serving:
+    return lambda id: facts.serving.get(id, ())
+
+
+def _one_as(form: str, facts: _Facts) -> Response:
+    """One service; for HAProxy its backend alone."""
+    (wanted,) = facts.splits
+    found = backends.named(wanted, facts.apps, _serving(facts))
+    if form == HAPROXY:
+        return _text(haproxy.render([found], http_port=0, sections=False))
+    return json_answer(traefik.render([found]) if form == TRAEFIK else _json(found, wanted, facts))
+
+
+def _all_as(form: str, facts: _Facts, groups: Sequence[str], http_port: int) -> Response:
+    """All that have names, and those that labels ask for in any of `groups`."""
+    by_name = {each.name: each for each in facts.splits}
+    found = [
+        backends.named(each, facts.apps, _serving(facts))
+        for each in sorted(facts.splits, key=lambda s: s.name)
+    ]
+    found += backends.labelled(facts.apps.values(), _serving(facts), groups) if groups else ()
+    found = backends.without_clashes(found, http_port)
+    if form == HAPROXY:
+        return _text(haproxy.render(found, http_port=http_port))
+    if form == TRAEFIK:
+        return json_answer(traefik.render(found))
+    return json_answer({"services": [_json(each, by_name.get(each.name), facts) for each in found]})
+
+
+def _text(text: str) -> Response:
+    return Response(text, media_type="text/plain")
+
+
+def _json(found: Backend, wanted: Split | None, facts: _Facts) -> dict[str, Any]:
+    total = sum(server.weight for server in found.servers)
+    weights = wanted.weights if wanted else found.shares
+    return {
+        "name": found.name,
+        "mode": found.mode.value,
+        "port": found.port,
+        "hosts": list(found.hosts),
+        "balance": found.balance,
+        "sticky": found.sticky,
+        "apps": [_app_json(id, weight, found, facts, total) for id, weight in weights.items()],
+        "servers": [
+            {
+                "task_id": each.task_id,
+                "app": each.app_id,
+                "host": each.host,
+                "port": each.port,
+                "weight": each.weight,
+            }
+            for each in found.servers
+        ],
+        "asked": split.encode(wanted) if wanted else None,
+        "problems": list(found.problems),
+    }
+
+
+def _app_json(id: str, weight: int, found: Backend, facts: _Facts, total: int) -> dict[str, Any]:
+    app = facts.apps.get(id)
+    own = sum(server.weight for server in found.servers if server.app_id == id)
+    return {
+        "id": id,
+        "weight": weight,
+        "share": round(own / total, 4) if total else 0.0,
+        "exists": app is not None,
+        "instances": app.instances if app else 0,
+        "serving": len(facts.serving.get(id, ())),
+    }

@@ -1,0 +1,128 @@
+"""Files of apps: what they hold, and the request that makes it so."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.jobs.jobfile import BadJobFile, parse
+from mesos_gpu.wire.marathon.assign import unknown_fields
+from mesos_gpu.wire.marathon.paths import ROOT, absolute
+
+Json = dict[str, Any]
+# What Marathon's interface adds to a definition when it prints one: what was shown can be sent back.
+PRINTED: Final = frozenset(
+    ("version", "versionInfo", "tasks", "tasksStaged", "tasksRunning", "tasksHealthy", "tasksUnhealthy",
+     "deployments", "lastTaskFailure", "readinessCheckResults", "taskStats", "ends")
+)  # fmt: skip
+
+
+class BadAppFile(BadJobFile):
+    """The file does not hold apps; nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a file says: an app, several of them, or a group. A group's lists are all that it shall have."""
+
+    apps: Sequence[Json] = ()
+    group: Json | None = None
+    single: bool = False  # one app, not in a list
+
+    @property
+    def put(self) -> tuple[str, object]:
+        """Path and body of the PUT that makes it so."""
+        if self.group is not None:
+            return f"/v2/groups{self.group_id}", self.group
+        if self.single:
+            return f"/v2/apps{absolute(self.apps[0]['id'])}", self.apps[0]
+        return "/v2/apps", self.apps
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the apps; none of a group."""
+        return [absolute(app["id"]) for app in self.apps]
+
+    @property
+    def names(self) -> str:
+        """In words."""
+        return self.group_id if self.group else " ".join(self.ids)
+
+    @property
+    def group_id(self) -> str:
+        """Absolute; the root's if it is no group."""
+        return absolute(self.group["id"]) if self.group else ROOT
+
+
+def read_file(file: str) -> Wanted:
+    """What a file holds, JSON or YAML; `-` is stdin. What is no field of an app is noted on stderr.
+
+    Raises:
+        BadAppFile: It holds no apps.
+    """
+    name = "stdin" if file == "-" else file
+    with click.open_file(file, "rb") as stream:
+        found = wanted(parse(stream.read().decode("utf-8", "replace"), name), name)
+    for app in (*found.apps, *_apps_of(found.group)):
+        if unknown := unknown_fields(app):
+            output.note(
+                f"{name}: {app.get('id', '?')}: no field of an app, and ignored: {', '.join(unknown)}"
+            )
+    return found
+
+
+def wanted(value: Any, name: str) -> Wanted:
+    """The same of a value that was read.
+
+    Raises:
+        BadAppFile: It holds no apps.
+    """
+    if isinstance(value, dict) and set(value) == {"app"}:  # an answer of GET /v2/apps/{id}
+        value = value["app"]
+    if isinstance(value, dict) and "id" not in value and isinstance(value.get("apps"), list):
+        value = value["apps"]  # of GET /v2/apps
+    if isinstance(value, dict) and ("apps" in value or "groups" in value):
+        return Wanted(group=_group(_with_id(value, "", name)))
+    each = value if isinstance(value, list) else [value]
+    if not each:
+        raise BadAppFile(f"{name} holds no app", remedy="write an app, a list of apps, or a group")
+    places = [f"({i})" if isinstance(value, list) else "" for i in range(len(each))]
+    apps = [definition(_with_id(app, place, name)) for app, place in zip(each, places, strict=True)]
+    return Wanted(apps, single=not isinstance(value, list))
+
+
+def _with_id(value: Any, place: str, name: str) -> Json:
+    if not isinstance(value, dict):
+        held = "nothing" if value is None else json.dumps(value, default=str)[:60]
+        what = f"{name} holds no app{' at ' + place if place else ''}, but {held}"
+        raise BadAppFile(what, remedy="write an app, a list of apps, or a group, each an object")
+    if isinstance(value.get("containers"), list):
+        raise BadAppFile(f"{name}: {place}/ is a pod, and pods are not offered", remedy="write an app")
+    if not isinstance(value.get("id"), str) or not value["id"].strip("/ "):
+        raise BadAppFile(f"{name}: {place}/id: is missing", remedy='write the id, as "id": "/shop/db"')
+    return value
+
+
+def _apps_of(group: Any) -> Iterator[Json]:
+    """All of a group, as far as it has the form of one."""
+    if isinstance(group, dict):
+        yield from (app for app in group.get("apps") or () if isinstance(app, dict))
+        for inner in group.get("groups") or ():
+            yield from _apps_of(inner)
+
+
+def definition(value: Json) -> Json:
+    """An app without what is only printed."""
+    return {key: item for key, item in value.items() if key not in PRINTED}
+
+
+def _group(value: Json) -> Json:
+    """Without what is printed, of what is below it too."""
+    group = {key: item for key, item in value.items() if key != "version"}
+    for key, inner in (("apps", definition), ("groups", _group)):
+        if isinstance(group.get(key), list):
+            group[key] = [inner(each) if isinstance(each, dict) else each for each in group[key]]
+    return group

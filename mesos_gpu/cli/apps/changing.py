@@ -1,0 +1,93 @@
+"""What the commands that change apps share: their options, and how they tell of the change."""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import api_command, json_option
+from mesos_gpu.cli.types import DURATION
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.marathon import Marathon
+
+_PATIENCE_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a change is made and told. `timeout_s` counts from `began_at` (`time.monotonic()`)."""
+
+    force: bool
+    wait: bool
+    timeout_s: float
+    as_json: bool
+    began_at: float = field(default_factory=time.monotonic)
+
+    def tell(
+        self, marathon: "Marathon", what: str, change: Mapping[str, Any] | None, *, undoes: bool = False
+    ) -> None:
+        """Say on which deployment it is, and wait for its end if that is wanted.
+
+        Args:
+            marathon: Where the change was asked for.
+            what: Names it, as "/shop/web".
+            change: The answer; None: no deployment came of it.
+            undoes: It undoes another deployment.
+
+        Raises:
+            TimedOut, Conflict: See `follow`.
+        """
+        from mesos_gpu.cli.apps.rolling import find, follow
+
+        id = change["deploymentId"] if change else None
+        if id is None or find(marathon, id) is None:
+            self._line(f"{what}: done, nothing is left to do")
+            return
+        self._line(f"{what}: deployment {id}")
+        if self.wait:
+            deadline = self.began_at + self.timeout_s
+            follow(
+                marathon,
+                id,
+                deadline=deadline,
+                timeout_s=self.timeout_s,
+                to_stderr=self.as_json,
+                undoes=undoes,
+            )
+            self._line(f"{what}: done")
+
+    def _line(self, text: str) -> None:
+        if not self.as_json:
+            output.line(text)
+
+
+def change_command(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --force, --wait, --timeout, --json and --url, and a `Manner` as its second argument."""
+
+    @functools.wraps(function)
+    def command(app: Any, force: bool, wait: bool, timeout: float | None, as_json: bool, **rest: Any) -> None:
+        if timeout is not None and not wait:
+            raise click.UsageError("--timeout goes with --wait")
+        function(app, Manner(force, wait, _PATIENCE_S if timeout is None else timeout, as_json), **rest)
+
+    options = (
+        click.option(
+            "--force", is_flag=True, help="End the deployments that are in the way, where they are."
+        ),
+        click.option("--wait", is_flag=True, help="Wait until it is done, and show how far it is."),
+        click.option(
+            "--timeout",
+            type=DURATION,
+            help="With --wait: give up after that time (default: 10m), with the reason and exit code 124; the "
+            "deployment goes on.",
+        ),
+        json_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return api_command(command)

@@ -1,0 +1,313 @@
+"""`mesos-gpu app`: services, and what changes them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App
+from mesos_gpu.cli.apps.changing import Manner, change_command
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import APP, VERSION
+from mesos_gpu.errors import Conflict, MesosGpuError, NotFound
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.apps.appfile import Wanted
+    from mesos_gpu.cli.marathon import Json, Marathon, Preview
+
+
+class _App(Table):
+    table: ClassVar = {
+        "list": ("mesos_gpu.cli.apps.listing:list_apps", "List the apps."),
+        "show": ("mesos_gpu.cli.apps.listing", "Show all there is to know about one app."),
+        "tasks": ("mesos_gpu.cli.apps.listing", "List the tasks of an app, and where they are."),
+        "versions": ("mesos_gpu.cli.apps.listing", "List the versions of an app, the latest first."),
+        "create": ("mesos_gpu.cli.apps.commands", "Create the apps of a file."),
+        "update": ("mesos_gpu.cli.apps.commands", "Change apps after a file, or some fields of one."),
+        "scale": ("mesos_gpu.cli.apps.commands", "Change how many instances an app has."),
+        "restart": (
+            "mesos_gpu.cli.apps.commands",
+            "Start every instance of apps anew, as their upgrade strategy says.",
+        ),
+        "rollback": ("mesos_gpu.cli.apps.commands", "Bring an earlier version of an app back."),
+        "delete": ("mesos_gpu.cli.apps.commands", "Delete apps: their tasks end."),
+    }
+
+
+@click.group("app", cls=_App)
+def app_group() -> None:
+    """Apps: services that are kept up, and how they change.
+
+    An ID is a path, as /shop/db; the first slash may be left out. A change is made by a deployment, which goes on
+    by itself; with --wait the command stays until it is over.
+    """
+
+
+_FILE = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@change_command
+def create(app: App, manner: Manner, file: str) -> None:
+    """Create the apps of a file.
+
+    FILE is JSON or YAML in Marathon's form; `-` reads stdin. It holds an app, a list of apps, or a group with all
+    its apps and groups. All of it is created by one deployment, or nothing: if an app is there already, or one is
+    wrong, everything that is wrong is said.
+    """
+    from mesos_gpu.cli.apps.appfile import read_file
+
+    wanted = read_file(file)
+    marathon = app.marathon()
+    if wanted.group is not None:
+        answer: Any = marathon.change("POST", "/v2/groups", wanted.group, force=manner.force)
+        change = answer
+    elif wanted.single:
+        answer = marathon.create(wanted.apps[0], force=manner.force)
+        change = {"deploymentId": answer["deployments"][0]["id"]} if answer["deployments"] else None
+    else:
+        _refuse_known(marathon, wanted)
+        path, body = wanted.put
+        change = answer = marathon.change("PUT", path, body, force=manner.force)
+    _told(manner, marathon, wanted.names, change, answer)
+
+
+def _told(manner: Manner, marathon: "Marathon", names: str, change: Any, answer: Any) -> None:
+    if manner.as_json:
+        output.document(answer)
+    manner.tell(marathon, names, change)
+
+
+def _refuse_known(marathon: "Marathon", wanted: "Wanted") -> None:
+    known = {app["id"] for app in marathon.apps()} & set(wanted.ids)
+    if known:
+        raise Conflict(
+            f"there already: {', '.join(sorted(known))}; nothing was created",
+            remedy="change them with `mesos-gpu app update`, or take them out of the file",
+        )
+
+
+@click.command()
+@click.argument("target", metavar="FILE|ID")
+@click.argument("assignments", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option("--unset", "unset", multiple=True, metavar="KEY",
+              help="Remove that field, or that part of one, as env.LANG; may be repeated.")  # fmt: skip
+@click.option(
+    "--replace", is_flag=True, help="Of a FILE: what it does not say gets its default, and is not kept."
+)
+@change_command
+def update(
+    app: App, manner: Manner, target: str, assignments: tuple[str, ...], unset: tuple[str, ...], replace: bool
+) -> None:
+    """Change apps after a file, or some fields of one.
+
+    FILE is as that of `create`, and names apps that are there; `mesos-gpu diff FILE` says before what it would
+    change. Fields that it does not have stay as they are, unless --replace is given. A group gets the apps that the
+    file lists, and no others.
+
+    With an ID, KEY is a field of Marathon's app; what is inside follows a dot, a number names an item of a list:
+
+    \b
+      mesos-gpu app update /shop/web instances=3 env.LANG=C
+      mesos-gpu app update /shop/web container.docker.image=web:2 healthChecks.0.path=/up
+      mesos-gpu app update /shop/web --unset labels.canary 'constraints=[["hostname","UNIQUE"]]'
+    """
+    marathon = app.marathon()
+    if assignments or unset:
+        if replace:
+            raise click.UsageError("--replace goes with a FILE: KEY=VALUE changes nothing else")
+        _update_fields(marathon, manner, APP.convert(target, None, None), assignments, unset)
+        return
+    if target != "-" and not Path(target).exists():
+        raise click.UsageError(f"{target!r} is no file; to change an app of that ID say what, as instances=3")
+    _update_file(marathon, manner, target, replace=replace)
+
+
+def _update_fields(
+    marathon: "Marathon", manner: Manner, id: str, assignments: tuple[str, ...], unset: tuple[str, ...]
+) -> None:
+    from mesos_gpu.cli.apps.appfile import definition
+    from mesos_gpu.wire.marathon.assign import WrongAssignment, assigned, assignment_of, path_of, without
+
+    pairs = [each.partition("=") for each in assignments]
+    if bad := [key for key, equals, _ in pairs if not equals or not key]:
+        raise click.UsageError(f"{bad[0]!r} is not of the form KEY=VALUE, as instances=3")
+    try:
+        wanted = [assignment_of(key, value) for key, _, value in pairs]
+        removed = [path_of(key) for key in unset]
+        now = definition(marathon.app(id))
+        patch = assigned(now, wanted)
+        for path in removed:
+            patch |= without({**now, **patch}, path)
+    except WrongAssignment as err:
+        raise click.UsageError(str(err)) from err
+    if None in patch.values():  # for a patch that is as if it were not said
+        change = marathon.change(
+            "PUT", f"/v2/apps{id}", {**now, **patch}, force=manner.force, partialUpdate=False
+        )
+    else:
+        change = marathon.change("PATCH", f"/v2/apps{id}", patch, force=manner.force)
+    _told(manner, marathon, id, change, change)
+
+
+def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bool) -> None:
+    from mesos_gpu.cli.apps.appfile import read_file
+
+    wanted = read_file(file)
+    path, body = wanted.put
+    flags = {"partialUpdate": False} if replace and wanted.group is None else {}
+    if wanted.group is not None and not marathon.has_group(wanted.group_id):
+        raise _missing([wanted.group_id])
+    if wanted.group is None:
+        found: Preview = marathon.preview("PUT", path, body, **flags)
+        if new := [each["id"] for each in found["changes"] if each["before"] is None]:
+            raise _missing(new)
+    change = marathon.change("PUT", path, body, force=manner.force, **flags)
+    _told(manner, marathon, wanted.names, change, change)
+
+
+def _missing(ids: list[str]) -> NotFound:
+    return NotFound(
+        f"not there: {', '.join(ids)}; nothing was changed", remedy="create with `mesos-gpu app create`"
+    )
+
+
+class _Instances(click.ParamType[tuple[str, int]]):
+    """N, +N or -N."""
+
+    name = "n"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        sign, digits = (value[0], value[1:]) if value[:1] in ("+", "-") else ("", value)
+        if not (digits.isascii() and digits.isdecimal()):
+            self.fail(
+                f"{value!r} is not a number of instances, as 3, nor a change of it, as +1 or -1", param, ctx
+            )
+        return sign, int(digits)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})  # -1 is no option
+@click.argument("app_id", metavar="ID", type=APP)
+@click.argument("instances", metavar="N|+N|-N", type=_Instances())
+@change_command
+def scale(app: App, manner: Manner, app_id: str, instances: tuple[str, int]) -> None:
+    """Change how many instances an app has.
+
+    N is the number that there shall be; +N and -N change it by so many.
+    """
+    marathon = app.marathon()
+    sign, count = instances
+    if sign:
+        now = marathon.app(app_id)["instances"]
+        if sign == "-" and count > now:
+            raise Conflict(
+                f"{app_id} has {now} instances, which is less than {count}",
+                remedy=f"to end all of them: mesos-gpu app scale {app_id} 0",
+            )
+        count = now + count if sign == "+" else now - count
+    change = marathon.change("PATCH", f"/v2/apps{app_id}", {"instances": count}, force=manner.force)
+    _told(manner, marathon, app_id, change, change)
+
+
+@click.command()
+@click.argument("app_ids", metavar="ID...", nargs=-1, required=True, type=APP)
+@change_command
+def restart(app: App, manner: Manner, app_ids: tuple[str, ...]) -> None:
+    """Start every instance of apps anew, as their upgrade strategy says."""
+    marathon = app.marathon()
+    _each(
+        marathon,
+        manner,
+        app_ids,
+        lambda id: marathon.change("POST", f"/v2/apps{id}/restart", force=manner.force),
+    )
+
+
+@click.command()
+@click.argument("app_id", metavar="ID", type=APP)
+@click.option(
+    "--version",
+    type=VERSION,
+    metavar="VERSION",
+    help="Which one, as `app versions` lists it; default: the one before.",
+)
+@change_command
+def rollback(app: App, manner: Manner, app_id: str, version: str | None) -> None:
+    """Bring an earlier version of an app back.
+
+    Without --version that is the latest one before this one that differs from what the app is now. What comes of it
+    is a new version, so the next rollback undoes this one. A deployment that is under way is undone by
+    `mesos-gpu deployment stop` instead.
+    """
+    marathon = app.marathon()
+    chosen = version or _before(marathon, app_id)
+    change = marathon.change("PUT", f"/v2/apps{app_id}", {"version": chosen}, force=manner.force)
+    if manner.as_json:
+        output.document(change)
+    else:
+        output.line(f"{app_id}: back to version {chosen}")
+    manner.tell(marathon, app_id, change)
+
+
+def _before(marathon: "Marathon", id: str) -> str:
+    current = marathon.app(id)["version"]
+    now = {**marathon.version(id, current), "version": None}
+    for version in marathon.versions(id):  # as text they are in order
+        if version < current and {**marathon.version(id, version), "version": None} != now:
+            return version
+    raise NotFound(f"{id} has no earlier version that differs from what it is", remedy="see `app versions`")
+
+
+@click.command()
+@click.argument("app_ids", metavar="ID...", nargs=-1, required=True, type=APP)
+@click.option("-r", "--recursive", is_flag=True, help="The IDs are of groups: delete all that is below them.")
+@change_command
+def delete(app: App, manner: Manner, app_ids: tuple[str, ...], recursive: bool) -> None:
+    """Delete apps: their tasks end.
+
+    An ID that is refused does not save the others.
+    """
+    marathon = app.marathon()
+
+    def gone(id: str) -> "Json":
+        kind = "groups" if recursive else "apps"
+        try:
+            return dict(marathon.change("DELETE", f"/v2/{kind}{id}", force=manner.force))
+        except MesosGpuError as err:
+            if not recursive and err.exit_code == NotFound.exit_code and marathon.has_group(id):
+                raise NotFound(
+                    f"{id} is a group, not an app", remedy=f"delete all below it with: app delete -r {id}"
+                ) from err
+            raise
+
+    _each(marathon, manner, app_ids, gone)
+
+
+def _each(marathon: "Marathon", manner: Manner, ids: tuple[str, ...], change: Any) -> None:
+    """Change all, then wait for all; what is refused is said at the end, and does not keep the others from it."""
+    made: dict[str, Any] = {}
+    failures: list[MesosGpuError] = []
+    for id in dict.fromkeys(ids):
+        try:
+            made[id] = change(id)
+        except MesosGpuError as err:
+            failures.append(err)
+            if err.exit_code == 69:
+                break  # nothing is there to answer for the next one
+    if manner.as_json:
+        output.document([{"id": id, **answer} for id, answer in made.items()])
+    for id, answer in made.items():
+        try:
+            manner.tell(marathon, id, answer)
+        except MesosGpuError as err:
+            failures.append(err)
+    for failure in failures[:-1]:
+        click.echo(f"Error: {failure}", err=True)
+    if failures:
+        raise failures[-1]

@@ -1,0 +1,136 @@
+"""`mesos-gpu deployment`: changes of apps that are under way."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.apps.changing import Manner, change_command
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import DEPLOYMENT
+from mesos_gpu.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.marathon import Deployment, Marathon
+
+
+class _Deployment(Table):
+    table: ClassVar = {
+        "list": (
+            "mesos_gpu.cli.apps.deployments:list_deployments",
+            "List the deployments that are under way.",
+        ),
+        "show": ("mesos_gpu.cli.apps.deployments", "Show the steps of a deployment, and what it waits for."),
+        "stop": (
+            "mesos_gpu.cli.apps.deployments",
+            "Undo a deployment; with --force, leave its apps as they are.",
+        ),
+    }
+
+
+@click.group(cls=_Deployment)
+def deployment() -> None:
+    """Deployments: changes of apps that are under way.
+
+    Wherever an ID is asked for, the start of it is enough. One that is over is not listed any more.
+    """
+
+
+@click.command("list")
+@json_option
+@api_command
+def list_deployments(app: App, as_json: bool) -> None:
+    """List the deployments that are under way."""
+    from mesos_gpu.cli.apps.rolling import what
+    from mesos_gpu.wire.marathon.moments import moment
+
+    found = app.marathon().deployments()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("ID", "AGE", "STEP", "DOES", "WAITING"),
+        [
+            (
+                each["id"],
+                output.age(moment(each["version"])),
+                f"{each['currentStep']}/{each['totalSteps']}",
+                what(each["currentActions"]),
+                _waiting(each),
+            )
+            for each in found
+        ],
+        empty="No deployment is under way.",
+        fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
+    )
+
+
+def _waiting(found: "Deployment") -> str:
+    several = len(found["affectedApps"]) > 1
+    return "; ".join(f"{app} {why}" if several else why for app, why in sorted(found["waiting"].items()))
+
+
+@click.command()
+@click.argument("deployment_id", metavar="ID", type=DEPLOYMENT)
+@json_option
+@api_command
+def show(app: App, deployment_id: str, as_json: bool) -> None:
+    """Show the steps of a deployment, and what it waits for."""
+    from mesos_gpu.cli.apps.rolling import reason_of, what
+    from mesos_gpu.wire.marathon.moments import moment
+
+    marathon = app.marathon()
+    found = _chosen(marathon, deployment_id)
+    if as_json:
+        output.document(found)
+        return
+    output.pairs(
+        [
+            ("id", found["id"]),
+            ("began", output.stamp(moment(found["version"]))),
+            ("apps", " ".join(found["affectedApps"])),
+            ("why", reason_of(marathon, found)),
+        ]
+    )
+    click.echo()
+    current = found["currentStep"]
+    rows = [
+        (i, "done" if i < current else "now" if i == current else None, what(step["actions"]))
+        for i, step in enumerate(found["steps"], 1)
+    ]
+    output.table(("STEP", "STATE", "DOES"), rows, empty="", fit=Fit(wrap=True))
+
+
+@click.command()
+@click.argument("deployment_id", metavar="ID", type=DEPLOYMENT)
+@change_command
+def stop(app: App, manner: Manner, deployment_id: str) -> None:
+    """Undo a deployment; with --force, leave its apps as they are.
+
+    Undoing is another deployment, which brings the apps back to what they were. With --force there is none: apps
+    that are half changed are brought to what they shall be now without the steps of the deployment.
+    """
+    marathon = app.marathon()
+    id = _chosen(marathon, deployment_id)["id"]
+    change = marathon.stop(id, force=manner.force)
+    if manner.as_json:
+        output.document(change or {"deploymentId": None})
+    else:
+        output.line(f"{id}: stopped" + ("; its apps are not brought back" if change is None else ""))
+    if change is not None:
+        manner.tell(marathon, "undoing it", change, undoes=True)
+
+
+def _chosen(marathon: "Marathon", start: str) -> "Deployment":
+    """The only one whose id begins so."""
+    found = [each for each in marathon.deployments() if each["id"].startswith(start)]
+    if not found:
+        raise NotFound(
+            f"no deployment {start} is under way", remedy="`mesos-gpu deployment list` lists those that are"
+        )
+    if len(found) > 1:
+        ids = ", ".join(each["id"] for each in found)
+        raise Conflict(f"{start} is the start of several: {ids}", remedy="write more of it")
+    return found[0]

@@ -1,0 +1,116 @@
+"""`mesos-gpu diff`: what a file of apps would change."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.words import counted
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.marathon import Difference, Preview
+
+_DIFFERENT, _TROUBLE = 1, 2
+_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
+
+
+@click.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
+@click.option("--replace", is_flag=True, help="What the file does not say gets its default, and is not kept.")
+@json_option
+@api_command
+@click.pass_context
+def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) -> None:
+    """Say what a file of apps would change; nothing is changed.
+
+    FILE is as that of `app create` and `app update`, with the same meaning. The scheduler itself says what it would
+    make of it, defaults included, and checks it. Each field that would be another is a line: + new, - gone, ~ changed.
+
+    The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
+    """
+    from mesos_gpu.cli.apps.appfile import read_file
+
+    try:
+        wanted = read_file(file)
+        path, body = wanted.put
+        flags = {"partialUpdate": False} if replace and wanted.group is None else {}
+        found = app.marathon().preview("PUT", path, body, **flags)
+    except MesosGpuError as err:
+        click.echo(f"Error: {err}", err=True)
+        ctx.exit(_TROUBLE)
+    output.document(found) if as_json else _show(found)
+    ctx.exit(_DIFFERENT if found["changes"] else 0)
+
+
+def _show(found: "Preview") -> None:
+    actions = {act["app"]: act["action"] for step in found["steps"] for act in step["actions"]}
+    for each in found["changes"]:
+        output.line(f"{each['id']} {_effect(each, actions.get(each['id'], ''))}")
+        if each["before"] is not None and each["after"] is not None:
+            for change in changes("", each["before"], each["after"]):
+                _line(change)
+
+
+def _effect(each: "Difference", action: str) -> str:
+    before, after = each["before"], each["after"]
+    if before is None:
+        return f"would be new, with {_instances(after)}"
+    if after is None:
+        return f"would be deleted, with its {_instances(before)}"
+    if action == "RestartApplication":
+        return f"would change: {_instances(after)} would start anew"
+    if before["instances"] != after["instances"]:
+        return f"would change: from {before['instances']} to {_instances(after)}"
+    return "would change: no instance would start anew"
+
+
+def _instances(app: Any) -> str:
+    count = app["instances"]
+    return counted(count, "instance")
+
+
+class Change(NamedTuple):
+    """Of one field: `sign` is "+", "-" or "~"."""
+
+    sign: str
+    path: str
+    before: Any
+    after: Any
+
+
+def changes(path: str, before: Any, after: Any) -> Iterator[Change]:
+    """Every field that differs, as far down as both sides have the same shape; paths as `app update` takes them."""
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted(before.keys() | after.keys()):
+            yield from _at(f"{path}.{key}" if path else key, before, after, key)
+    elif isinstance(before, list) and isinstance(after, list) and before and after:
+        for i in range(max(len(before), len(after))):
+            yield from _at(f"{path}.{i}", dict(enumerate(before)), dict(enumerate(after)), i)
+    else:
+        yield Change("~", path, before, after)
+
+
+def _at(path: str, before: dict[Any, Any], after: dict[Any, Any], key: Any) -> Iterator[Change]:
+    if key not in before:
+        yield Change("+", path, None, after[key])
+    elif key not in after:
+        yield Change("-", path, before[key], None)
+    else:
+        yield from changes(path, before[key], after[key])
+
+
+def _line(change: Change) -> None:
+    before, after = _json(change.before), _json(change.after)
+    values = {"+": after, "-": before, "~": f"{before} -> {after}"}[change.sign]
+    text = output.clean(f"  {change.sign} {change.path}: {values}")
+    click.echo(click.style(text, fg=_COLOURS[change.sign]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

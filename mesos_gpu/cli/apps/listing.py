@@ -1,0 +1,292 @@
+"""`mesos-gpu app list`, `show`, `tasks` and `versions`: apps as they are, and why one is not as it shall be."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.apps.crashing import ends_words, last_words
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.types import APP, VERSION
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Why
+    from mesos_gpu.cli.marathon import Json, Marathon
+
+_APPS: Final = Fit(leave=("MEM_MIB", "CPUS", "CHANGED", "RUNS", "GPUS", "DEPLOYING", "HEALTHY"))
+_TASKS: Final = Fit(
+    leave=("GPUS", "CURRENT", "AGE", "HEALTHY", "PORTS"), ids=("TASK", "GPUS"), hosts=("HOST",)
+)
+_YES = {True: "yes", False: "no", None: None}
+
+
+@click.command("list")
+@click.argument("group", required=False, type=APP)
+@click.option("--label", metavar="SELECTOR", help="Only with these labels, as 'tier==web,team in (a,b)'.")
+@json_option
+@api_command
+def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> None:
+    """List the apps.
+
+    With GROUP, as /shop, only those below it.
+    """
+    if group and label:
+        raise click.UsageError("GROUP and --label do not go together")
+    found = app.marathon().apps(group, label=label)
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("ID", "RUNNING", "HEALTHY", "CPUS", "MEM_MIB", "GPUS", "CHANGED", "DEPLOYING", "RUNS"),
+        [
+            (
+                each["id"],
+                f"{each['tasksRunning']}/{each['instances']}",
+                each["tasksHealthy"] if each.get("healthChecks") else None,
+                each["cpus"],
+                each["mem"],
+                each["gpus"],
+                output.age(_moment(each["version"])),
+                "yes" if each["deployments"] else None,
+                _runs(each),
+            )
+            for each in found
+        ],
+        empty="No such app." if group or label else "No app; `mesos-gpu app create FILE` makes one.",
+        fit=_APPS,
+    )
+
+
+def _moment(stamp: str | None) -> float | None:
+    from mesos_gpu.wire.marathon.moments import moment
+
+    return None if stamp is None else moment(stamp)
+
+
+def _image(app: "Json") -> str | None:
+    container = app.get("container") or {}
+    image: str | None = (container.get("docker") or {}).get("image")
+    return image
+
+
+def _command(app: "Json") -> str | None:
+    return app.get("cmd") or shlex.join(app.get("args") or ()) or None
+
+
+def _runs(app: "Json") -> str:
+    return ": ".join(filter(None, (_image(app), _command(app))))
+
+
+@click.command()
+@click.argument("app_id", metavar="ID", type=APP)
+@click.option(
+    "--version", type=VERSION, metavar="VERSION", help="The definition as it was, as `app versions` lists it."
+)
+@json_option
+@api_command
+def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
+    """Show all there is to know about one app.
+
+    Of the less known fields only those are shown that differ from their defaults. With --json: all, as Marathon's
+    interface has it, which `app create` and `app update` take as well.
+    """
+    marathon = app.marathon()
+    found = marathon.version(app_id, version) if version else marathon.app(app_id)
+    if as_json:
+        output.document(found)
+        return
+    now = [] if version else _now(marathon, found)
+    output.pairs([("id", found["id"]), *now, *_definition(found)])
+    if not version and found["tasks"]:
+        click.echo()
+        _show_tasks(marathon, found)
+
+
+def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
+    counts = [f"{app['tasksRunning']} of {app['instances']} running"]
+    counts += [f"{app['tasksStaged']} starting"] if app["tasksStaged"] else []
+    if app.get("healthChecks"):
+        counts += [f"{app['tasksHealthy']} healthy", f"{app['tasksUnhealthy']} unhealthy"]
+    failure = app.get("lastTaskFailure")
+    return [
+        ("instances", ", ".join(counts)),
+        ("deployment", "; ".join(_deploying(marathon, app["id"]) if app["deployments"] else ())),
+        (
+            "last failure",
+            f"{output.stamp(_moment(failure['timestamp']))}{_on(failure['host'])}: {failure['message']}"
+            if failure
+            else None,
+        ),
+        ("scaled", output.stamp(_moment(app["versionInfo"]["lastScalingAt"]))),
+        ("changed", output.stamp(_moment(app["versionInfo"]["lastConfigChangeAt"]))),
+    ]
+
+
+def _on(host: str) -> str:
+    return f" on {host}" if host else ""
+
+
+def _deploying(marathon: "Marathon", id: str) -> list[str]:
+    return [
+        f"{each['id']} {each['waiting'].get(id, '')}".strip()
+        for each in marathon.deployments()
+        if id in each["affectedApps"]
+    ]
+
+
+def _definition(app: "Json") -> list[tuple[str, object]]:
+    """Its fields for people; of those that have no name here, the ones that differ from their defaults."""
+    from mesos_gpu.cli.apps.appfile import PRINTED
+    from mesos_gpu.model.apps.app import App as Definition
+    from mesos_gpu.wire.marathon.app import app_to_json
+
+    usual = app_to_json(Definition(app["id"]))
+    rest = [key for key in sorted(app.keys() - _SHOWN - PRINTED) if app[key] != usual.get(key)]
+    container = {key: value for key, value in (app.get("container") or {}).items() if value}
+    return [
+        ("version", app["version"]),
+        ("wanted", app["instances"]),
+        ("command", _command(app)),
+        ("image", f"{_image(app)} ({container['type']})" if _image(app) else None),
+        ("cpus", app["cpus"]),
+        ("memory", f"{app['mem']} MiB"),
+        ("gpus", app["gpus"]),
+        ("env", shlex.join(f"{key}={_text(value)}" for key, value in sorted(app.get("env", {}).items()))),
+        ("labels", shlex.join(f"{key}={value}" for key, value in sorted(app.get("labels", {}).items()))),
+        ("constraints", ", ".join(" ".join(words) for words in app.get("constraints", ()))),
+        ("container", _words(container)),
+        *((key, _words(app[key])) for key in rest),
+    ]
+
+
+_SHOWN = frozenset(
+    ("id", "cmd", "args", "cpus", "mem", "gpus", "instances", "env", "labels", "constraints", "container",
+     "role")
+)  # fmt: skip
+
+
+def _words(value: object) -> str:
+    """JSON for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_words(inner)}" for key, inner in value.items() if inner not in ({}, []))
+    if isinstance(value, list):
+        return "; ".join(map(_words, value))
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@click.command()
+@click.argument("app_id", metavar="ID", type=APP)
+@json_option
+@api_command
+def tasks(app: App, app_id: str, as_json: bool) -> None:
+    """List the tasks of an app, and where they are.
+
+    Below them it says why those wait that have no place yet. With --json: Marathon's tasks, each with its GPUs as
+    `gpuIds`.
+    """
+    marathon = app.marathon()
+    found = marathon.app(app_id)
+    if as_json:
+        held = _held(marathon, found)
+        output.document([{**each, "gpuIds": held.get(each["id"], [])} for each in found["tasks"]])
+        return
+    _show_tasks(marathon, found)
+    ends = ends_words(found)
+    missing = found["instances"] - len(found["tasks"])
+    if missing > 0:
+        why = ends or _why_missing(marathon, found)
+        output.note(f"{missing} of {found['instances']} have no task: {why}")
+    elif ends:
+        output.note(ends)
+    if ends:
+        show_last_words(marathon, found)
+
+
+def why_of(marathon: "Marathon", id: str) -> "tuple[str, Why | None]":
+    """Why an app is not as it shall be, and why the first of its instances waits that have no place."""
+    found = marathon.app(id)
+    reasons = [f"deployment {each}" for each in _deploying(marathon, id)]
+    if reasons and not found.get("ends") and (failure := found.get("lastTaskFailure")):
+        reasons.append(f"the last one that failed{_on(failure['host'])}: {failure['message']}")
+    waiting = [job for job in marathon.client.jobs(states=["pending"]) if job["app"] == id]
+    if ends := ends_words(found):
+        reasons.append(ends)
+    stand = f"{found['tasksRunning']} of {found['instances']} instances run"
+    return "; ".join([stand, *reasons]), marathon.client.why(waiting[-1]["id"]) if waiting else None
+
+
+def show_last_words(marathon: "Marathon", app: "Json") -> None:
+    """What the instance that ended last wrote to stderr at the end."""
+    for line in last_words(marathon, app):
+        output.note(f"  stderr: {line}")
+
+
+def _held(marathon: "Marathon", app: "Json") -> Mapping[str, list[str]]:
+    """GPUs by task."""
+    held: dict[str, list[str]] = {}
+    for gpu in marathon.client.gpus() if app.get("gpus") else ():
+        held.setdefault(gpu["task_id"] or "", []).append(gpu["uuid"])
+    return held
+
+
+def _why_missing(marathon: "Marathon", app: "Json") -> str:
+    for entry in marathon.blocked():
+        if entry["app"]["id"] == app["id"]:
+            return entry["processedOffersSummary"].get("why", "they wait for a place")
+    return "; ".join(_deploying(marathon, app["id"])) or "they are about to be started"
+
+
+def _show_tasks(marathon: "Marathon", app: "Json") -> None:
+    from mesos_gpu.cli.apps.rolling import healthy
+
+    held = _held(marathon, app)
+    output.table(
+        ("TASK", "STATE", "HEALTHY", "HOST", "PORTS", "AGE", "CURRENT", "GPUS"),
+        [
+            (
+                each["id"],
+                _state(each["state"]),
+                _YES[healthy(each)],
+                each["host"],
+                _ports(each["ports"]),
+                output.age(_moment(each["stagedAt"])),
+                "yes" if each.get("version") == app["versionInfo"]["lastConfigChangeAt"] else "no",
+                " ".join(held.get(each["id"], [])),
+            )
+            for each in sorted(app["tasks"], key=lambda task: task["stagedAt"])
+        ],
+        empty="It has no task.",
+        fit=_TASKS,
+    )
+
+
+def _state(name: str) -> str:
+    return name.removeprefix("TASK_").lower()
+
+
+def _ports(ports: Sequence[Any]) -> str:
+    return " ".join(map(str, ports))
+
+
+@click.command()
+@click.argument("app_id", metavar="ID", type=APP)
+@json_option
+@api_command
+def versions(app: App, app_id: str, as_json: bool) -> None:
+    """List the versions of an app, the latest first."""
+    marathon = app.marathon()
+    found = marathon.versions(app_id)
+    if as_json:
+        output.document(found)
+        return
+    now = marathon.app(app_id)["version"]
+    rows = [(each, output.age(_moment(each)), "yes" if each == now else None) for each in found]
+    output.table(("VERSION", "AGE", "NOW"), rows, empty="")

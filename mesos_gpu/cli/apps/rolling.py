@@ -1,0 +1,278 @@
+"""Staying with a deployment until it is over: a bar on a terminal, else a line for whatever changes."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.apps.crashing import last_words, words_of
+from mesos_gpu.cli.client import PATIENCE_S, Refused
+from mesos_gpu.errors import Conflict, MesosGpuError
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.marathon import Deployment, Json, Marathon
+
+_FIRST_PAUSE_S, _PAUSE_S = 0.05, 0.5
+_MOST_ASKED: Final = 10  # apps of one step that are looked at, each with a request
+_BAR: Final = 1000
+_LOOK_S: Final = 2.0  # so long instances without health checks are watched when a deployment is over
+_STILL_S: Final = 15.0  # after which a line says again how far it is, and why
+_VERBS: Final = {
+    "StartApplication": "add",
+    "ScaleApplication": "scale",
+    "RestartApplication": "replace",
+    "StopApplication": "stop",
+}
+
+
+class TimedOut(MesosGpuError):
+    """The deployment goes on, but nobody waits any more."""
+
+    exit_code = 124
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How far a deployment is. `share`: 0 to 1 of all of it; `up`: the instances of the step in hand."""
+
+    step: str
+    up: str
+    share: float
+    reason: str
+
+
+def follow(
+    marathon: "Marathon", id: str, *, deadline: float, timeout_s: float, to_stderr: bool, undoes: bool
+) -> None:
+    """Wait until a deployment is over; `deadline` is `timeout_s` after the beginning.
+
+    What `undoes` another one brings versions back, so that nothing can be said of its apps when it is over.
+
+    Raises:
+        TimedOut: It is not, at `deadline` (`time.monotonic()`); with the reason.
+        Conflict: It is, but its apps are not as it wanted them: it was undone, or another change came.
+    """
+    marathon.client.patience_s = PATIENCE_S
+    last: Deployment | None = None
+    pause_s = _FIRST_PAUSE_S
+    with _kept(id), _shown(to_stderr=to_stderr) as screen:
+        while (found := find(marathon, id)) is not None:
+            last = found
+            stand = stand_of(marathon, found)
+            screen.show(stand)
+            if time.monotonic() >= deadline:
+                raise TimedOut(
+                    f"deployment {id} is not over after {timeout_s:g} s: {reason_of(marathon, found)}",
+                    remedy=f"it goes on: mesos-gpu deployment show {id}; to undo it: mesos-gpu deployment stop {id}",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S)
+        screen.done()
+    if last is not None and not undoes:
+        _check(marathon, last)
+        _look_after(marathon, last)
+
+
+def find(marathon: "Marathon", id: str) -> "Deployment | None":
+    """A deployment that is under way."""
+    return next((each for each in marathon.deployments() if each["id"] == id), None)
+
+
+@contextmanager
+def _kept(id: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.note(f"deployment {id} goes on; to undo it: mesos-gpu deployment stop {id}")
+        raise
+
+
+def _check(marathon: "Marathon", over: "Deployment") -> None:
+    stopped = {
+        a["app"] for step in over["steps"] for a in step["actions"] if a["action"] == "StopApplication"
+    }
+    for id in over["affectedApps"]:
+        app = app_if_any(marathon, id)
+        as_wanted = app is None if id in stopped else app is not None and app["version"] == over["version"]
+        if not as_wanted:
+            raise Conflict(
+                f"deployment {over['id']} is over, but {id} is not as it wanted it: it was undone, or {id} was "
+                "changed again",
+                remedy=f"see mesos-gpu app show {id}",
+            )
+
+
+def _look_after(marathon: "Marathon", over: "Deployment") -> None:
+    """Without health checks an instance is up as soon as it runs: some end right after that.
+
+    Raises:
+        Conflict: An instance of what the deployment brought has ended by itself.
+    """
+    apps = [app for id in over["affectedApps"][:_MOST_ASKED] if (app := app_if_any(marathon, id))]
+    new = [
+        app
+        for app in apps
+        if app["instances"] and app["versionInfo"]["lastConfigChangeAt"] >= over["version"]
+    ]
+    until = time.monotonic() + (_LOOK_S if any(not app.get("healthChecks") for app in new) else 0.0)
+    while new:
+        for app in new:
+            found = app_if_any(marathon, app["id"]) or {}
+            if ends := found.get("ends"):
+                words = "; ".join([words_of(ends), *last_words(marathon, found)])
+                raise Conflict(
+                    f"deployment {over['id']} is over, but {app['id']} does not stay up: {words}",
+                    remedy=f"see mesos-gpu why {app['id']}; to go back: mesos-gpu app rollback {app['id']}",
+                )
+        if time.monotonic() >= until:
+            return
+        time.sleep(_PAUSE_S)
+
+
+def app_if_any(marathon: "Marathon", id: str) -> "Json | None":
+    """An app; None: there is none."""
+    try:
+        return marathon.app(id)
+    except Refused as err:
+        if err.http_status != 404:
+            raise
+        return None
+
+
+# --- how far it is
+
+
+def stand_of(marathon: "Marathon", found: "Deployment") -> Stand:
+    """How far a deployment is."""
+    actions = found["currentActions"]
+    counts = []
+    for action in actions[:_MOST_ASKED]:
+        app = app_if_any(marathon, action["app"])
+        if app is not None and action["action"] != "StopApplication":
+            counts.append(_count(app))
+    up, wanted, in_all = (sum(count[i] for count in counts) for i in range(3))
+    done = found["currentStep"] - 1 + (up / in_all if in_all else 0.0)
+    reason = "; ".join(f"{app} {why}" for app, why in sorted(found["waiting"].items()))
+    step = f"step {found['currentStep']} of {found['totalSteps']}: {what(actions)}"
+    return Stand(step, f"{up} of {wanted} up" if wanted else "", done / found["totalSteps"], reason)
+
+
+def what(actions: Sequence[Any]) -> str:
+    """Actions in words."""
+    words: dict[str, list[str]] = {}
+    for action in actions:
+        words.setdefault(_VERBS.get(action["action"], action["action"]), []).append(action["app"])
+    return ", ".join(f"{verb} {_some(apps)}" for verb, apps in words.items())
+
+
+def _some(apps: list[str], most: int = 3) -> str:
+    return " ".join(apps[:most]) + (f" and {len(apps) - most} more" if len(apps) > most else "")
+
+
+def _count(app: "Json") -> tuple[int, int, int]:
+    """Instances of the new version that are up, those wanted, and those with all that have to go first."""
+    new = [each for each in app["tasks"] if each.get("version") == app["versionInfo"]["lastConfigChangeAt"]]
+    up, wanted = sum(is_up(app, each) for each in new), app["instances"]
+    going = len(app["tasks"]) - len(new) + max(0, len(new) - wanted)
+    return min(up, wanted), wanted, wanted + going
+
+
+def is_up(app: "Json", task: "Json") -> bool:
+    """Whether a task runs and its checks, if there are any, say that it is healthy."""
+    return task["state"] == "TASK_RUNNING" and (not app.get("healthChecks") or healthy(task) is True)
+
+
+def healthy(task: "Json") -> bool | None:
+    """What the checks say; None: nothing yet."""
+    results = task["healthCheckResults"]
+    return all(each["alive"] for each in results) if results else None
+
+
+def reason_of(marathon: "Marathon", found: "Deployment") -> str:
+    """Why it is not over yet: what each app waits for, what keeps its instances from a place, how they failed."""
+    blocked = {
+        each["app"]["id"]: each["processedOffersSummary"].get("why", "") for each in marathon.blocked()
+    }
+    reasons = []
+    for id in sorted({action["app"] for action in found["currentActions"]})[:_MOST_ASKED]:
+        app = app_if_any(marathon, id) or {}
+        failure = app.get("lastTaskFailure")
+        waiting = found["waiting"].get(id, "")
+        parts = ["" if waiting in blocked.get(id, "") else waiting, blocked.get(id, "")]
+        if failure and failure["timestamp"] >= found["version"]:
+            at = f" on {failure['host']}" if failure["host"] else ""
+            parts.append(f"the last one that failed{at}: {failure['message']}")
+        reasons += [f"{id} " + "; ".join(filter(None, parts))] if any(parts) else []
+    return ". ".join(reasons) or "nothing is said to be in its way"
+
+
+# --- what is seen of it
+
+
+class _Screen(Protocol):
+    def show(self, stand: Stand) -> None:
+        """How far it is now."""
+
+    def done(self) -> None:
+        """It is over."""
+
+
+@contextmanager
+def _shown(*, to_stderr: bool) -> Iterator[_Screen]:
+    stream = sys.stderr if to_stderr else sys.stdout
+    if not stream.isatty():
+        yield _Lines(to_stderr=to_stderr)
+        return
+    with click.progressbar(
+        length=_BAR,
+        file=stream,
+        width=20,
+        show_eta=False,
+        item_show_func=lambda stand: _cut(stand) if stand else "",
+    ) as bar:
+        yield _Bar(bar)
+
+
+def _cut(stand: Stand) -> str:
+    import shutil
+
+    text = output.clean(", ".join(filter(None, (stand.step, stand.up, stand.reason))))
+    room = shutil.get_terminal_size().columns - 35  # the bar and its percents
+    return text if len(text) <= room else text[: max(0, room - 1)] + "…"
+
+
+class _Bar:
+    def __init__(self, bar: Any) -> None:
+        self._bar = bar
+
+    def show(self, stand: Stand) -> None:
+        self._bar.current_item = stand
+        self._bar.update(max(0, round(_BAR * stand.share) - self._bar.pos))  # a bar never goes back
+        self._bar.render_progress()  # which update does not, if the bar stays
+
+    def done(self) -> None:
+        self._bar.current_item = Stand("done", "", 1.0, "")
+        self._bar.update(_BAR - self._bar.pos)
+        self._bar.render_progress()
+
+
+class _Lines:
+    def __init__(self, *, to_stderr: bool) -> None:
+        self._say = output.note if to_stderr else output.line
+        self._said, self._said_at = "", 0.0
+
+    def show(self, stand: Stand) -> None:
+        text = ", ".join(filter(None, (stand.step, stand.up)))
+        stands_still = text == self._said
+        if stands_still and time.monotonic() < self._said_at + _STILL_S:
+            return
+        self._said, self._said_at = text, time.monotonic()
+        self._say(f"{text}: {stand.reason}" if stands_still and stand.reason else text)
+
+    def done(self) -> None:
+        """The command says it."""

@@ -1,0 +1,276 @@
+"""`mesos-gpu service`: names whose requests are split over apps."""
+
+import time
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import APP, DURATION, Ref
+from mesos_gpu.errors import Conflict, MesosGpuError
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.client import Client
+    from mesos_gpu.cli.splits import Asked, Service, Services, Share
+
+_LOOK_S: Final = 1.0
+
+
+def _names(client: "Client") -> list[str]:
+    from mesos_gpu.cli.splits import Services
+
+    return [service["name"] for service in Services(client).all()]
+
+
+NAME: Final = Ref(
+    "name",
+    r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
+    "the name of a service: 1 to 63 of a-z, 0-9 and -, with - inside only",
+    _names,
+)
+
+
+class Weight(click.ParamType[tuple[str, int]]):
+    """APP=WEIGHT."""
+
+    name = "app=weight"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """The app's id is made absolute."""
+        if isinstance(value, tuple):
+            return value
+        id, equals, weight = value.rpartition("=")
+        if not equals or not (weight.isascii() and weight.isdigit()):
+            self.fail(f"{value!r} is not of the form APP=WEIGHT, as /shop/web=90", param, ctx)
+        return APP.convert(id, param, ctx), int(weight)
+
+
+class _Service(Table):
+    table: ClassVar = {
+        "list": ("mesos_gpu.cli.apps.service:list_services", "List services and where their requests go."),
+        "show": ("mesos_gpu.cli.apps.service", "Show a service, its apps and the tasks that serve."),
+        "split": ("mesos_gpu.cli.apps.service", "Make a service, or split its requests anew."),
+        "unsplit": ("mesos_gpu.cli.apps.service", "Forget a service; its apps run on."),
+        "shift": ("mesos_gpu.cli.apps.service", "Move a service from one app to another, step by step."),
+        "export": (
+            "mesos_gpu.cli.apps.service_export",
+            "Write what a load balancer needs, and keep it up to date.",
+        ),
+    }
+
+
+@click.group(cls=_Service)
+def service() -> None:
+    """Services: names whose requests are split over apps.
+
+    A load balancer serves them, HAProxy or Traefik: `mesos-gpu service export` tells it what to do.
+    """
+
+
+def _services(app: App) -> "Services":
+    from mesos_gpu.cli.splits import Services
+
+    return Services(app.client())
+
+
+@click.command("list")
+@click.option("--group", "groups", multiple=True, help="Also what apps' labels HAPROXY_GROUP say; * for all.")
+@json_option
+@api_command
+def list_services(app: App, groups: tuple[str, ...], as_json: bool) -> None:
+    """List services and where their requests go."""
+    found = _services(app).all(groups)
+    if as_json:
+        output.document({"services": found})
+        return
+    output.table(
+        ("NAME", "MODE", "PORT", "HOSTS", "SERVERS", "APPS"),
+        [
+            (
+                each["name"],
+                each["mode"],
+                each["port"],
+                ",".join(each["hosts"]),
+                len(each["servers"]),
+                " ".join(f"{share['id']}={share['weight']}" for share in each["apps"]),
+            )
+            for each in found
+        ],
+        empty="There is no service; make one with: mesos-gpu service split NAME /app=100",
+    )
+
+
+@click.command()
+@click.argument("name", type=NAME)
+@json_option
+@api_command
+def show(app: App, name: str, as_json: bool) -> None:
+    """Show a service, its apps and the tasks that serve."""
+    _show(_services(app).one(name), as_json)
+
+
+def _show(found: "Service", as_json: bool) -> None:
+    if as_json:
+        output.document(found)
+        return
+    output.pairs(
+        [
+            ("name", found["name"]),
+            ("mode", found["mode"]),
+            ("port", found["port"]),
+            ("hosts", ", ".join(found["hosts"])),
+            ("balance", found["balance"] + (", sticky" if found["sticky"] else "")),
+        ]
+    )
+    click.echo()
+    output.table(
+        ("APP", "WEIGHT", "SHARE", "SERVING", "INSTANCES"), [_row(share) for share in found["apps"]], empty=""
+    )
+    click.echo()
+    output.table(
+        ("TASK", "AT", "WEIGHT"),
+        [(each["task_id"], f"{each['host']}:{each['port']}", each["weight"]) for each in found["servers"]],
+        empty="No task serves.",
+    )
+    for problem in found["problems"]:
+        output.note(problem)
+
+
+def _row(share: "Share") -> tuple[object, ...]:
+    id = share["id"] if share["exists"] else f"{share['id']} (does not exist)"
+    return id, share["weight"], f"{share['share']:.1%}", share["serving"], share["instances"]
+
+
+@click.command()
+@click.argument("name", type=NAME)
+@click.argument("weights", metavar="APP=WEIGHT...", nargs=-1, required=True, type=Weight())
+@click.option("--port", type=click.IntRange(1, 65535), help="Where the load balancer listens for it.")
+@click.option(
+    "--port-index", type=click.IntRange(0, 99), help="Which port of the apps' tasks serves; first: 0."
+)
+@click.option("--host", "hosts", multiple=True, help="A virtual host that it answers to; may be repeated.")
+@click.option("--mode", type=click.Choice(["http", "tcp"]), help="What passes through.")
+@json_option
+@api_command
+def split(
+    app: App,
+    name: str,
+    weights: tuple[tuple[str, int], ...],
+    port: int | None,
+    port_index: int | None,
+    hosts: tuple[str, ...],
+    mode: str | None,
+    as_json: bool,
+) -> None:
+    """Make a service, or split its requests anew.
+
+    Each app gets what its weight is of all weights: /a=90 /b=10, or /a=9 /b=1. The weights are replaced as a whole;
+    options that are not given stay as they were, and at first are as labels of the apps say.
+    """
+    services = _services(app)
+    asked = _asked(services, name)
+    asked["apps"] = dict(weights)
+    asked["port"] = port or asked["port"]
+    asked["port_index"] = asked["port_index"] if port_index is None else port_index
+    asked["hosts"] = list(hosts) or asked["hosts"]
+    asked["mode"] = mode or asked["mode"]
+    _show(services.put(name, asked), as_json)
+
+
+def _asked(services: "Services", name: str) -> "Asked":
+    """As it is wanted now; nothing, if there is none."""
+    known = {each["name"]: each["asked"] for each in services.all()}
+    return known.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
+
+
+@click.command()
+@click.argument("name", type=NAME)
+@json_option
+@api_command
+def unsplit(app: App, name: str, as_json: bool) -> None:
+    """Forget a service; its apps run on."""
+    found = _services(app).drop(name)
+    if as_json:
+        output.document(found)
+        return
+    output.line(f"service {name} is forgotten; its apps run on")
+
+
+@click.command()
+@click.argument("name", type=NAME)
+@click.option("--from", "old", type=APP, required=True, help="The app whose weight goes.")
+@click.option("--to", "new", type=APP, required=True, help="The app that gets it.")
+@click.option(
+    "--step", default=20, show_default=True, type=click.IntRange(1, 100), help="Percent of both a step."
+)
+@click.option("--interval", type=DURATION, default="30s", show_default=True, help="Time between two steps.")
+@json_option
+@api_command
+def shift(app: App, name: str, old: str, new: str, step: int, interval: float, as_json: bool) -> None:
+    """Move a service from one app to another, step by step.
+
+    It stops, and leaves the weights as they are, as soon as an instance of the new app does not serve.
+    """
+    if old == new:
+        raise click.UsageError("--from and --to are the same app")
+    from mesos_gpu.cli.splits import Services
+    from mesos_gpu.cli.waiting import be_patient
+
+    client = app.client()
+    services = Services(client)
+    found = services.one(name)
+    be_patient(client)
+    total = sum(_weight(found, id) for id in (old, new))
+    if not _weight(found, old):
+        raise Conflict(
+            f"{old} has no weight in service {name}", remedy=f"see it with: mesos-gpu service show {name}"
+        )
+    while _weight(found, old):
+        _must_serve(found, old, new)
+        found = _moved(services, found, old, new, -(-total * step // 100))
+        if not as_json:
+            output.line(f"{old}={_weight(found, old)} {new}={_weight(found, new)}")
+        if _weight(found, old):
+            found = _watched(services, found, old, new, interval)
+    if as_json:
+        output.document(found)
+
+
+def _weight(found: "Service", app: str) -> int:
+    return next((share["weight"] for share in found["apps"] if share["id"] == app), 0)
+
+
+def _moved(services: "Services", found: "Service", old: str, new: str, by: int) -> "Service":
+    assert found["asked"] is not None
+    left = max(0, _weight(found, old) - by)
+    given = _weight(found, new) + _weight(found, old) - left
+    return services.put(
+        found["name"], {**found["asked"], "apps": {**found["asked"]["apps"], old: left, new: given}}
+    )
+
+
+def _watched(services: "Services", found: "Service", old: str, new: str, interval_s: float) -> "Service":
+    """The service after that time."""
+    end = time.monotonic() + interval_s
+    while (left_s := end - time.monotonic()) > 0:
+        time.sleep(min(left_s, _LOOK_S))
+        now = services.one(found["name"])
+        if now["asked"] != found["asked"]:
+            what = f"somebody else has changed service {found['name']}"
+            raise Conflict(what, remedy=f"see it with: mesos-gpu service show {found['name']}")
+        _must_serve(now, old, new)
+    return found
+
+
+def _must_serve(found: "Service", old: str, new: str) -> None:
+    share = next((each for each in found["apps"] if each["id"] == new), None)
+    if share is None or share["serving"] >= max(share["instances"], 1):
+        return
+    what = f"stopped: {share['serving']} of {share['instances']} instances of {new} serve"
+    total = _weight(found, old) + _weight(found, new)
+    back = f"mesos-gpu service split {found['name']} {old}={total} {new}=0"
+    raise MesosGpuError(what, remedy=f"see why with: mesos-gpu app show {new}; go back with: {back}")

@@ -1,0 +1,36 @@
+"""`mesos-gpu backup`: the scheduler's state as one file that can be brought back."""
+
+from pathlib import Path
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import json_option
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="MESOS_GPU_STATE",
+    help="The scheduler's --state file; default: that of `mesos-gpu up`.",
+)
+@json_option
+def backup(file: Path, state: Path | None, as_json: bool) -> None:
+    """Copy the scheduler's state to a file, also while it runs.
+
+    FILE is new, and only its owner can read it: it holds what users submitted, secrets in environments included.
+    To bring it back, stop the scheduler, put FILE in place of the state file, remove the files beside that which end in
+    -wal and -shm, and start once with --accept-older-state.
+    """
+    from mesos_gpu.adapters.sqlite_store import backup as write
+    from mesos_gpu.cli.dev.up import directory
+
+    state = state or directory() / "scheduler" / "state.sqlite"
+    write(state, file)
+    size = file.stat().st_size
+    if as_json:
+        output.document({"file": str(file), "bytes": size, "state": str(state)})
+    else:
+        output.line(f"{file}: {size} bytes, of {state}")

@@ -1,0 +1,205 @@
+"""`mesos-gpu gpu`: cards as operators see and treat them."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import GPU
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Gpu, GpuWithHistory
+
+
+class _Gpu(Table):
+    table: ClassVar = {
+        "list": ("mesos_gpu.cli.cluster.gpu:list_gpus", "List the GPUs, how they stand, and who holds them."),
+        "health": ("mesos_gpu.cli.cluster.gpu", "Tell the story of a GPU, or how each one stands."),
+        "drain": ("mesos_gpu.cli.cluster.gpu", "Keep new work off GPUs."),
+        "undrain": ("mesos_gpu.cli.cluster.gpu", "Give drained GPUs back."),
+        "reset": ("mesos_gpu.cli.cluster.gpu", "Ask its node to reset a GPU."),
+    }
+
+
+@click.group(cls=_Gpu)
+def gpu() -> None:
+    """GPUs: their health and its history, drains, resets.
+
+    GPU is a UUID, the start of one, or HOST:MINOR, with the first part of a host's name where that is unique. A
+    drain holds over restarts of the scheduler and of nodes.
+    """
+
+
+_LIST: Final = Fit(
+    cut=("REASON", "MODEL"),
+    leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID"),
+    ids=("UUID", "JOB"),
+    hosts=("HOST",),
+)
+_HEALTH: Final = Fit(leave=("SINCE",), ids=("UUID",), hosts=("HOST",), wrap=True)
+
+
+@click.command("list")
+@json_option
+@api_command
+def list_gpus(app: App, as_json: bool) -> None:
+    """List the GPUs, how they stand, and who holds them."""
+    found = app.client().gpus()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("HOST", "MINOR", "MODEL", "HEALTH", "FOR", "NODE SAYS", "UUID", "JOB", "REASON"),
+        [
+            (
+                g["hostname"],
+                g["minor"],
+                g["model"],
+                g["health"],
+                output.age(g["since"]),
+                g["node_health"],
+                g["uuid"],
+                g["job_id"],
+                _reason(g),
+            )
+            for g in found
+        ],
+        empty="No node has reported a GPU.",
+        fit=_LIST,
+    )
+
+
+@click.command()
+@click.argument("gpu", metavar="[GPU]", required=False, type=GPU)
+@json_option
+@api_command
+def health(app: App, gpu: str | None, as_json: bool) -> None:
+    """Tell the story of a GPU, or how each one stands.
+
+    The story is every change of its health with time and reason, newest last: what its node found, drains,
+    jobs that were ended for it, resets. A line whose health stays is a note.
+    """
+    if gpu is not None:
+        one = app.client().gpu(gpu)
+        output.document(one) if as_json else _tell(one)
+        return
+    found = app.client().gpus()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("HOST", "MINOR", "UUID", "HEALTH", "SINCE", "REASON"),
+        [
+            (g["hostname"], g["minor"], g["uuid"], g["health"], output.stamp(g["since"]), _reason(g))
+            for g in found
+        ],
+        empty="No node has reported a GPU.",
+        fit=_HEALTH,
+    )
+
+
+def _reason(gpu: "Gpu") -> str:
+    """Why it stands as it does, and what is worth a look."""
+    return "; ".join([*filter(None, [gpu["reason"]]), *(f"warning: {text}" for text in gpu["warnings"])])
+
+
+def _capability(gpu: "Gpu") -> str:
+    return f", compute capability {gpu['compute_capability']}" if gpu["compute_capability"] else ""
+
+
+def _tell(gpu: "GpuWithHistory") -> None:
+    node = gpu["node_health"] + (f": {gpu['node_reason']}" if gpu["node_reason"] else "")
+    reset = gpu["reset"]
+    asked = (
+        f"{reset['request']}, asked for {output.age(reset['since'])} ago: {reset['reason']}"
+        if reset
+        else None
+    )
+    output.pairs(
+        [
+            ("gpu", gpu["uuid"]),
+            ("model", gpu["model"] + _capability(gpu)),
+            ("where", f"{gpu['hostname']}:{gpu['minor']}"),
+            ("health", gpu["health"]),
+            ("since", output.stamp(gpu["since"])),
+            ("node says", node),
+            ("warnings", "; ".join(gpu["warnings"])),
+            ("drain", sentence(gpu["drain"]) if gpu["drain"] else None),
+            ("reset", asked),
+            ("job", gpu["job_id"]),
+        ]
+    )
+    click.echo()
+    output.table(
+        ("TIME", "FROM", "TO", "REASON"),
+        [
+            (output.stamp(change["at"]), change["old"], change["new"], change["reason"])
+            for change in gpu["history"]
+        ],
+        empty="Nothing has happened to it yet.",
+        fit=Fit(leave=(), wrap=True),
+    )
+
+
+@click.command()
+@click.argument("gpus", metavar="GPU...", nargs=-1, required=True, type=GPU)
+@reason_option
+@deadline_option
+@json_option
+@api_command
+def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, as_json: bool) -> None:
+    """Keep new work off GPUs.
+
+    A job that holds one runs on; with --deadline, one that still runs then is ended and starts elsewhere, and
+    no attempt of it is used up. Drained again, a GPU gets the new reason and deadline.
+    """
+    client, found = app.client(), []
+    for name in gpus:
+        for each in told(name, client.drain_gpu(name, reason, by=user(), deadline_s=deadline)):
+            found.append(each)
+            held = f", held by {each['job_id']}" if each["job_id"] else ""
+            if not as_json:
+                output.line(f"{each['uuid']} {sentence(each['drain'])}{held}")
+    if as_json:
+        output.document(found)
+
+
+@click.command()
+@click.argument("gpus", metavar="GPU...", nargs=-1, required=True, type=GPU)
+@json_option
+@api_command
+def undrain(app: App, gpus: tuple[str, ...], as_json: bool) -> None:
+    """Give drained GPUs back."""
+    client, found = app.client(), []
+    for name in gpus:
+        for each in told(name, client.undrain_gpu(name, by=user())):
+            found.append(each)
+            if not as_json:
+                output.line(f"{each['uuid']} {given_back(each['drain'])}; its health is {each['health']}")
+    if as_json:
+        output.document(found)
+
+
+@click.command()
+@click.argument("gpu", metavar="GPU", type=GPU)
+@reason_option
+@json_option
+@api_command
+def reset(app: App, gpu: str, reason: str, as_json: bool) -> None:
+    """Ask its node to reset a GPU.
+
+    Only a GPU that no job holds is reset, and nothing is placed on it meanwhile. This does not wait for the
+    end: `mesos-gpu gpu health` tells it.
+    """
+    found = app.client().reset_gpu(gpu, reason, by=user())
+    if as_json:
+        output.document(found)
+        return
+    asked = found["reset"]
+    output.line(
+        f"{found['uuid']}: reset{' ' + asked['request'] if asked else ''} asked of {found['hostname']}"
+    )

@@ -1,0 +1,196 @@
+"""`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Node
+
+
+_GPUS: Final = Fit(
+    cut=("REASON", "MODEL"),
+    leave=("MEM_MIB", "MODEL", "REASON", "UUID"),
+    ids=("UUID", "JOB"),
+    hosts=("HOST",),
+)
+_NODES: Final = Fit(
+    cut=("ATTRIBUTES", "DRAINED"),
+    leave=(
+        "ATTRIBUTES",
+        "AGENT",
+        "SOURCE",
+        "REPORTED",
+        "CUDA",
+        "VOLUME",
+        "DRIVER",
+        "ISOLATION",
+        "TASKS",
+        "DRAINED",
+    ),
+    hosts=("HOST",),
+)
+
+
+@click.command()
+@json_option
+@api_command
+def gpus(app: App, as_json: bool) -> None:
+    """List the GPUs of the cluster and who holds them."""
+    found = app.client().gpus()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("HOST", "MINOR", "MODEL", "MEM_MIB", "HEALTH", "UUID", "JOB", "REASON"),
+        [
+            (
+                g["hostname"],
+                g["minor"],
+                g["model"],
+                g["memory_mib"],
+                g["health"],
+                g["uuid"],
+                g["job_id"],
+                g["reason"],
+            )
+            for g in found
+        ],
+        empty="No node has reported a GPU.",
+        fit=_GPUS,
+    )
+
+
+@click.command()
+@json_option
+@api_command
+def nodes(app: App, as_json: bool) -> None:
+    """List the agents of the cluster."""
+    _show_nodes(app, as_json)
+
+
+@click.command("list")
+@json_option
+@api_command
+def list_nodes(app: App, as_json: bool) -> None:
+    """List the agents of the cluster."""
+    _show_nodes(app, as_json)
+
+
+def _attributes(node: "Node") -> dict[str, str]:
+    """With the domain, by the names that constraints have for it."""
+    domain = {"@region": node["region"], "@zone": node["zone"]}
+    return {**node["attributes"], **{key: value for key, value in domain.items() if value}}
+
+
+def _volume(node: "Node") -> str | None:
+    """`ready` is the running driver's; another version is said, and is not of use to a new task."""
+    if node["volume"] is None:
+        return "none" if node["volume_problem"] else None
+    return "ready" if node["volume"] == node["driver_version"] else node["volume"]
+
+
+def _isolation(node: "Node") -> str | None:
+    """With a word where tasks reach what commands the cluster."""
+    is_open = node["control_ports"] == "off" and node["isolation"] != "off"
+    return f"{node['isolation']}, ports open" if is_open else node["isolation"]
+
+
+def _show_nodes(app: App, as_json: bool) -> None:
+    found = app.client().nodes()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        (
+            "HOST",
+            "STATE",
+            "GPUS",
+            "USED",
+            "SICK",
+            "TASKS",
+            "DRIVER",
+            "CUDA",
+            "VOLUME",
+            "SOURCE",
+            "ISOLATION",
+            "REPORTED",
+            "AGENT",
+            "DRAINED",
+            "ATTRIBUTES",
+        ),
+        [
+            (
+                n["hostname"],
+                n["state"],
+                n["gpus_total"],
+                n["gpus_used"],
+                n["gpus_sick"],
+                n["tasks"],
+                n["driver_version"],
+                n["cuda_version"],
+                _volume(n),
+                n["source"],
+                _isolation(n),
+                output.age(n["reported_at"]),
+                n["agent_id"],
+                n["drain"]["reason"] if n["drain"] else None,
+                ",".join(f"{key}={value}" for key, value in sorted(_attributes(n).items())),
+            )
+            for n in found
+        ],
+        empty="No agent has offered anything yet.",
+        fit=_NODES,
+    )
+    for problem in sorted({n["volume_problem"] for n in found if n["volume_problem"]}):
+        where = ", ".join(n["hostname"] for n in found if n["volume_problem"] == problem)
+        output.note(f"no driver volume on {where}: {problem}")
+
+
+@click.command()
+@json_option
+@api_command
+def status(app: App, as_json: bool) -> None:
+    """Show the scheduler and a summary of the cluster."""
+    client = app.client()
+    found = client.status()
+    if as_json:
+        output.document({"url": client.url, **found})
+        return
+    jobs = ", ".join(f"{count} {state}" for state, count in found["jobs"].items() if count)
+    output.pairs(
+        [
+            (
+                "scheduler",
+                f"{client.url}, version {found['version']}, up for {output.age(found['started_at'])}",
+            ),
+            (
+                "master",
+                f"{found['master_url'] or '-'} ({'connected' if found['connected'] else 'NOT CONNECTED'})",
+            ),
+            ("framework", found["framework_id"]),
+            ("dashboard", found["webui_url"]),
+            ("nodes", found["nodes"]),
+            (
+                "gpus",
+                f"{found['gpus_used']} of {found['gpus_total']} in use, {found['gpus_sick']} sick, "
+                f"{found['gpus_drained']} drained",
+            ),
+            ("jobs", jobs or "none"),
+        ]
+    )
+    if found["unsaved"]:
+        output.note(found["unsaved"])
+    if found["tasks_unknown"]:
+        many = "1 task runs" if found["tasks_unknown"] == 1 else f"{found['tasks_unknown']} tasks run"
+        output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")
+    if found["isolation_off"]:
+        off = ", ".join(found["isolation_off"])
+        output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")
+    if found["control_ports_off"]:
+        off = ", ".join(found["control_ports_off"])
+        output.note(f"the control ports are OPEN to tasks on {off}: tasks there can command the cluster")

@@ -1,0 +1,89 @@
+"""`mesos-gpu plan`: what an operator could do to make room; nothing is changed."""
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.jobs.run import request_of, run
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import ACTIVE_JOB
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Place, Plan
+
+_OF_PLACE: Final = (  # the options of `run` that say where a job may go
+    "cpus", "mem", "disk", "gpus", "gpu_model", "gpu_memory", "compute_capability", "tasks", "min_driver", "app_name",
+    "constraint", "near", "away", "label",
+)  # fmt: skip
+
+
+class _Plan(Table):
+    table: ClassVar = {
+        "defrag": ("mesos_gpu.cli.cluster.plan", "Say which jobs to move so that a request has room."),
+    }
+
+
+@click.group(cls=_Plan)
+def plan() -> None:
+    """What an operator could do to make room; nothing is changed."""
+
+
+@click.command(params=[param for param in run.params if param.name in _OF_PLACE])
+@click.option("--job", type=ACTIVE_JOB, help="A job that waits, instead of the options of a request.")
+@json_option
+@api_command
+def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
+    """Say which jobs to move so that a request has room.
+
+    Only preemptible jobs of one task move; a plan has the fewest moves, and of such plans it is the one that
+    loses least work. The moves can be done in their order, one after the other: kill a job, and start it where
+    the plan says. The exit code is 1 if there is no plan.
+
+    \b
+      mesos-gpu plan defrag --gpus 4
+      mesos-gpu plan defrag --gpus 8 --gpu-model A100 --tasks 2
+      mesos-gpu plan defrag --job 3f2a
+    """
+    given = [name for name, value in options.items() if value]
+    if job is not None and given:
+        raise click.UsageError("--job names a request that is there: leave out the options of a new one")
+    none: dict[str, Any] = dict.fromkeys(("env", "port", "fetch", "volume"), ())
+    request = request_of(
+        cmd=("true",), shell=False, timeout=None, preemptible=False, pull=False, **none, **options
+    )
+    found = app.client().defrag(job if job is not None else request)
+    output.document(found) if as_json else _shown(found)
+    if not found["feasible"]:
+        click.get_current_context().exit(1)
+
+
+def _shown(found: "Plan") -> None:
+    output.line(found["reason"])
+    if found["moves"]:
+        output.table(
+            ("MOVE", "JOB", "NAME", "FROM", "TO", "GPUS", "LOST_GPU_S"),
+            [
+                (
+                    i,
+                    move["job_id"],
+                    move["name"],
+                    move["from"],
+                    move["to"],
+                    ",".join(move["gpu_ids"]),
+                    move["lost_gpu_s"],
+                )
+                for i, move in enumerate(found["moves"], 1)
+            ],
+            empty="",
+        )
+    for target in _targets(found):
+        output.line(f"room on {target['hostname']}: {', '.join(target['gpu_ids']) or 'no GPU asked for'}")
+
+
+def _targets(found: "Plan") -> "list[Place]":
+    target = found["target"]
+    if target is None:
+        return []
+    return target if isinstance(target, list) else [target]

@@ -1,0 +1,121 @@
+"""`mesos-gpu tasks unknown`: what runs and is not in the scheduler's state, as after an older one was restored."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.table import Table
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import UnknownTask
+
+
+class _Tasks(Table):
+    table: ClassVar = {
+        "unknown": (
+            "mesos_gpu.cli.cluster.tasks",
+            "List, adopt or end tasks that the scheduler's state does not know.",
+        ),
+    }
+
+
+class _Unknown(Table):
+    table: ClassVar = {
+        "list": ("mesos_gpu.cli.cluster.tasks:list_unknown", "List them."),
+        "adopt": ("mesos_gpu.cli.cluster.tasks", "Give them to their jobs."),
+        "kill": ("mesos_gpu.cli.cluster.tasks", "End them."),
+    }
+
+
+@click.group(cls=_Tasks)
+def tasks() -> None:
+    """Tasks that run, and that the scheduler's state does not know."""
+
+
+@click.group(cls=_Unknown)
+def unknown() -> None:
+    """List, adopt or end tasks that the scheduler's state does not know.
+
+    There are such after a start with an older state file. They run on, and their GPUs are theirs, until they end or
+    an operator says what becomes of them. Those that a job waits for are given to it without a word.
+    """
+
+
+_ids = click.argument("ids", metavar="[TASK...]", nargs=-1)
+_all = click.option("--all", "all_of_them", is_flag=True, help="All that are held.")
+
+
+@click.command("list")
+@json_option
+@api_command
+def list_unknown(app: App, as_json: bool) -> None:
+    """List them."""
+    found = app.client().unknown_tasks()
+    if as_json:
+        output.document(found)
+        return
+    output.table(
+        ("TASK", "STATE", "GPUS", "HOST", "JOB", "USER", "HELD", "ADOPT"),
+        [
+            (
+                task["id"],
+                "killing" if task["kill_requested"] else task["state"],
+                len(task["gpu_ids"]),
+                task["hostname"],
+                task["job_id"],
+                task["user"],
+                output.age(task["since"]),
+                "yes" if task["adoptable"] else "no",
+            )
+            for task in found
+        ],
+        empty="The scheduler knows every task that runs.",
+    )
+
+
+@click.command()
+@_ids
+@_all
+@json_option
+@api_command
+def adopt(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> None:
+    """Give them to their jobs.
+
+    A job that the state does not know is made of the task's labels. It runs to its end, and is shown, killed and
+    waited for as any other; what it was asked to run is not known, so it is never started again.
+    """
+    client = app.client()
+    left = client.unknown_tasks()
+    for task_id in _named(ids, all_of_them, left):
+        if all_of_them and task_id not in {task["id"] for task in left}:
+            continue  # it came with another one of its job
+        left = client.adopt(task_id)
+        if not as_json:
+            output.line(f"{task_id} adopted")
+    if as_json:
+        output.document(left)
+
+
+@click.command()
+@_ids
+@_all
+@json_option
+@api_command
+def kill(app: App, ids: tuple[str, ...], all_of_them: bool, as_json: bool) -> None:
+    """End them."""
+    client = app.client()
+    held = client.unknown_tasks()
+    for task_id in _named(ids, all_of_them, held):
+        held = client.kill_unknown(task_id)
+        if not as_json:
+            output.line(f"{task_id} is being ended")
+    if as_json:
+        output.document(held)
+
+
+def _named(ids: tuple[str, ...], all_of_them: bool, held: "list[UnknownTask]") -> list[str]:
+    if bool(ids) == all_of_them:
+        raise click.UsageError("name tasks, or say --all; see: mesos-gpu tasks unknown list")
+    return list(ids) or [task["id"] for task in held]

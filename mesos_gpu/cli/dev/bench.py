@@ -1,0 +1,146 @@
+"""`mesos-gpu bench`: measure, on the embedded cluster, and print a table."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import json_option
+from mesos_gpu.cli.client import Client, ended
+from mesos_gpu.cli.dev.bench_api import api
+from mesos_gpu.cli.dev.bench_isolation import isolation
+from mesos_gpu.cli.dev.bench_placement import placement
+from mesos_gpu.cli.dev.bench_volume import volume
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.local.processes import poll
+from mesos_gpu.local.stack import NodeSpec, Stack
+
+IDLE_JOBS = 20
+
+
+@click.group()
+def bench() -> None:
+    """Measure the platform on this machine."""
+
+
+@bench.command()
+@click.option("--tasks", default=1000, show_default=True, type=click.IntRange(1), help="Tasks of the burst.")
+@click.option("--agents", default=2, show_default=True, type=click.IntRange(1, 100), help="Mesos agents.")
+@click.option("--gpus", default=8, show_default=True, type=click.IntRange(1, 64), help="GPUs of each agent.")
+@json_option
+def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
+    """Launch one-GPU `true` tasks: latency on an idle cluster, then throughput of a burst."""
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top:
+        Path(top).chmod(0o755)
+        output.note(f"starting {agents} agents with {gpus} GPUs each")
+        with Stack(Path(top) / "stack", [NodeSpec(gpus)] * agents) as stack, Client(stack.url) as client:
+            poll("the nodes report their GPUs", lambda: len(client.gpus()) == agents * gpus, 60)
+            output.note(f"{IDLE_JOBS} jobs one after the other")
+            idle = [_one(client) for _ in range(IDLE_JOBS)]
+            output.note("the executor")
+            executor = _executor(client, stack)
+            output.note(f"{tasks} jobs at once")
+            burst = _burst(client, stack, tasks)
+    result = {
+        "tasks": tasks,
+        "agents": agents,
+        "gpus": agents * gpus,
+        "idle": _latency(idle),
+        **burst,
+        **executor,
+    }
+    if as_json:
+        output.document(result)
+        return
+    rows = [
+        (f"{name} {key}" if isinstance(value, dict) else name, number)
+        for name, value in result.items()
+        for key, number in (value.items() if isinstance(value, dict) else [("", value)])
+    ]
+    output.table(("FIGURE", "VALUE"), rows, empty="")
+
+
+bench.add_command(api)
+bench.add_command(isolation)
+bench.add_command(volume)
+bench.add_command(placement)
+
+
+def _submit(client: Client, command: str = "true") -> Job:
+    return client.submit({"name": "bench", "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32})
+
+
+def _one(client: Client) -> Job:
+    job = _submit(client)
+    changes = list(client.follow(job, deadline=time.monotonic() + 30))
+    return changes[-1]
+
+
+def _latency(jobs: Sequence[Job]) -> dict[str, float]:
+    """Seconds from submission to the RUNNING update, by the scheduler's own clock."""
+    waits = sorted(job["started_at"] - job["submitted_at"] for job in jobs if job["started_at"])
+    return {
+        "submit_to_running_p50_s": round(statistics.median(waits), 3),
+        "submit_to_running_p99_s": round(waits[min(len(waits) - 1, int(len(waits) * 0.99))], 3),
+    }
+
+
+def _burst(client: Client, stack: Stack, tasks: int) -> dict[str, Any]:
+    import psutil
+
+    scheduler = psutil.Process(stack.scheduler.pid)
+    cpu_before = sum(scheduler.cpu_times()[:2])
+    ids = {_submit(client)["id"] for _ in range(tasks)}
+    peak_rss = 0
+    deadline = time.monotonic() + max(300.0, tasks)
+    while True:
+        peak_rss = max(peak_rss, scheduler.memory_info().rss)
+        if not client.jobs(states=["active"], limit=1):
+            break
+        if time.monotonic() > deadline:
+            raise MesosGpuError("the burst has not ended", remedy=stack.scheduler.tail())
+        time.sleep(0.5)
+    jobs = [job for job in client.jobs(limit=tasks + 100) if job["id"] in ids]
+    if not all(ended(job) and job["state"] == "finished" for job in jobs) or len(jobs) != tasks:
+        raise MesosGpuError("not every task of the burst finished", remedy=stack.scheduler.tail())
+    took_s = max(job["ended_at"] or 0.0 for job in jobs) - min(job["submitted_at"] for job in jobs)
+    return {
+        "burst": _latency(jobs),
+        "burst_s": round(took_s, 1),
+        "tasks_per_s": round(tasks / took_s, 1),
+        "launches_lost_to_infrastructure": sum(job["infrastructure_failures"] for job in jobs),
+        "scheduler_rss_mib": round(peak_rss / 2**20, 1),
+        "scheduler_cpu_ms_per_task": round((sum(scheduler.cpu_times()[:2]) - cpu_before) * 1000 / tasks, 2),
+    }
+
+
+def _executor(client: Client, stack: Stack) -> dict[str, float]:
+    """CPU and memory of executors that have just started a `sleep`."""
+    import psutil
+
+    jobs = [_submit(client, "sleep 30") for _ in range(4)]
+    poll("four sleeps run", lambda: all(client.job(j["id"])["state"] == "running" for j in jobs))
+    found = [p for p in psutil.process_iter(["cmdline"]) if _is_executor(p.info["cmdline"] or [])]
+    cpu_ms = [sum(process.cpu_times()[:2]) * 1000 for process in found]
+    rss_mib = [process.memory_info().rss / 2**20 for process in found]
+    for job in jobs:
+        client.kill(job["id"])
+    poll("the sleeps end", lambda: not client.jobs(states=["active"]))
+    return {
+        "executor_start_cpu_ms": round(statistics.median(cpu_ms), 1),
+        "executor_rss_mib": round(statistics.median(rss_mib), 1),
+    }
+
+
+def _is_executor(cmdline: Sequence[str]) -> bool:
+    return (
+        "-c" in cmdline
+        and any("isolator.executor.main" in word for word in cmdline)
+        and "sh" not in cmdline[0]
+    )

@@ -1,0 +1,275 @@
+"""`mesos-gpu up` and `down`: the whole platform on this machine, real Mesos and simulated GPUs included."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import home_option
+from mesos_gpu.cli.dev.demo import left_behind
+from mesos_gpu.cli.locate import Running, running, state_home, up_file
+from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, Unavailable
+from mesos_gpu.local.cluster import Devices
+from mesos_gpu.local.processes import Process, private_log
+from mesos_gpu.local.stack import NodeSpec, SchedulerProcess, Stack, clean_up
+from mesos_gpu.model.jobs.permits import ROOTS, Root
+from mesos_gpu.model.words import counted
+
+LOOK_S: Final = 0.5
+REVIVE_S: Final = 1.0  # a part that ends at once must not be started without a pause
+START_S: Final = 120.0  # the first start downloads Mesos
+STOP_S: Final = 60.0
+MODEL: Final = "NVIDIA A100-SXM4-80GB"
+
+
+def directory() -> Path:
+    """Where `up` keeps its cluster: passable for the users that jobs run as, as /root is not."""
+    if os.geteuid() == 0 and not os.environ.get("MESOS_GPU_HOME"):
+        return Path("/var/lib/mesos-gpu/up")
+    return state_home() / "up"
+
+
+@click.command()
+@click.option("--agents", default=2, show_default=True, type=click.IntRange(1, 200), help="Mesos agents.")
+@click.option("--gpus", default=4, show_default=True, type=click.IntRange(0, 64), help="GPUs of each agent.")
+@click.option(
+    "--gpu-model",
+    multiple=True,
+    metavar="NAME",
+    help=f"Model of the GPUs; repeated, the agents take turns.  [default: {MODEL}]",
+)
+@click.option("--cpus", default=32.0, show_default=True, help="CPUs that each agent offers.")
+@click.option("--mem", "mem_mib", default=131072, show_default=True, help="Memory of each agent, in MiB.")
+@click.option(
+    "--port",
+    default=8080,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help="Port of the REST interface and dashboard, on 127.0.0.1.",
+)
+@click.option(
+    "--images",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Directory of `docker save` archives NAME:TAG.tar, for jobs with --image; needs root.",
+)
+@click.option(
+    "--volume-root",
+    multiple=True,
+    metavar="PATH[:ro]",
+    help="Directory of which jobs may have what is in it, by --volume; ro: to read only; may be repeated.",
+)
+@click.option("--allow-root", type=click.Choice(ROOTS),
+              help="Let jobs run as root: in an image, or (host) also without, as root of the host.")  # fmt: skip
+@click.option(
+    "--mesos-webui",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="src/webui of the sources of Apache Mesos 1.11.0, for the master's own page; it is not part of this package.",
+)
+@home_option
+@click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
+def up(
+    agents: int,
+    gpus: int,
+    gpu_model: tuple[str, ...],
+    cpus: float,
+    mem_mib: int,
+    port: int,
+    images: Path | None,
+    volume_root: tuple[str, ...],
+    mesos_webui: Path | None,
+    allow_root: str | None,
+    detach: bool,
+) -> None:
+    """Start Mesos, agents with simulated GPUs and the scheduler on this machine.
+
+    It runs until Ctrl-C or `mesos-gpu down`, and then leaves nothing behind. To see a GPU fail, edit its
+    "health" in the inventory file of its node; the files' directory is printed at the start.
+
+    Each agent has an address of its own, 127.0.0.11 and so on, which is its host name, and ports of its own. A user
+    may have several clusters: each needs a --home (or MESOS_GPU_HOME) and a --port of its own.
+    """
+    _refuse_second()
+    _refuse_used(port)
+    _refuse_closed(directory())
+    models = gpu_model or (MODEL,)
+    nodes = [NodeSpec(gpus, models[i % len(models)], cpus, mem_mib) for i in range(agents)]
+    if detach:
+        _start_detached()
+        return
+    devices: Devices = "mesos" if images else ""
+    stack = Stack(
+        directory(),
+        nodes,
+        port=port,
+        allow_root=Root(allow_root or Root.NOWHERE),
+        images=images,
+        devices=devices,
+        executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},
+        master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
+    )
+    stop = [False]
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.__setitem__(0, True))
+    output.note(f"starting Mesos with {counted(agents, 'agent')}")
+    stack.start()
+    try:
+        _write_up_file(stack.url)
+        _say_where(stack, with_page=mesos_webui is not None)
+        while not stop[0]:
+            _revive(stack)
+            time.sleep(LOOK_S)
+    finally:
+        _said("stopping")
+        try:
+            stack.stop()
+        finally:
+            up_file().unlink(missing_ok=True)
+
+
+def _refuse_second() -> None:
+    found = running()
+    if found is not None:
+        raise Conflict(
+            f"it is up already: {found.url}, process {found.pid}",
+            remedy="use that one, or end it first with `mesos-gpu down`",
+        )
+
+
+def _said(text: str) -> None:
+    """Tell who reads; on a full disk the log of `up --detach` takes no more, and nothing ends for that."""
+    with contextlib.suppress(OSError):
+        output.note(text)
+
+
+def _refuse_used(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise Conflict(
+                f"cannot listen on 127.0.0.1:{port}: {os.strerror(error.errno or 0)}",
+                remedy="name another with --port, or end what has it",
+            ) from error
+
+
+def _refuse_closed(directory: Path) -> None:
+    """Jobs of other users must be able to pass it."""
+    if os.geteuid() != 0:
+        return
+    for path in directory.parents:
+        if path.exists() and not path.stat().st_mode & stat.S_IXOTH:
+            raise BadConfiguration(
+                f"the cluster's directory is below {path}, which the users that jobs run as cannot pass",
+                remedy=f"name another with --home or MESOS_GPU_HOME, or: chmod o+x {path}",
+            )
+
+
+def _revive(stack: Stack) -> None:
+    """A part that died is started again: Mesos and the scheduler both carry on with what they had. What cannot be
+    started now, as nothing can on a full disk, is tried again."""
+    parts: list[Process | SchedulerProcess] = [stack.cluster.master, *stack.cluster.agents, stack.scheduler]
+    for process in parts:
+        if not process.running:
+            _said(f"{process.log.parent.name} ended: starting it again")
+            try:
+                process.start()
+            except OSError as error:
+                _said(f"{process.log.parent.name} cannot be started: {error.strerror}; trying again")
+            time.sleep(REVIVE_S)
+
+
+def _write_up_file(url: str) -> None:
+    path = up_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ticks = start_ticks(os.getpid())
+    body = {"url": url, "pid": os.getpid(), "started_at": time.time(), "start_ticks": ticks}
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(body) + "\n")
+    part.rename(path)
+
+
+def _say_where(stack: Stack, *, with_page: bool) -> None:
+    output.line(f"dashboard and REST interface  {stack.url}")
+    api_only = "" if with_page else "  (its API; for its page, see up --mesos-webui)"
+    output.line(f"Mesos master                  {stack.cluster.master.url}{api_only}")
+    output.line(f"simulated GPUs                {stack.inventory(1).parent}")
+    output.line(f"logs                          {stack.scheduler.log} and {stack.cluster.directory}/*/log")
+    sys.stdout.flush()
+
+
+def _start_detached() -> None:
+    """Run this very command again, without --detach, in a session of its own."""
+    arguments = [word for word in sys.argv[1:] if word not in ("-d", "--detach")]
+    log = state_home() / "up.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    with private_log(log) as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mesos_gpu", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_S
+    while running() is None:
+        if process.poll() is not None:
+            text = log.read_text(errors="replace").strip()
+            raise MesosGpuError(f"it did not come up:\n{text}", remedy="mend what it says")
+        if time.monotonic() > deadline:
+            process.terminate()
+            raise Unavailable(f"not up within {START_S:g} s", remedy=f"look into {log}")
+        time.sleep(0.1)
+    output.raw(log.read_bytes(), to_stderr=False)
+
+
+@click.command()
+@home_option
+def down() -> None:
+    """Stop what `mesos-gpu up` started, and remove its traces."""
+    found = running()
+    if found is None:
+        up_file().unlink(missing_ok=True)
+        had = directory().exists()
+        clean_up(directory())  # what one that was killed has left
+        had |= _clean_up_demos()
+        output.line("it was not up; what an earlier one left is removed" if had else "it is not up")
+        return
+    os.kill(found.pid, signal.SIGTERM)
+    _wait_for_end(found)
+    output.line("down")
+
+
+def _clean_up_demos() -> bool:
+    """What demos left that were killed; whether there was anything."""
+    had = False
+    for path in left_behind():
+        with contextlib.suppress(Conflict):  # it runs
+            clean_up(path)
+            path.parent.rmdir()
+            had = True
+    return had
+
+
+def _wait_for_end(found: Running) -> None:
+    deadline = time.monotonic() + STOP_S
+    while start_ticks(found.pid) == found.start_ticks:
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"process {found.pid} has not ended within {STOP_S:g} s",
+                remedy=f"kill -9 {found.pid}, then run `mesos-gpu down` again to clean up",
+            )
+        time.sleep(0.05)

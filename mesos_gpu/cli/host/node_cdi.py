@@ -1,0 +1,112 @@
+"""`mesos-gpu node cdi`: this host's GPUs as a Container Device Interface spec."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import yaml
+
+from isolator.devices import cdi as specs
+from isolator.gpus.ledger import Ledger, directory
+from isolator.host.facts import read_driver, read_inventory
+from isolator.node.monitor import probe_from
+from mesos_gpu.cli import output
+from mesos_gpu.errors import NotFound, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.policy.gpus.health import at_first_sight
+from volumes.store import Store, default_path
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write there in one step, as /etc/cdi/nvidia.yaml; default: to stdout.",
+)
+@click.option("--gpu", "gpus", multiple=True, metavar="UUID", help="Only this GPU; may be repeated.")
+@click.option("--task", metavar="TASK_ID", help="Only the GPUs that a running task holds, as one device.")
+@click.option(
+    "--json/--yaml", "as_json", default=None, help="Which of the two; default: by --output's name, else JSON."
+)
+def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: bool | None) -> None:
+    """Describe this host's GPUs for podman, Docker and containerd (CDI)."""
+    inventory = _inventory()
+    driver = read_driver(env=os.environ)
+    volume = _volume(inventory)
+    minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
+    if task is not None:
+        minors = _chosen(minors, _held(task))
+    if gpus:
+        minors = _chosen(minors, [GpuId(gpu) for gpu in gpus])
+    if task is None:
+        spec = specs.host_spec(driver, minors, volume)
+    else:
+        spec = specs.task_spec(task, driver, minors, volume)
+    if as_json is None:
+        as_json = path is None or path.suffix not in (".yaml", ".yml")
+    text = json.dumps(spec, indent=2) + "\n" if as_json else yaml.safe_dump(spec, sort_keys=False)
+    if path is None:
+        click.echo(text, nl=False)
+    else:
+        write(path, text)
+
+
+def write(path: Path, text: str) -> None:
+    """Put a file there in one step, readable to all: container engines watch its directory.
+
+    Raises:
+        OSError: The directory is not there, or cannot be written.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}")  # no suffix that CDI reads
+    try:
+        part.write_text(text)
+        part.chmod(0o644)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _inventory() -> Inventory:
+    """As the monitor wrote it since this boot; on a host without one, as NVML says now."""
+    try:
+        return read_inventory(directory())
+    except Unavailable:
+        with contextlib.closing(probe_from(os.environ)) as probe:
+            return at_first_sight(probe.survey(), time.time())
+
+
+def _volume(inventory: Inventory) -> str | None:
+    if inventory.driver_version is None:
+        return None
+    store = Store(default_path(os.environ))
+    path = store.path_of(inventory.driver_version)
+    if store.current(inventory.driver_version) is not None:
+        return str(path)
+    output.note(
+        f"without the driver volume, which is not at {path}: images must bring the driver's libraries"
+    )
+    return None
+
+
+def _held(task: str) -> tuple[GpuId, ...]:
+    ledger = Ledger()
+    for holding in ledger.holdings():
+        if holding.task == task and ledger.alive(holding):
+            return holding.gpus
+    raise NotFound(f"no task {task} runs on this host", remedy="see `mesos-gpu ps` for where it runs")
+
+
+def _chosen(minors: Mapping[GpuId, int], wanted: tuple[GpuId, ...] | list[GpuId]) -> dict[GpuId, int]:
+    for gpu in wanted:
+        if gpu not in minors:
+            raise NotFound(
+                f"{gpu} is not on this host", remedy=f"it has: {', '.join(sorted(minors)) or 'none'}"
+            )
+    return {gpu: minors[gpu] for gpu in wanted}

@@ -1,0 +1,69 @@
+"""`mesos-gpu volume plan`: what would be taken, and why not the rest."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.host.volume import json_option, root_of, root_option, version_option
+from volumes.compare import compare, markdown
+from volumes.discover import discover
+from volumes.manifest import plan as plan_of
+from volumes.model import Found, Plan
+from volumes.version import driver_version as version_of
+
+
+@click.command()
+@root_option
+@version_option
+@click.option(
+    "--compare", "as_comparison", is_flag=True, help="Beside Mesos, nvidia-docker 1 and libnvidia-container."
+)
+@json_option
+def plan(root: Path | None, driver_version: str | None, as_comparison: bool, as_json: bool) -> None:
+    """Say what `build` would take, and why not the rest. Nothing is changed."""
+    found = discover(root_of(root))
+    made = plan_of(found, version_of(root_of(root), found, driver_version))
+    if as_comparison:
+        _compared(found, made, as_json)
+    elif as_json:
+        output.document(_document(made))
+    else:
+        _shown(made)
+
+
+def _document(made: Plan) -> dict[str, object]:
+    return {
+        "version": made.version,
+        "entries": [{**asdict(entry), "group": entry.group.value} for entry in made.entries],
+        "links": [asdict(link) for link in made.links],
+        "excluded": [asdict(each) for each in made.excluded],
+        "missing": list(made.missing),
+    }
+
+
+def _shown(made: Plan) -> None:
+    names: dict[str, list[str]] = {}
+    for link in made.links:
+        directory, _, name = link.target.partition("/")
+        names.setdefault(f"{directory}/{link.to}", []).append(name)
+    rows = [
+        (entry.target, entry.group.value, entry.source, ", ".join(names.get(entry.target, ())))
+        for entry in made.entries
+    ]
+    output.line(f"driver {made.version}: {len(made.entries)} files, {len(made.links)} links")
+    output.table(("FILE", "GROUP", "FROM", "ALSO"), rows, empty="No files.")
+    if made.excluded:
+        output.line("")
+        output.table(("LEFT OUT", "BECAUSE"), [(each.path, each.reason) for each in made.excluded], empty="")
+    for text in made.missing:
+        output.note(text)
+
+
+def _compared(found: Found, made: Plan, as_json: bool) -> None:
+    rows = compare(found, made)
+    if as_json:
+        output.document([asdict(row) for row in rows])
+    else:
+        click.echo(markdown(rows), nl=False)

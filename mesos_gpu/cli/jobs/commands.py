@@ -1,0 +1,355 @@
+"""`mesos-gpu ps`, `show`, `why`, `kill` and `wait`: jobs that are there already."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.words import counted
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import HealthCheck, Job, Task, Why
+
+_TIMED_OUT = 124
+_PS: Final = Fit(
+    leave=("MEM_MIB", "CPUS", "PRIO", "QUEUE", "AGE", "COMMAND", "RAN", "EXIT", "NODE"),
+    ids=("ID",),
+    hosts=("NODE",),
+)
+_LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "ATTEMPT", "RAN", "NODE"), hosts=("NODE",))
+_NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
+_HEALTHY = {True: "yes", False: "no", None: None}
+
+
+@click.command()
+@click.option("-a", "--all", "every", is_flag=True, help="Those that have ended too.")
+@click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in JobState]),
+              help="Only jobs in that state; may be repeated.")  # fmt: skip
+@click.option(
+    "--limit", default=1000, show_default=True, type=click.IntRange(1, 1_000_000), help="Show so many."
+)
+@json_option
+@api_command
+def ps(app: App, every: bool, states: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """List jobs: what runs before what waits.
+
+    Of each the newest first. Without --all and --state only those that have not ended. On a terminal that is too
+    narrow for all columns the IDs of apps' instances are shortened, which every command takes, and the less
+    important columns are left out: `mesos-gpu ps | cat` has them all.
+    """
+    chosen = states or (() if every else ("active",))
+    listed = app.client().listed(states=chosen, limit=limit, order="activity")
+    found, hidden = listed["jobs"], listed["total"] - len(listed["jobs"])
+    if as_json:
+        output.document(found)
+    else:
+        _show_jobs(found, empty="No such job." if states else "No job." if every else _NONE_ACTIVE)
+    if hidden > 0:
+        total = listed["total"]
+        verb = "is" if hidden == 1 else "are"
+        output.note(f"{hidden} of {counted(total, 'job')} {verb} not shown; see them with --limit {total}")
+
+
+def _show_jobs(found: "Sequence[Job]", *, empty: str) -> None:
+    output.table(
+        ("ID", "STATE", "EXIT", "QUEUE", "PRIO", "GPUS", "CPUS", "MEM_MIB", "NODE", "AGE", "RAN", "COMMAND"),
+        [
+            (
+                job["id"],
+                job["state"],
+                job["exit_code"],
+                job["queue"],
+                job["priority"],
+                _count(job),
+                job["cpus"],
+                job["mem_mib"],
+                None if job["state"] == "pending" else " ".join(job["hostnames"]),
+                output.age(job["submitted_at"]),
+                _ran(job["started_at"], job["ended_at"]),
+                _command(job),
+            )
+            for job in found
+        ],
+        empty=empty,
+        fit=_PS,
+    )
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", type=JOB)
+@click.option(
+    "--show-env", is_flag=True, help="The values of its environment too; on the scheduler's own host only."
+)
+@json_option
+@api_command
+def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
+    """Show all there is to know about one job.
+
+    With --json: the job, and its launches as `runs`.
+    """
+    client = app.client()
+    job = client.job(job_id, show_env=show_env)
+    tasks = client.tasks(job["id"])
+    if as_json:
+        output.document({**job, "runs": tasks})
+        return
+    output.pairs(_facts(job))
+    if tasks:
+        click.echo()
+        _show_launches(tasks)
+
+
+def _facts(job: "Job") -> list[tuple[str, object]]:
+    limit, labels = job["timeout_s"], [f"{key}={value}" for key, value in sorted(job["labels"].items())]
+    return [
+        ("id", job["id"]),
+        ("name", job["name"]),
+        ("state", job["state"]),
+        ("exit code", job["exit_code"]),
+        ("message", job["message"]),
+        ("image", f"{job['image']} ({job['container_engine']})" if job["image"] else None),
+        ("command", _command(job)),
+        ("cpus", job["cpus"]),
+        ("memory", f"{job['mem_mib']} MiB"),
+        ("disk", f"{job['disk_mib']} MiB" if job["disk_mib"] else None),
+        ("gpus", _gpus(job)),
+        ("tasks", _tasks(job)),
+        ("min driver", _min_driver(job)),
+        ("placement", job["placement"]),
+        (
+            "queue",
+            f"{job['queue']}, priority {job['priority']}{', preemptible' if job['preemptible'] else ''}",
+        ),
+        ("app", job["app"]),
+        ("constraints", ", ".join(" ".join(words) for words in job["constraints"])),
+        ("near", job["near"]),
+        ("away from", job["away"]),
+        ("volumes", " ".join(job["volumes"])),
+        ("fetched", " ".join(each["uri"] for each in job["fetch"])),
+        ("may reach", ", ".join(job["control_access"])),
+        ("checks", ", ".join(_check(check) for check in job["health_checks"])),
+        ("healthy", _HEALTHY[job["healthy"]]),
+        ("held gpus", " ".join(job["gpu_ids"])),
+        ("node", " ".join(job["hostnames"])),
+        ("runs as", runs_as(job)),
+        ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
+        ("labels", shlex.join(labels)),
+        ("attempts", f"{job['attempts']} of {job['max_attempts']}"),
+        ("launches", f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure"),
+        ("if gpu fails", job["on_gpu_failure"]),
+        ("time limit", "none" if limit is None else f"{limit:g} s"),
+        ("kill grace", f"{job['kill_grace_s']:g} s"),
+        ("submitted", output.stamp(job["submitted_at"])),
+        ("started", output.stamp(job["started_at"])),
+        ("ended", output.stamp(job["ended_at"])),
+    ]
+
+
+def runs_as(job: "Job") -> str:
+    """As whom, and what that is if it is root."""
+    if job["runs_as"] != "root":
+        return job["runs_as"] or "the user of its executor"
+    return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"
+
+
+def _check(check: "HealthCheck") -> str:
+    what = check["command"] or f"port {check['port'] or 'of each task'}{check['path'] or ''}"
+    return f"{check['protocol']} {what} every {check['interval_s']} s"
+
+
+def _count(job: "Job") -> str:
+    return str(job["gpus"]) if job["tasks"] == 1 else f"{job['tasks']}x{job['gpus']}"
+
+
+def _gpus(job: "Job") -> str:
+    models, memory_mib = " or ".join(job["gpu_model"]), job["gpu_memory_mib"]
+    asked = [
+        f" of model {models}" if models else "",
+        f" with {memory_mib} MiB or more" if memory_mib else "",
+        f", compute capability {job['compute_capability']} or newer" if job["compute_capability"] else "",
+    ]
+    return f"{job['gpus']}{''.join(asked)}"
+
+
+def _tasks(job: "Job") -> str:
+    if job["tasks"] == 1:
+        return "1"
+    ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
+    return f"{job['tasks']}, {counted(job['tasks'] * job['gpus'], 'GPU')} in all; if one fails, {ends}"
+
+
+def _min_driver(job: "Job") -> str | None:
+    learnt = job["learnt_min_driver"]
+    asked = [job["min_driver"]] if job["min_driver"] else []
+    return ", ".join([*asked, *([f"{learnt} by its image"] if learnt else [])]) or None
+
+
+def _show_launches(tasks: Sequence["Task"]) -> None:
+    output.table(
+        ("LAUNCH", "STATE", "HEALTHY", "NODE", "ATTEMPT", "AGE", "RAN", "GPUS", "MESSAGE"),
+        [
+            (
+                task["id"],
+                task["state"],
+                _HEALTHY[task["healthy"]],
+                task["hostname"],
+                task["attempt"],
+                output.age(task["launched_at"]),
+                _ran(task["started_at"], task["ended_at"]),
+                len(task["gpu_ids"]),
+                task["message"],
+            )
+            for task in tasks
+        ],
+        empty="",
+        fit=_LAUNCHES,
+    )
+
+
+@click.command()
+@click.argument("id", metavar="ID", type=JOB_OR_APP)
+@json_option
+@api_command
+def why(app: App, id: str, as_json: bool) -> None:
+    """Say why a job waits, and what comes nearest.
+
+    The ID may be an app's, as /shop/db: then it says what its deployment waits for, and why the first of its
+    instances waits.
+    """
+    if not id.startswith("/"):
+        found = app.client().why(id)
+        output.document(found) if as_json else _explain(found)
+        return
+    from mesos_gpu.cli.apps.crashing import last_words
+    from mesos_gpu.cli.apps.listing import why_of
+
+    marathon = app.marathon()
+    said, instance = why_of(marathon, id)
+    words = last_words(marathon, marathon.app(id))
+    if as_json:
+        output.document({"app": id, "summary": said, "instance": instance, "stderr": words})
+        return
+    output.line(f"{id}: {said}.")
+    for line in words:
+        output.line(f"  stderr: {line}")
+    if instance is not None:
+        _explain(instance)
+
+
+def _explain(found: "Why") -> None:
+    output.line(f"{found['job_id']}: {found['summary']}.")
+    if found["queue_position"] is not None:
+        ahead = found["queue_position"]
+        output.line(
+            f"Place in the queue: {ahead + 1}, {counted(ahead, 'job') if ahead else 'no job'} before it."
+        )
+    if found["estimate"]:
+        output.line(
+            f"Estimated start: {output.expected(found['estimate']['at'])}: {found['estimate']['basis']}."
+        )
+    if not found["can_ever_run"]:
+        output.line("It can never run on the nodes that are there now.")
+    nearest = found["nearest"]
+    if nearest and nearest["missing"] not in found["summary"]:
+        output.line(f"Nearest is {nearest['hostname']}, which {nearest['missing']}.")
+    _funnel(found)
+    if found["nodes"]:
+        click.echo()
+        rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in found["nodes"]]
+        output.table(("NODE", "WHY NOT"), rows, empty="", fit=Fit(wrap=True))
+
+
+def _funnel(found: "Why") -> None:
+    if not found["funnel"]:
+        return
+    click.echo()
+    first = ("-", None, found["agents"], None)
+    rows = [(r["reason"], r["removed"], r["left"], r["example"]) for r in found["funnel"]]
+    output.table(
+        ("REASON", "REMOVED", "AGENTS LEFT", "FOR EXAMPLE"),
+        [first, *rows],
+        empty="",
+        fit=Fit(leave=(), wrap=True),
+    )
+
+
+@click.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, type=ACTIVE_JOB)
+@json_option
+@api_command
+def kill(app: App, job_ids: tuple[str, ...], as_json: bool) -> None:
+    """Kill jobs.
+
+    It does not wait for their end: `mesos-gpu wait` does. An ID that is refused does not save the others.
+    """
+    client = app.client()
+    jobs: list[Job] = []
+    failures: list[MesosGpuError] = []
+    for job_id in job_ids:
+        try:
+            jobs.append(client.kill(job_id))
+        except MesosGpuError as err:
+            failures.append(err)
+            if err.exit_code == 69:
+                break  # nothing is there to answer for the next one
+            continue
+        if not as_json:
+            job = jobs[-1]
+            output.line(f"{job['id']} {'had ended: ' + job['state'] if _has_ended(job) else 'killing'}")
+    if as_json:
+        output.document(jobs)
+    for failure in failures[:-1]:
+        click.echo(f"Error: {failure}", err=True)
+    if failures:
+        raise failures[-1]
+
+
+@click.command()
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, type=ACTIVE_JOB)
+@click.option("--timeout", type=DURATION, help="Give up after that time, as 90s or 2h, with exit code 124.")
+@json_option
+@api_command
+def wait(app: App, job_ids: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
+    """Wait until jobs have ended.
+
+    The exit code is that of the first job, in the order given, whose exit code is not 0.
+    """
+    from mesos_gpu.cli.waiting import be_patient, exit_code_of
+
+    client = app.client()
+    deadline = None if timeout is None else time.monotonic() + timeout
+    jobs = [client.job(job_id) for job_id in job_ids]  # a wrong ID is told before, not after hours
+    be_patient(client)
+    for i, job in enumerate(jobs):
+        for newer in client.follow(job, deadline=deadline):
+            jobs[i] = newer
+        if not as_json and _has_ended(jobs[i]):
+            code = exit_code_of(jobs[i])
+            output.line(f"{jobs[i]['id']} {jobs[i]['state']} {code}")
+    if as_json:
+        output.document(jobs)
+    late = [job["id"] for job in jobs if not _has_ended(job)]
+    if late:
+        output.note(f"still not ended: {', '.join(late)}")
+        click.get_current_context().exit(_TIMED_OUT)
+    click.get_current_context().exit(next((code for job in jobs if (code := exit_code_of(job))), 0))
+
+
+def _has_ended(job: "Job") -> bool:
+    return JobState(job["state"]).ended
+
+
+def _ran(started_at: float | None, ended_at: float | None) -> str | None:
+    return None if started_at is None else output.span((ended_at or time.time()) - started_at)
+
+
+def _command(job: "Job") -> str:
+    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())

@@ -1,0 +1,69 @@
+"""`mesos-gpu logs /app`: what the tasks of an app write, each below its name."""
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from mesos_gpu.cli.apps.rolling import app_if_any
+from mesos_gpu.cli.fit import short_ids
+from mesos_gpu.cli.jobs.stream import STREAMS, Marks, Stream
+from mesos_gpu.cli.waiting import be_patient
+from mesos_gpu.errors import NotFound
+
+if TYPE_CHECKING:
+    from mesos_gpu.cli.marathon import Json, Marathon
+
+_LOOK_S: Final = 1.0
+
+
+class _Task:
+    """One task of the app, and how far its streams are printed."""
+
+    def __init__(self, marathon: "Marathon", id: str, names: tuple[str, ...], marks: Marks) -> None:
+        self.id, self._marks = id, marks
+        self.streams = [Stream(marathon.client, id, name, to_stderr=False, marks=marks) for name in names]
+
+    def tail(self, title: str, lines: int) -> None:
+        """Print its last lines."""
+        self._marks.of(title)
+        for stream in self.streams:
+            stream.tail(self.id, lines)
+
+    def pump(self, title: str) -> None:
+        """Print what is new."""
+        self._marks.of(title)
+        for stream in self.streams:
+            stream.pump(self.id)
+
+
+def print_app(marathon: "Marathon", id: str, *, only: str | None, tail: int | None, follow: bool) -> None:
+    """Print what its tasks have written; with `follow`, and write, new ones too, until the app is deleted.
+
+    Raises:
+        NotFound: It has no task.
+        Refused: The output of a task cannot be read.
+    """
+    names, marks = (only,) if only else STREAMS, Marks(to_stderr=False)
+    tasks: dict[str, _Task] = {}
+    found: Json | None = marathon.app(id)
+    if found is not None and not found["tasks"] and not follow:
+        raise NotFound(f"{id} has no task", remedy=f"see why: mesos-gpu why {id}")
+    while found is not None:
+        ids = [each["id"] for each in sorted(found["tasks"], key=lambda task: task["stagedAt"])]
+        for task_id, title in zip(ids, short_ids(ids), strict=True):
+            if task_id not in tasks:
+                tasks[task_id] = _Task(marathon, task_id, tuple(names), marks)
+                if tail is not None:
+                    tasks[task_id].tail(title, tail)
+            tasks[task_id].pump(title)
+        if not follow:
+            _complain(tasks)
+            return
+        be_patient(marathon.client)
+        time.sleep(_LOOK_S)
+        found = app_if_any(marathon, id)
+
+
+def _complain(tasks: dict[str, _Task]) -> None:
+    failure = next((s.failure for task in tasks.values() for s in task.streams if s.failure), None)
+    if failure is not None:
+        raise failure

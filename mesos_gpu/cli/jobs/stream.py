@@ -1,0 +1,172 @@
+"""A job's output, live: what its launches write to stdout and stderr, until the job has ended."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.cli import output
+from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.cli.interrupt import held_interrupt
+
+CHUNK_BYTES: Final = 1 << 20  # the interface's limit
+STREAMS: Final = ("stdout", "stderr")
+_BUSY_S: Final = 0.2
+_QUIET_S: Final = 1.0
+_WAITING_S: Final = 2.0  # how often a person sees a new reason why it waits
+
+
+class Marks:
+    """Headings over what comes out, as `tail` has them for several files: `==> stderr <==`."""
+
+    def __init__(self, *, to_stderr: bool, of: str = "") -> None:
+        """`of` stands before the name of a stream."""
+        self._to_stderr, self._of = to_stderr, of
+        self._shown, self._open = "", False  # the latest heading; whether a line has no end yet
+
+    def of(self, what: str) -> "Marks":
+        """From now on what comes out is of that."""
+        self._of = what
+        return self
+
+    def over(self, stream: str, data: bytes) -> None:
+        """A heading before `data`, if it comes from elsewhere than what was printed last."""
+        heading = f"==> {f'{self._of} {stream}'.strip()} <=="
+        if heading != self._shown:
+            before = ("\n" if self._open else "") + ("\n" if self._shown else "")
+            output.raw(f"{before}{heading}\n".encode(), to_stderr=self._to_stderr)
+            self._shown = heading
+        self._open = not data.endswith(b"\n")
+
+
+class Stream:
+    """One stream of one job, copied to `err` (our stderr) or our stdout."""
+
+    def __init__(
+        self, client: Client, job_id: str, name: str, *, to_stderr: bool, marks: "Marks | None" = None
+    ) -> None:
+        """`name` is `stdout` or `stderr`; `marks` puts it over what is printed."""
+        self._client, self._job_id, self._name, self._to_stderr = client, job_id, name, to_stderr
+        self._marks = marks
+        self.offset = 0
+        self.failure: Refused | None = None  # why the latest read did not work
+
+    def tail(self, task_id: str, lines: int) -> None:
+        """Print the last lines of what there is, and go on behind them.
+
+        Raises:
+            Refused: It cannot be read.
+        """
+        data, self.offset = self._read(-CHUNK_BYTES, task_id)
+        kept = data.split(b"\n")
+        whole = kept[:-1] if kept[-1] == b"" else kept  # a last line without its end counts too
+        self._print(b"\n".join(kept[max(len(whole) - lines, 0) :]))
+
+    def _print(self, data: bytes) -> None:
+        if self._marks is not None and data:
+            self._marks.over(self._name, data)
+        output.raw(data, to_stderr=self._to_stderr)
+
+    def _read(self, offset: int, task_id: str | None) -> tuple[bytes, int]:
+        return self._client.written(
+            self._job_id, stream=self._name, offset=offset, length=CHUNK_BYTES, task_id=task_id
+        )
+
+    def pump(self, task_id: str | None) -> bool:
+        """Copy what the launch has written since; whether there was anything.
+
+        An agent that cannot be read is no reason to leave the job: it is kept in `failure`.
+        """
+        begin = self.offset
+        while True:
+            try:
+                data, next_offset = self._read(self.offset, task_id)
+            except Refused as err:
+                self.failure = err
+                break
+            self.failure = None
+            if next_offset <= self.offset:
+                break
+            with held_interrupt():
+                self._print(data)
+                self.offset = next_offset
+        return self.offset > begin
+
+
+def task_of(job: Job, rank: int) -> str | None:
+    """The task id of a rank in the job's latest launch; None: there was no launch."""
+    return job["task_ids"][rank] if job["task_ids"] else None
+
+
+class Follower:
+    """Copies the streams of all launches of a job in order."""
+
+    def __init__(
+        self, client: Client, job: Job, streams: Sequence[Stream], *, launch: str | None, rank: int = 0
+    ) -> None:
+        """Begin with `launch` (a task id; None: the first) of `job`, as the job is now, where its streams stand.
+
+        `rank`: which of the job's tasks.
+        """
+        self.job, self._client, self._launch, self._rank = job, client, launch, rank
+        self._streams = streams
+
+    def follow(self, waiting: Callable[[Job], None] = lambda _job: None) -> Job:
+        """Copy until the job has ended and all is out; `waiting` is called while nothing runs yet."""
+        pause_s, idle_s = _BUSY_S, _QUIET_S
+        while True:
+            moved = self._copy()
+            if ended(self.job):
+                self._complain()
+                return self.job
+            pause_s = _BUSY_S if moved else min(pause_s * 1.5, _QUIET_S)
+            if self.job["state"] in ("pending", "starting", "unreachable"):
+                waiting(self.job)
+            idle = self.job["state"] == "pending"
+            self.job = self._client.job(
+                self.job["id"],
+                after_version=self.job["version"],
+                timeout_s=idle_s if idle else pause_s,
+            )
+            idle_s = _WAITING_S
+
+    def _copy(self) -> bool:
+        latest = self._latest()
+        if latest is None:
+            return False
+        self._launch = self._launch or self._first()
+        moved = self._pump()
+        while self._launch != latest:
+            self._next()
+            moved = self._pump() or moved
+        return moved
+
+    def _pump(self) -> bool:
+        assert self._launch is not None
+        moved = [stream.pump(self._launch) for stream in self._streams]
+        return any(moved)
+
+    def _latest(self) -> str | None:
+        return task_of(self.job, self._rank)
+
+    def _ids(self) -> list[str]:
+        return [task["id"] for task in self._client.tasks(self.job["id"]) if task["rank"] == self._rank]
+
+    def _first(self) -> str | None:
+        return next(iter(self._ids()), self._latest())
+
+    def _next(self) -> None:
+        """Go on to the launch after this one: the job was launched again."""
+        self._complain()
+        ids = self._ids()
+        after = ids[ids.index(self._launch) + 1 :] if self._launch in ids else []
+        self._launch = after[0] if after else self._latest()
+        for stream in self._streams:
+            stream.offset = 0
+        output.note(f"job {self.job['id']} was launched again, as {self._launch}; its output begins anew")
+
+    def _complain(self) -> None:
+        failure = next(
+            (s.failure for s in self._streams if s.failure and s.failure.code != "not-started"), None
+        )
+        if failure is not None:
+            output.note(f"output of {self._launch} is missing: {failure.what}")

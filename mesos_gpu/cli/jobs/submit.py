@@ -1,0 +1,45 @@
+"""`mesos-gpu submit`: jobs from a file."""
+
+from typing import Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.wire.jobs import KNOWN
+
+_HELP: Final = f"""Submit the jobs of a file.
+
+FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with the fields of the REST interface
+({", ".join(KNOWN)}). All are checked before the first is sent. Prints their IDs.
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
+@json_option
+@api_command
+def submit(app: App, file: str, as_json: bool) -> None:
+    """See `_HELP`."""
+    from mesos_gpu.cli.interrupt import held_interrupt
+    from mesos_gpu.cli.jobs.jobfile import read_jobs
+
+    with click.open_file(file, "rb") as stream:
+        requests = read_jobs(stream.read().decode("utf-8", "replace"), name="stdin" if file == "-" else file)
+    client = app.client()
+    jobs = []
+    for request in requests:
+        try:
+            with held_interrupt():
+                jobs.append(client.submit(request))
+        except (MesosGpuError, KeyboardInterrupt):
+            if as_json:
+                output.document(jobs)
+            if len(requests) > 1:
+                output.note(f"{len(jobs)} of {len(requests)} jobs were submitted")
+            raise
+        if not as_json:
+            output.line(jobs[-1]["id"])
+    if as_json:
+        output.document(jobs)

@@ -1,0 +1,1 @@
+"""Apps: their instances, deployments, delays, and services."""

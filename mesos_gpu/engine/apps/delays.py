@@ -1,0 +1,85 @@
+"""How long apps wait before their next launch, because instances failed."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.queue import Ends, LaunchDelay
+from mesos_gpu.policy.queueing.backoff import delay_s
+
+_STEADY_S: Final = 60.0  # an instance that ran so long was none of a row of failures
+
+
+def was_steady(job: Job, now: float) -> bool:
+    """Whether an instance ran for long before its end, at `now`."""
+    return job.started_at is not None and now - job.started_at >= _STEADY_S
+
+
+def ends_of(state: State, app_id: str, now: float) -> Ends | None:
+    """How instances of an app's present configuration ended by themselves, the latest in a row; None: none did."""
+    info = state.services.versions.get(app_id)
+    version = info.last_config_change_at if info else 0.0
+    row: list[Job] = []
+    for job in map(state.jobs.__getitem__, reversed(state.ended)):
+        if job.spec.app != app_id or job.app_version != version or not _by_itself(state, job):
+            continue
+        if row and was_steady(job, job.ended_at or now):
+            break
+        row.append(job)
+    if not row:
+        return None
+    until = state.backoffs.get((app_id, version), (0, 0.0))[1]
+    return Ends(len(row), row[0], until if until > now else None)
+
+
+def _by_itself(state: State, job: Job) -> bool:
+    task = state.tasks.get(job.task_id) if job.task_id else None
+    return job.state is not JobState.KILLED or (task is not None and bool(task.unhealthy))
+
+
+def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
+    """Those in force, of apps that want more instances than they have."""
+    if not state.backoffs:
+        return {}
+    found = {}
+    for app in state.services.root.all_apps():
+        version = state.services.versions[app.id].last_config_change_at
+        failures, until = state.backoffs.get((app.id, version), (0, 0.0))
+        missing = app.instances - len(state.instances.get(app.id, ()))
+        if until > now and missing > 0:
+            found[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)
+    return found
+
+
+def forget_delays(state: State, app_id: str) -> None:
+    """Let an app's next launch be at once, whatever its configuration."""
+    for key in [key for key in state.backoffs if key[0] == app_id]:
+        del state.backoffs[key]
+
+
+def launch_delay_s(app: App, failures: int) -> float:
+    """How long an app waits before its next launch, after so many failures in a row."""
+    return delay_s(failures, first_s=app.backoff_s, factor=app.backoff_factor, most_s=app.max_launch_delay_s)
+
+
+def on_delay_reset(turn: Turn, event: ev.DelayReset) -> None:
+    """Forget an app's failures in a row, and let what waits for its next attempt start.
+
+    Raises:
+        NotFound: Nothing of it waits to be launched.
+    """
+    state = turn.state
+    jobs = [state.jobs[id] for id in state.instances.get(event.app, ())]
+    waiting = [job for job in jobs if job.state is JobState.PENDING]
+    if not waiting and event.app not in launch_delays(state, turn.now):
+        raise NotFound(f"app {event.app} is not in the queue", remedy="see GET /v2/queue")
+    forget_delays(state, event.app)
+    state.stirred.add(event.app)
+    for job in waiting:
+        if job.not_before > turn.now:
+            turn.put_job(replace(job, not_before=turn.now))

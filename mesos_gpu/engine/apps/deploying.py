@@ -1,0 +1,357 @@
+"""Apps: their instances are jobs, and a deployment brings them from what they are to what they shall be."""
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, replace
+from itertools import count
+from uuid import NAMESPACE_URL, uuid5
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.apps.delays import forget_delays, launch_delay_s, was_steady
+from mesos_gpu.engine.apps.history import forget_gone, moment, remember
+from mesos_gpu.engine.queue.quota import check_apps
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.tasks.evictions import end_for_good
+from mesos_gpu.engine.tasks.statuses import abandon
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import AppLocked, BadConfiguration, NotFound
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
+from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.saves import ForgetDeployment
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.healthcheck import of_scheduler
+from mesos_gpu.policy.apps.rollout import moves
+from mesos_gpu.policy.apps.rollout.pace import Fate, fate
+from mesos_gpu.policy.apps.rollout.plan import locks, plan, rollback, versions_after
+from mesos_gpu.policy.apps.task_ids import job_id, next_job_id
+from mesos_gpu.policy.apps.workload import job_of
+from mesos_gpu.wire.marathon.moments import stamp
+from mesos_gpu.wire.marathon.options import gpu_options
+
+_STATES = {
+    JobState.PENDING: InstanceState.WAITING,
+    JobState.STARTING: InstanceState.STAGING,
+    JobState.RUNNING: InstanceState.RUNNING,
+    JobState.UNREACHABLE: InstanceState.UNREACHABLE,
+    JobState.KILLING: InstanceState.RUNNING,
+}
+_UNWANTED = "not wanted any more"
+
+
+def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
+    """Begin a deployment.
+
+    Raises:
+        TooMuch: One user wants more than he may.
+        AppLocked: Another one is under way for one of the apps; with `force` it would be ended.
+        BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
+    """
+    check_apps(turn.settings, turn.state.services.root.all_apps(), event.root.all_apps())
+    made = plan(turn.state.services.root, event.root, restarts=event.restarts, kill=event.kill)
+    for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
+        job = _job_of(action.app, turn.now)
+        if isinstance(job, str):
+            raise BadConfiguration(f"{action.app.id}: {job}", remedy="mend the app's definition")
+    _begin(turn, event.id, made, force=event.force)
+
+
+def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
+    """End a deployment where it is, or undo it with another one.
+
+    Raises:
+        NotFound: There is none of that id.
+    """
+    undone = turn.state.deployments.get(event.id)
+    if undone is None:
+        raise NotFound(f"DeploymentPlan {event.id} does not exist", remedy="see GET /v2/deployments")
+    back = None if event.force else rollback(undone.plan, turn.state.services.root)
+    _end(turn, undone.id)
+    if back is not None:
+        _begin(turn, event.new_id, back, force=True, undone=undone)
+
+
+def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment | None = None) -> None:
+    state, old = turn.state, turn.state.services
+    if not made.steps and made.original == made.target:
+        return
+    in_the_way = locks({d.id: d.plan.affected for d in state.deployments.values()}, made.affected)
+    if in_the_way and not force:
+        raise AppLocked(in_the_way)
+    for other in in_the_way:
+        _end(turn, other)
+    at = moment(turn)
+    versions = versions_after(made, old.versions, at=at, known=undone.before if undone else None)
+    remember(turn, made.target, dict(versions), at)
+    for action in (action for step in made.steps for action in step if action.kind is ActionKind.RESTART):
+        forget_delays(state, action.app.id)
+    if made.steps:
+        state.stirred.update(made.affected)
+        turn.put_deployment(Deployment(id, at, made, dict(old.versions)))
+
+
+def _end(turn: Turn, id: str, *, done: bool = False) -> None:
+    turn.state.stirred.update(turn.state.deployments.pop(id).plan.affected)
+    turn.effects.append(ForgetDeployment(id, done))
+
+
+# --- what is to be done now
+
+
+@dataclass(frozen=True, slots=True)
+class _Aim:
+    """What holds for one app at this moment."""
+
+    action: Action
+    version: float  # `last_config_change_at` of its definition
+    began_at: float
+
+
+def on_tick(turn: Turn) -> None:
+    """Do what is due: for the apps of which something changed at once, for all of them now and then."""
+    state = turn.state
+    _count_failures(turn)
+    every = turn.now - state.looked_at_apps >= turn.settings.apps_interval_s
+    if not every and not state.stirred:
+        return
+    stirred, state.stirred = state.stirred, set()
+    if every:
+        state.looked_at_apps = turn.now
+        forget_gone(turn)
+    aims = _aims(
+        state, None if every else stirred.union(*(d.plan.affected for d in state.deployments.values()))
+    )
+    waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in stirred or aim.began_at}
+    for deployment in list(state.deployments.values()):
+        if deployment.version < turn.now:  # who asked for it sees it at least
+            _advance(turn, deployment, waiting)
+        else:  # the next tick goes on, and not the next look at all
+            state.stirred.update(deployment.plan.affected)
+
+
+def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
+    """By app, of those `wanted` (None: of all). While a deployment has not come to an app, it stays what it was."""
+    services = state.services
+    aims = {
+        app.id: _Aim(Action(ActionKind.SCALE, app), services.versions[app.id].last_config_change_at, 0.0)
+        for app in services.root.all_apps()
+        if wanted is None or app.id in wanted
+    }
+    for deployment in state.deployments.values():
+        old = {app.id: app for app in deployment.plan.original.all_apps()}
+        for id in sorted(deployment.plan.affected):
+            aims.pop(id, None)
+            if id in old:
+                was = deployment.before[id].last_config_change_at
+                aims[id] = _Aim(Action(ActionKind.SCALE, old[id]), was, 0.0)
+        for action in _reached(deployment):
+            info = services.versions.get(action.app.id)
+            version = info.last_config_change_at if info else 0.0
+            aims[action.app.id] = _Aim(action, version, deployment.version)
+    running = state.instances.keys() if wanted is None else state.instances.keys() & wanted
+    for id in sorted(running - aims.keys()):  # its deletion was ended half-way
+        aims[id] = _Aim(Action(ActionKind.STOP, App(id)), 0.0, 0.0)
+    return aims
+
+
+def _reached(deployment: Deployment) -> Iterator[Action]:
+    for step in deployment.plan.steps[: deployment.step + 1]:
+        yield from step
+
+
+def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None]) -> None:
+    """To the next step when all of this one is done."""
+    step = deployment.plan.steps[deployment.step]
+    words = {a.app.id: waiting.get(a.app.id, "") or "" for a in step if waiting.get(a.app.id, "") is not None}
+    if words:
+        if words != deployment.waiting:
+            turn.put_deployment(replace(deployment, waiting=words))
+    elif deployment.step + 1 < len(deployment.plan.steps):
+        turn.put_deployment(replace(deployment, step=deployment.step + 1, waiting={}))
+        turn.state.stirred.update(deployment.plan.affected)
+    else:
+        _end(turn, deployment.id, done=True)
+
+
+def _pursue(turn: Turn, aim: _Aim) -> str | None:
+    """What brings the app nearer to its aim; why nothing does, "" if something was done, None if it is there."""
+    app, state = aim.action.app, turn.state
+    if aim.action.kind is ActionKind.START:
+        return None
+    target = moves.target(
+        aim.action,
+        version=aim.version,
+        began_at=aim.began_at or turn.now,
+        in_place=gpu_options(app).in_place,
+    )
+    _expunge(turn, app)
+    jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
+    found = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
+    if found.done:
+        state.vacant.pop(app.id, None)
+        return None
+    return _do(turn, aim, target, found)
+
+
+def _expunge(turn: Turn, app: App) -> None:
+    """End instances that were out of reach for too long: others are in their places, and they are killed if they
+    come back."""
+    for job in [turn.state.jobs[id] for id in turn.state.instances.get(app.id, ())]:
+        task = turn.state.tasks[job.task_id] if job.task_id else None
+        since = task.unreachable_since if task and job.state is JobState.UNREACHABLE else None
+        if task and since is not None and fate(app.unreachable_strategy, since, turn.now) is Fate.FORGET:
+            turn.put_job(replace(job, kill_requested=True, nameless=True))
+            abandon(turn, task, f"its agent {task.hostname} was out of reach for {turn.now - since:.0f} s")
+
+
+def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
+    app = aim.action.app
+    for id in found.kill:
+        job = replace(turn.state.jobs[JobId(id)], nameless=True)
+        end_for_good(turn, job, _UNWANTED, unlaunched=_UNWANTED)
+    if not found.launch:
+        return found.waiting
+    wait_s = turn.state.backoffs.get((app.id, aim.version), (0, 0.0))[1] - turn.now
+    if wait_s > 0:
+        turn.state.stirred.add(app.id)
+        return f"waits {wait_s:.0f} s before its next launch: instances failed"
+    spec = _job_of(app, target.version)
+    if isinstance(spec, str):
+        return spec  # an earlier version of this program let it in
+    for _ in range(found.launch):
+        _start_instance(turn, app, spec, aim)
+    return found.waiting
+
+
+def _job_of(app: App, version: float) -> JobSpec | str:
+    return job_of(app, gpu_options(app), version=stamp(version))
+
+
+def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
+    """One that takes another's place keeps its app's place in the queue: a job that came later gets no GPU of it."""
+    state = turn.state
+    new = state.next_sequence, None
+    replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
+    sequence, since = state.places.get(app.id, new) if replaces else new
+    turn.put_job(
+        Job(
+            _comes_back(turn, app, aim.version) or _new_id(turn, app),
+            spec,
+            turn.now,
+            sequence,
+            message="queued",
+            in_line_since=since,
+            app_version=aim.version,
+            checked=bool(of_scheduler(app.health_checks)),
+            proves_ready=bool(app.readiness_checks),
+        )
+    )
+
+
+def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
+    """The id of an instance that ended and starts again: it keeps its name and counts on, as with Marathon."""
+    state = turn.state
+    vacant = state.vacant.get(app.id, [])
+    while vacant:
+        job = state.jobs.get(vacant.pop(0))
+        id = next_job_id(job.id, job.launches) if job and job.app_version == version else None
+        if id is not None and id not in state.jobs:
+            return id
+    return None
+
+
+def _new_id(turn: Turn, app: App) -> JobId:
+    """By no chance: the same events give the same ids."""
+    state = turn.state
+    seeds = (f"{state.framework_id}{app.id}?{number}&{turn.now}" for number in count(len(state.jobs)))
+    ids = (job_id(app.id, str(uuid5(NAMESPACE_URL, seed))) for seed in seeds)
+    return next(id for id in ids if id not in state.jobs)
+
+
+def _instance(state: State, job: Job) -> Instance:
+    tasks = state.round_of(job)
+    task = tasks[0] if tasks else None
+    shown, since = _STATES[job.state], job.started_at or job.submitted_at
+    if shown is InstanceState.STAGING and task is not None and task.state is not TaskState.LAUNCHED:
+        shown = InstanceState.STARTING
+    if shown is InstanceState.UNREACHABLE and task is not None:
+        since = task.unreachable_since or since
+    elif task is not None and task.evicted:
+        shown = InstanceState.WAITING  # it is being ended here, to be placed anew
+    healths = _healths(state, job, task)
+    return Instance(
+        id=job.id,
+        version=job.app_version or 0.0,
+        state=shown,
+        since=since,
+        started_at=job.started_at,
+        checked=bool(healths),
+        healthy=_all_well(healths),
+        ready=not job.proves_ready or (task is not None and task.ready),
+        ending=job.kill_requested,
+    )
+
+
+def _healths(state: State, job: Job, task: Task | None) -> list[bool | None]:
+    """What those say that check it: the executor, the scheduler, both or none."""
+    by_executor = [task.healthy if task else None] if job.spec.health_checks else []
+    by_scheduler = [state.healths.get(task.id) if task else None] if job.checked else []
+    return by_executor + by_scheduler
+
+
+def _all_well(found: list[bool | None]) -> bool | None:
+    if False in found:
+        return False
+    return None if None in found or not found else True
+
+
+def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
+    """Remember it; and end an instance that failed too often. One that is cut off is left alone: it may serve."""
+    task = turn.state.tasks.get(event.task_id)
+    job = turn.state.current(task) if task else None
+    if task is None or job is None or task.ended or job.app_version is None:
+        return
+    turn.state.healths[task.id], turn.state.check_results[task.id] = event.healthy, event.healths
+    said = event.healthy if event.healthy is not None else task.healthy  # not all were made since a restart
+    if not job.spec.health_checks and task.healthy is not said:  # else the executor's word is shown
+        task = replace(task, healthy=said)
+        turn.show_task(task)
+    turn.state.stirred.add(job.spec.app or "")
+    if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
+        why = f"unhealthy: {event.kill}"
+        turn.put_task(replace(task, unhealthy=event.kill))
+        end_for_good(turn, turn.state.jobs[job.id], why, unlaunched=why)
+
+
+def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
+    """Once ready, a task is so for as long as it runs: whether it is well is for its health checks to say."""
+    task = turn.state.tasks.get(event.task_id)
+    job = turn.state.current(task) if task else None
+    if task is None or job is None or task.ended or task.ready:
+        return
+    turn.state.readiness[task.id] = event.readiness
+    turn.state.stirred.add(job.spec.app or "")
+    if event.readiness.ready:
+        turn.show_task(replace(task, ready=True))
+
+
+def _count_failures(turn: Turn) -> None:
+    """An instance that ended by itself makes the next launch wait, longer with each in a row of its configuration."""
+    state = turn.state
+    fallen, state.fallen = state.fallen, []
+    apps = {app.id: app for app in state.services.root.all_apps()} if fallen else {}
+    for id in fallen:
+        job = state.jobs.get(id)
+        app = apps.get(job.spec.app or "") if job else None
+        if job is None or app is None:
+            continue
+        state.stirred.add(app.id)
+        if not job.nameless:
+            state.vacant.setdefault(app.id, []).append(job.id)
+        if job.state is JobState.KILLED:
+            continue
+        steady = was_steady(job, turn.now)
+        key = app.id, job.app_version or 0.0
+        failures = 1 if steady else state.backoffs.get(key, (0, 0.0))[0] + 1
+        state.backoffs[key] = failures, turn.now + launch_delay_s(app, failures)

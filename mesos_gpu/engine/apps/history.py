@@ -1,0 +1,84 @@
+"""What is remembered of apps and of the tree of groups as they were."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.rollout import VersionInfo
+from mesos_gpu.model.apps.service import AppVersion, RootVersion, Services
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.policy.apps.rollout.history import apps_of, group_versions, shape_of
+
+MOST_VERSIONS: Final = 50  # of an app; Marathon's --zk_max_versions
+MOST_ROOTS: Final = 25  # of the tree of groups
+
+
+def moment(turn: Turn) -> float:
+    """Of a change: now, or as soon after the one before as Marathon's interface, in milliseconds, can tell."""
+    state = turn.state
+    before = [info.version for info in state.services.versions.values()]
+    before += [each.version for each in state.deployments.values()]
+    before += [each.version for each in state.roots]
+    last = round(max(before, default=0.0), 3)
+    return turn.now if round(turn.now, 3) > last else last + 0.001
+
+
+def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: float) -> None:
+    """Take a changed tree in as what is wanted, and forget what is too old."""
+    state, before = turn.state, turn.state.services
+    old = before.versions
+    changed = {id for id in old.keys() | versions.keys() if old.get(id) != versions.get(id)}
+    groups = group_versions(before.root, target, changed, before.group_versions, at)
+    turn.put_services(Services(target, versions, groups))
+    turn.put_root_version(RootVersion(at, shape_of(target, versions)))
+    for found in state.roots[:-MOST_ROOTS]:
+        turn.drop_root_version(found.version)
+    for app in target.all_apps():
+        if versions[app.id] != old.get(app.id):
+            turn.put_app_version(AppVersion(versions[app.id].version, app))
+            if len(state.app_versions[app.id]) > MOST_VERSIONS:
+                _forget_old_versions(turn, app.id)
+
+
+def _forget_old_versions(turn: Turn, app_id: str) -> None:
+    """Keep the latest, and those that are in use."""
+    used = _used(turn)
+    for found in turn.state.app_versions[app_id][:-MOST_VERSIONS]:
+        if (app_id, found.version) not in used:
+            turn.drop_app_version(app_id, found.version)
+
+
+def forget_gone(turn: Turn) -> None:
+    """The versions of apps that are gone, with all that runs of them and all trees that they were in."""
+    state = turn.state
+    kept = {app.id for app in state.services.root.all_apps()} | state.instances.keys()
+    for deployment in state.deployments.values():
+        kept |= deployment.plan.affected
+    gone = sorted(state.app_versions.keys() - kept)
+    used = _used(turn) if gone else set()
+    for app_id in gone:
+        for found in state.app_versions[app_id]:
+            if (app_id, found.version) not in used:
+                turn.drop_app_version(app_id, found.version)
+    for remembered in (state.places, state.vacant):
+        for app_id in remembered.keys() - kept:
+            del remembered[app_id]
+    current = {(job.spec.app or "", job.app_version) for job in _instances(state)}
+    current |= {(id, info.last_config_change_at) for id, info in state.services.versions.items()}
+    for key in state.backoffs.keys() - current:
+        del state.backoffs[key]
+
+
+def _used(turn: Turn) -> set[tuple[str, float | None]]:
+    """Versions that run, and those of the trees that are remembered."""
+    state = turn.state
+    running: set[tuple[str, float | None]] = {
+        (job.spec.app or "", job.app_version) for job in _instances(state)
+    }
+    return running.union(*(apps_of(each.root) for each in state.roots))
+
+
+def _instances(state: State) -> Iterator[Job]:
+    return (state.jobs[job_id] for ids in state.instances.values() for job_id in ids)

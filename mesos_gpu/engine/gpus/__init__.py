@@ -1,0 +1,1 @@
+"""Cards over time: their history, their drains, whether each can be granted."""

@@ -1,0 +1,91 @@
+"""The history of each card, and resets of cards."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mesos_gpu.engine.effects import AskReset
+from mesos_gpu.engine.events import ResetRequested
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.drain import Card, Reset
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Transition
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.gpus.history import with_changes
+
+
+def record(turn: Turn, gpu_id: GpuId, changes: Iterable[Transition]) -> Card:
+    """Put changes into a card's history, those that it lacks."""
+    old = turn.state.cards.get(gpu_id) or Card(gpu_id)
+    card = with_changes(old, changes)
+    if card is not old:
+        turn.put_card(card)
+    return card
+
+
+def note(turn: Turn, gpu_id: GpuId, health: Health, words: str) -> Card:
+    """Put words into a card's history that change nothing of its health."""
+    return record(turn, gpu_id, [Transition(turn.now, health, health, words)])
+
+
+def on_reported(turn: Turn, gpu: Gpu) -> None:
+    """Take the changes of one report in; one of them may answer a reset."""
+    card = record(turn, gpu.id, gpu.history)
+    if card.reset is None:
+        return
+    said = [gpu.reason, *(change.reason for change in gpu.history)]
+    if any(card.reset.request in words for words in said):
+        turn.put_card(replace(card, reset=None))
+
+
+def on_reset_requested(turn: Turn, event: ResetRequested) -> None:
+    """Begin to ask the node; while it is under way nothing is placed there.
+
+    Raises:
+        NotFound: No node has that GPU.
+        Conflict: A task holds it, no monitor is there to do it, or an earlier request is under way.
+    """
+    node, gpu = turn.state.known_gpu(event.gpu_id)
+    holder = turn.state.holder(gpu.id)
+    if holder is not None:
+        what = f"{gpu.id} is held by {holder.job_id or holder.id}"
+        raise Conflict(what, remedy="drain it, wait until the job has ended, and reset it then")
+    if node.monitor is None or node.lost_at is not None:
+        what = f"{gpu.id} cannot be reset: no monitor runs on {node.hostname}"
+        raise Conflict(what, remedy="bring its agent back first; see `mesos-gpu nodes`")
+    old = turn.state.cards.get(gpu.id) or Card(gpu.id)
+    if old.reset is not None:
+        what = f"{gpu.id} is in reset {old.reset.request} since {turn.now - old.reset.since:.0f} s"
+        raise Conflict(what, remedy="see `mesos-gpu gpu health` for what becomes of it")
+    by = f" by {event.by}" if event.by else ""
+    card = note(turn, gpu.id, gpu.health, f"reset {event.request} asked for{by}: {event.reason}")
+    turn.put_card(replace(card, reset=Reset(event.request, event.reason, event.by, turn.now)))
+    _ask(turn, gpu.id, node)
+
+
+def on_tick(turn: Turn) -> None:
+    """Ask again; give up when the node stays silent."""
+    if not turn.state.resets:
+        return
+    placed = turn.state.placed()
+    for gpu_id in list(turn.state.resets):
+        reset = turn.state.cards[gpu_id].reset
+        assert reset is not None, "the list of resets is that of the cards"
+        found = placed.get(gpu_id)
+        if turn.now - reset.since >= turn.settings.reset_timeout_s:
+            words = (
+                f"reset {reset.request}: the node did not answer within {turn.settings.reset_timeout_s:g} s"
+            )
+            card = note(turn, gpu_id, found[1].health if found else Health.UNKNOWN, words)
+            turn.put_card(replace(card, reset=None))
+        elif found and (reset.sent_at is None or turn.now - reset.sent_at >= turn.settings.reset_resend_s):
+            _ask(turn, gpu_id, found[0])
+
+
+def _ask(turn: Turn, gpu_id: GpuId, node: Node) -> None:
+    card = turn.state.cards[gpu_id]
+    monitor = turn.state.tasks.get(node.monitor) if node.monitor else None
+    if card.reset is None or monitor is None or not turn.state.connected:
+        return
+    turn.put_card(replace(card, reset=replace(card.reset, sent_at=turn.now)))
+    turn.effects.append(AskReset(node.id, monitor.executor_id, gpu_id, card.reset.request))

@@ -1,0 +1,62 @@
+"""Drains: what operators take out of scheduling, and give back."""
+
+from mesos_gpu.engine.events import DrainRequested, UndrainRequested
+from mesos_gpu.engine.gpus.cards import record
+from mesos_gpu.engine.gpus.standing import standing
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.drain import Drain, Target
+from mesos_gpu.model.nodes.gpu import Health, Transition
+from mesos_gpu.model.nodes.node import Standing
+
+
+def on_drain(turn: Turn, event: DrainRequested) -> None:
+    """Take it out; again: change the reason and the deadline.
+
+    Raises:
+        NotFound: No node has that GPU, or no agent of that host is known.
+    """
+    old = turn.state.drains.get((event.target, event.name))
+    if old is None:
+        if event.target is Target.GPU:
+            turn.state.known_gpu(GpuId(event.name))
+        elif not any(node.hostname == event.name for node in turn.state.nodes.values()):
+            raise NotFound(f"there is no node {event.name}", remedy="list the nodes with: mesos-gpu nodes")
+    deadline_at = None if event.deadline_s is None else turn.now + event.deadline_s
+    since = turn.now if old is None else old.since
+    drain = Drain(event.target, event.name, event.reason, event.by, since, deadline_at)
+    before = _standings(turn, drain)
+    turn.put_drain(drain)
+    for was in before:
+        record(turn, was.gpu.id, [Transition(turn.now, was.health, Health.DRAINED, drain.words_of_gpu)])
+
+
+def on_undrain(turn: Turn, event: UndrainRequested) -> None:
+    """Give it back. What was ended for it stays ended.
+
+    Raises:
+        NotFound: It is not drained.
+        Conflict: The GPU is out with its node.
+    """
+    drain = turn.state.drains.get((event.target, event.name))
+    if drain is None:
+        found = turn.state.placed().get(GpuId(event.name)) if event.target is Target.GPU else None
+        if found and turn.state.drain_of(found[0].hostname):
+            what = f"{event.name} is drained with its node {found[0].hostname}"
+            raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {found[0].hostname}")
+        raise NotFound(f"{event.name} is not drained", remedy="see: mesos-gpu gpu list")
+    turn.drop_drain(drain)
+    what = "its node is undrained" if event.target is Target.NODE else "undrained"
+    words = what + (f" by {event.by}" if event.by else "")
+    for now in _standings(turn, drain):
+        record(turn, now.gpu.id, [Transition(turn.now, Health.DRAINED, now.health, words)])
+
+
+def _standings(turn: Turn, drain: Drain) -> list[Standing]:
+    """How the drain's GPUs stand at this moment."""
+    return [
+        standing(turn.state, node, gpu)
+        for node, gpu in turn.state.placed().values()
+        if drain.name == (gpu.id if drain.target is Target.GPU else node.hostname)
+    ]

@@ -1,0 +1,56 @@
+"""How a GPU stands: what its node says of it, under what operators say."""
+
+from collections.abc import Collection
+
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.node import Node, Standing
+
+
+def standing(state: State, node: Node, gpu: Gpu) -> Standing:
+    """The GPU with its effective health: drained, or in a reset, whatever its node says."""
+    drain, card = state.drain_of(node.hostname, gpu.id), state.cards.get(gpu.id)
+    reset = card.reset if card else None
+    health, reason, since = gpu.health, gpu.reason, gpu.since
+    if drain is not None:
+        health, reason, since = Health.DRAINED, drain.words_of_gpu, drain.since
+    elif reset is not None:
+        health, reason, since = Health.DRAINED, f"in a reset: {reset.reason}", reset.since
+    return Standing(node, gpu, health, reason, since, drain, card)
+
+
+def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
+    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody, kept by nobody."""
+    if not _is_fresh(node, now, settings):
+        return ()
+    free = [gpu for gpu in node.gpus if gpu.id not in state.holders and state.contested.get(gpu.id, 0) <= now]
+    return tuple(_sound(state, node, free))
+
+
+def well(
+    state: State, node: Node, now: float, settings: Settings, chosen: Collection[GpuId]
+) -> tuple[Gpu, ...]:
+    """Those of the chosen GPUs that could be given out if nobody held them."""
+    if not chosen or not _is_fresh(node, now, settings):
+        return ()
+    return tuple(_sound(state, node, [gpu for gpu in node.gpus if gpu.id in chosen]))
+
+
+def _sound(state: State, node: Node, gpus: list[Gpu]) -> list[Gpu]:
+    """Those whose `standing` is OK; a thousand nodes are asked for at each match."""
+    sound = [gpu for gpu in gpus if gpu.health is Health.OK]
+    if state.drains and state.drain_of(node.hostname):
+        return []
+    if state.drains:
+        sound = [gpu for gpu in sound if not state.drain_of(node.hostname, gpu.id)]
+    return [gpu for gpu in sound if gpu.id not in state.resets] if state.resets else sound
+
+
+def _is_fresh(node: Node, now: float, settings: Settings) -> bool:
+    return (
+        node.reported_at is not None
+        and now - node.reported_at <= settings.report_stale_s
+        and not node.lost_at
+    )

@@ -1,0 +1,1 @@
+"""A match: offers held against jobs that wait."""

@@ -1,0 +1,170 @@
+"""What a plan of moves starts from: the nodes, what is free on them, and the jobs that may be moved."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.match.neighbours import Neighbours
+from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.line import Line, ask_of
+from mesos_gpu.engine.queue.outlook import offered_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.room.defrag import Problem
+from mesos_gpu.policy.room.reservation import reserve
+from mesos_gpu.policy.room.sites import Movable, Site
+
+_MOVING: Final = (JobState.STARTING, JobState.RUNNING)
+
+
+def problem_of(state: State, settings: Settings, now: float, job: Job) -> Problem:
+    """All that a plan for the job needs; it stays valid when the state changes.
+
+    The job may be one that nobody has submitted. What is kept for others in the queue, and its queue's limit, are
+    of no account.
+    """
+    line, places = Line(state, settings, now, offered_of(state), reading=True), _Places(state, settings, job)
+    nodes = [node for node in state.nodes.values() if not node.lost_at and not state.drain_of(node.hostname)]
+    able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
+    ask, moving = ask_of(job, settings), _moving(state)
+
+    def site(node: Node) -> Site:
+        room = line.room(node)
+        tasks = tuple(
+            Movable(
+                job_id=other.id,
+                name=other.spec.name,
+                ask=ask_of(other, settings),
+                gpus=line.holding(task, node).gpus,
+                lost_gpu_s=_lost_gpu_s(other, task, now),
+                bound=places.is_bound(other.id),
+            )
+            for other, task in moving.get(node.id, ())
+        )
+        return Site(
+            agent_id=node.id,
+            hostname=node.hostname,
+            cpus=room.cpus,
+            mem_mib=room.mem_mib,
+            free=room.free,
+            tasks=tasks,
+            driver=room.driver,
+            able=node.id in able,
+            disk_mib=room.disk_mib,
+        )
+
+    hopeless = ""
+    if not able:
+        hopeless = "no node meets its constraints" if nodes else "no node may be given work"
+    elif reserve(job, ask, (line.room(node) for node in able.values()), now=now) is None:
+        hopeless = "no node is large enough, even when all that runs there has ended"
+    return Problem(
+        ask=ask,
+        tasks=job.spec.tasks,
+        sites=[site(node) for node in nodes],
+        open_to=places.open_to,
+        bound=places.is_bound(job.id),
+        hopeless=hopeless,
+    )
+
+
+def _moving(state: State) -> dict[AgentId, list[tuple[Job, Task]]]:
+    """By agent, the jobs that may move."""
+    found: dict[AgentId, list[tuple[Job, Task]]] = {}
+    for task_id in state.live:
+        task = state.tasks[task_id]
+        job = state.holding_job(task)
+        if job is not None and _may_move(job, task):
+            found.setdefault(task.agent_id, []).append((job, task))
+    return found
+
+
+def _lost_gpu_s(job: Job, task: Task, now: float) -> float:
+    run_s = 0.0 if task.started_at is None else max(now - task.started_at, 0.0)
+    return round(job.spec.gpus * run_s, 3)
+
+
+def _may_move(job: Job, task: Task) -> bool:
+    """Of a job of several tasks all would have to start anew: it stays."""
+    wanted = job.spec.preemptible and job.spec.tasks == 1 and job.state in _MOVING
+    ends = task.evicted or job.kill_requested or task.kill_sent_at is not None
+    return wanted and not ends and task.state is not TaskState.UNREACHABLE
+
+
+class _Places:
+    """Which nodes are open to a job while some move. Keeps what it needs of the state."""
+
+    def __init__(self, state: State, settings: Settings, request: Job) -> None:
+        """`request`: the job that room is made for."""
+        self._nodes, self._request = dict(state.nodes), request
+        self.neighbours, self._placing = Neighbours(state), Placing(state, settings)
+        self._jobs: dict[JobId, Job] = {request.id: request}
+        self._company: list[tuple[Job, Task]] = []  # those that are of account to others
+        self._waiting = [state.jobs[job_id] for _, job_id in state.queue if state.jobs[job_id].spec.app]
+        self._made: dict[Hashable, Neighbours] = {}
+        for task_id in state.live:
+            task = state.tasks[task_id]
+            job = state.holding_job(task)
+            if job is not None:
+                self._jobs[job.id] = job
+                if job.spec.app or job.spec.away:
+                    self._company.append((job, task))
+        self._bound = {job.id for job in self._jobs.values() if self.neighbours.key(job) is not None}
+        self._off_gpus = {job.id for job in self._jobs.values() if self._placing.key(job) is GpuNodes.NEVER}
+
+    def is_bound(self, job_id: JobId) -> bool:
+        """Whether where it may go depends on where others are."""
+        return job_id in self._bound
+
+    def open_to(
+        self, who: JobId | None, agent_id: AgentId, moved: Mapping[JobId, AgentId], members: Sequence[AgentId]
+    ) -> bool:
+        """`policy.sites.Open`."""
+        job, node = self._jobs[who or self._request.id], self._nodes[agent_id]
+        if job.id in self._off_gpus and node.gpus:
+            return False
+        return job.id not in self._bound or not self._seen_by(job, moved, members).barred(job, node)
+
+    def _seen_by(self, job: Job, moved: Mapping[JobId, AgentId], members: Sequence[AgentId]) -> Neighbours:
+        """Who of its company would be where. It is not in its own way: it has left when it starts anew."""
+        company = [
+            (other, task) for other, task in self._company if other.id != job.id and _counts(job, other)
+        ]
+        key = job.id, tuple(moved.get(other.id) for other, _ in company), tuple(members)
+        if key not in self._made:
+            self._made[key] = self._neighbours_of(job, company, moved, members)
+        return self._made[key]
+
+    def _neighbours_of(
+        self,
+        job: Job,
+        company: Sequence[tuple[Job, Task]],
+        moved: Mapping[JobId, AgentId],
+        members: Sequence[AgentId],
+    ) -> Neighbours:
+        waiting = {other.id: other for other in (*self._waiting, job)}
+        tasks = [replace(task, agent_id=moved.get(other.id, task.agent_id)) for other, task in company]
+        state = State(
+            started_at=0.0,
+            jobs={**waiting, **{other.id: other for other, _ in company}},
+            tasks={task.id: task for task in tasks},
+            nodes=self._nodes,
+            queue=[(other.sequence, other.id) for other in waiting.values()],
+            live={task.id: None for task in tasks},
+        )
+        found = Neighbours(state)
+        if members:
+            found.barred(job, self._nodes[members[0]])  # it counts what it is told once it has read the state
+        for agent_id in members:
+            found.tried(job, agent_id)
+        return found
+
+
+def _counts(job: Job, other: Job) -> bool:
+    """Whether where the other is may keep the job off a node."""
+    mine = {job.spec.app, job.spec.near, job.spec.away} - {None}
+    return other.spec.app in mine or (other.spec.away is not None and other.spec.away == job.spec.app)

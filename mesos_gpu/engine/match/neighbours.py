@@ -1,0 +1,165 @@
+"""Who runs where, of the apps that constraints, `near` and `away` name: during one match, or for a reader."""
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.cluster.constraints import UNDECIDED, Placed, excluded, violated
+from mesos_gpu.policy.cluster.placement import Candidate
+from mesos_gpu.policy.cluster.verdicts import Verdicts
+from mesos_gpu.policy.room.together import Slots
+
+
+class Neighbours:
+    """Nothing is computed before a bound job asks. A launch that was given up as unreachable holds no place."""
+
+    def __init__(self, state: State, *, reading: bool = True) -> None:
+        """Valid as long as the state changes only by launches that it is told of.
+
+        `reading`: it is a reader's, and the state remembers nothing of it.
+        """
+        self._state = state
+        self.verdicts = Verdicts(state.verdicts, reading=reading)
+        self._apps: dict[str, list[Placed]] | None = None
+        self._shunned: dict[str | None, list[Placed]] = {}  # app to the jobs that want it away
+        self._instances: dict[str, int] = {}
+        self._counted: set[str] = set()  # jobs
+        self._launches = 0
+
+    def key(self, job: Job) -> Hashable:
+        """Jobs with one key may go to the same nodes, now; None: to all."""
+        spec = job.spec
+        if not self._is_bound(spec):
+            return None
+        return _group(job), spec.constraints, spec.near, spec.away, self._launches
+
+    def _is_bound(self, spec: JobSpec) -> bool:
+        if spec.constraints or spec.near or spec.away:
+            return True
+        if spec.app and self._apps is None:
+            self._read()
+        return spec.app in self._shunned
+
+    def open_to(self, job: Job, candidates: Mapping[AgentId, Candidate]) -> Mapping[AgentId, Candidate]:
+        """The candidates where the job may go."""
+        if not self._is_bound(job.spec):
+            return candidates
+        nodes = self._state.nodes
+        self.verdicts.next_job()
+        return {
+            agent_id: found for agent_id, found in candidates.items() if not self.barred(job, nodes[agent_id])
+        }
+
+    def barred(self, job: Job, node: Node) -> str:
+        """Why the job may not go to the node now; "": it may."""
+        spec = job.spec
+        if not self._is_bound(spec):
+            return ""
+        placed = self._of(_group(job))
+        instances = self._instances.get(_group(job) or "", 1)
+        for constraint in spec.constraints:
+            why = violated(constraint, node, placed, instances, self.verdicts)
+            if why:
+                return f"violates constraint {constraint}: {why}"
+        return self._apart(spec, node)
+
+    def ruled_out(self, spec: JobSpec, node: Node) -> str:
+        """Why the job could never go to the node, whatever runs where; "": it could, or that is not known yet."""
+        for constraint in spec.constraints:
+            why = excluded(constraint, node, self.verdicts)
+            if why and why != UNDECIDED:
+                return f"violates constraint {constraint}: {why}"
+        return ""
+
+    def _apart(self, spec: JobSpec, node: Node) -> str:
+        if spec.near:
+            others = self._of(spec.near)
+            # The first job of an app that is to be near itself may go anywhere.
+            if not any(p.node.hostname == node.hostname for p in others) and (
+                others or spec.near != spec.app
+            ):
+                return f"runs no job of {spec.near}, which this one is to be near"
+        for found in self._of(spec.away):
+            if found.node.hostname == node.hostname:
+                return f"runs {found.name}, and this job is to be away from {spec.away}"
+        for found in self._shunned.get(spec.app, ()):
+            if found.node.hostname == node.hostname:
+                return f"runs {found.name}, which is to be away from {spec.app}"
+        return ""
+
+    def _of(self, app: str | None) -> list[Placed]:
+        if self._apps is None:
+            self._read()
+        return (self._apps or {}).get(app or "", [])
+
+    def launched(self, job: Job, task: Task) -> None:
+        """Count a launch of this match in."""
+        self.tried(job, task.agent_id)
+
+    def tried(self, job: Job, agent_id: AgentId) -> None:
+        """The same, before there is a task."""
+        if self._apps is not None and (_group(job) or job.spec.away):
+            self._launches += 1
+            self._place(job, agent_id)
+
+    def forget(self) -> None:
+        """What was tried does not come about: the state is read anew when somebody asks."""
+        self._apps, self._launches = None, self._launches + 1
+        self._shunned.clear()
+        self._instances.clear()
+        self._counted.clear()
+
+    def parts(self, job: Job) -> bool:
+        """Whether its constraints compare its own tasks with each other."""
+        spec = job.spec
+        return spec.tasks > 1 and (
+            any(constraint.compares for constraint in spec.constraints) or spec.near == spec.app is not None
+        )
+
+    def allot(self, job: Job, slots: Sequence[Slots]) -> list[int]:
+        """How many of its tasks go to each of some nodes, one after the other, as its constraints allow."""
+        counts, nodes = [0] * len(slots), self._state.nodes
+        for _ in range(job.spec.tasks):
+            for i, found in enumerate(slots):
+                agent_id = found.room.agent_id
+                if counts[i] < found.count and not self.barred(job, nodes[agent_id]):
+                    counts[i] += 1
+                    self.tried(job, agent_id)
+                    break
+            else:
+                break
+        self.forget()
+        return counts
+
+    def _read(self) -> None:
+        self._apps, state = {}, self._state
+        for task_id in state.live:
+            task = state.tasks[task_id]
+            job = state.holding_job(task)
+            if job is not None:
+                self._count(job)
+                self._place(job, task.agent_id, task.hostname)
+        for _, job_id in state.queue:
+            self._count(state.jobs[job_id])
+
+    def _count(self, job: Job) -> None:
+        group = _group(job)
+        if group and job.id not in self._counted:
+            self._counted.add(job.id)
+            self._instances[group] = self._instances.get(group, 0) + job.spec.tasks
+
+    def _place(self, job: Job, agent_id: AgentId, hostname: str = "") -> None:
+        found = Placed(job.id, self._state.nodes.get(agent_id) or Node(agent_id, hostname))
+        group = _group(job)
+        if group and self._apps is not None:
+            self._apps.setdefault(group, []).append(found)
+        if job.spec.away:
+            self._shunned.setdefault(job.spec.away, []).append(found)
+
+
+def _group(job: Job) -> str | None:
+    """Whom its constraints compare it with: its app's jobs, or, if it is alone, the other tasks of its own."""
+    return job.spec.app or (f"job {job.id}" if job.spec.tasks > 1 else None)

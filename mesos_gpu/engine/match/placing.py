@@ -1,0 +1,113 @@
+"""Where jobs go, during one match: the cluster's arrays, and who of an app is where."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from mesos_gpu.engine.queue.line import ask_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.job import GpuNodes, Job, JobSpec, Placement
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.policy.cluster.board import Board
+from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
+from mesos_gpu.policy.cluster.placement import Ask, Candidate, Chosen
+from mesos_gpu.policy.cluster.shapes import Shape
+
+#: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
+BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
+_BEHAVIORS: Mapping[str, GpuNodes] = {"restricted": GpuNodes.NEVER, "unrestricted": GpuNodes.ALWAYS}
+RECENT = 1000  # jobs that say what is asked for lately
+
+
+class Placing:
+    """Valid as long as the state changes only by launches that it is told of."""
+
+    def __init__(self, state: State, settings: Settings, board: Board | None = None) -> None:
+        """Nothing is computed before a job wants it. Without a board nothing can be placed."""
+        self._state, self._settings = state, settings
+        self._board = board or board_of(state, settings, ())
+        self._drawn = state.drawn
+        self._apps: dict[str, Counter[AgentId]] | None = None
+
+    def place(self, job: Job, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen | None:
+        """The best of the candidates that are open to the job; None: none fits."""
+        placement = self._placement(job.spec)
+        siblings = self._siblings(job) if placement is Placement.SPREAD else None
+        return self._board.place(
+            ask,
+            open_to,
+            placement.value,
+            siblings,
+            gpu_nodes=self._gpu_nodes(job).value,
+            draw=self._drawn,
+        )
+
+    def key(self, job: Job) -> GpuNodes | None:
+        """Jobs with one key, that take the same, fit the same nodes."""
+        return None if job.spec.gpus else self._gpu_nodes(job)
+
+    def launched(self, job: Job, candidate: Candidate) -> None:
+        """Count a launch in; `candidate`: what is left there."""
+        self._board.update(candidate)
+        self._drawn += 1
+        if self._apps is not None:
+            self._apps.setdefault(_app(job), Counter())[candidate.agent_id] += 1
+
+    def given_back(self, job: Job, candidate: Candidate) -> None:
+        """A launch that was counted in does not come about; `candidate`: what is there again."""
+        self._board.update(candidate)
+        self._drawn -= 1
+        if self._apps is not None:
+            self._apps[_app(job)][candidate.agent_id] -= 1
+
+    def _placement(self, spec: JobSpec) -> Placement:
+        """The job's own, else its app's, else the cluster's."""
+        return spec.placement or self._settings.placement_of.get(spec.app or "", self._settings.placement)
+
+    def _gpu_nodes(self, job: Job) -> GpuNodes:
+        return _BEHAVIORS.get(job.spec.labels.get(BEHAVIOR_LABEL, ""), self._settings.gpu_nodes)
+
+    def _siblings(self, job: Job) -> Mapping[AgentId, int]:
+        """How many tasks of the same app each agent has."""
+        if self._apps is None:
+            self._apps = {}
+            for task_id in self._state.live:
+                task = self._state.tasks[task_id]
+                other = self._state.holding_job(task)
+                if other is not None:
+                    self._apps.setdefault(_app(other), Counter())[task.agent_id] += 1
+        return self._apps.get(_app(job), Counter())
+
+
+def board_of(state: State, settings: Settings, candidates: Iterable[Candidate]) -> Board:
+    """The arrays of what is offered."""
+    return Board(candidates, partial(_mix, state, settings))
+
+
+def _mix(state: State, settings: Settings) -> Mix:
+    """What was asked for lately."""
+    # One GPU of each kind that the cluster has.
+    every = (gpu for node in state.nodes.values() for gpu in node.gpus)
+    kinds = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
+    jobs = list(state.jobs.values())[-RECENT:]
+    return mix_of(
+        Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=models)
+        for job in jobs
+        if (models := _models(job, settings, kinds.values())) is not None
+    )
+
+
+def _models(job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
+    """Those that will do; empty: any; None: the cluster has none that does."""
+    ask, wanted = ask_of(job, settings), job.spec.gpu_model
+    if not ask.choosy:
+        return wanted
+    fit = {gpu.model for gpu in kinds if ask.takes(gpu) and (not wanted or gpu.model in wanted)}
+    return tuple(sorted(fit)) or None
+
+
+def _app(job: Job) -> str:
+    """Jobs without one are spread by their name: like jobs have like names."""
+    return job.spec.app or f"job {job.spec.name}"

@@ -1,0 +1,132 @@
+"""Jobs of lower priority make room: the plan is whole before the first of them is ended."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from mesos_gpu.engine.queue.line import Line, ask_of
+from mesos_gpu.engine.tasks.evictions import evict
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.room.preemption import Ground, Share, Victim, plan
+from mesos_gpu.policy.room.reservation import Room
+
+_MOST_TRIED = 16  # blocked jobs in one match: each is a look at every node
+
+
+def possible(turn: Turn) -> bool:
+    """Whether anybody who waits could have somebody ended."""
+    state = turn.state
+    if not turn.settings.preemption or not state.queue:
+        return False
+    jobs = (state.current(state.tasks[task_id]) for task_id in state.live)
+    lowest = min(
+        (job.spec.priority for job in jobs if job is not None and job.spec.preemptible), default=None
+    )
+    return lowest is not None and any(state.jobs[job_id].spec.priority > lowest for _, job_id in state.queue)
+
+
+def preempt(turn: Turn, line: Line, blocked: Iterable[Job]) -> None:
+    """End jobs for the first of the blocked ones that this helps."""
+    victims = _victims(turn)
+    if not victims:
+        return
+    lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Ask, int, int]]()
+    for job in blocked:
+        ask = ask_of(job, turn.settings)
+        key = ask, job.spec.tasks, job.spec.priority
+        if job.spec.priority <= lowest or key in tried or len(tried) >= _MOST_TRIED:
+            continue
+        if _may_fit_soon(turn, job) or line.over_limit(job) or line.neighbours.parts(job):
+            continue
+        tried.add(key)
+        lower = {v.job_id: v for v in victims.values() if v.priority < job.spec.priority}
+        chosen = plan(ask, job.spec.tasks, list(_grounds(turn, line, job, lower)), lower)
+        if chosen:
+            _make_room(turn, job, chosen)
+            return  # what they give back must be seen before more is planned
+
+
+def _may_fit_soon(turn: Turn, job: Job) -> bool:
+    """What is free may not have been offered yet; or room was made, and who was ended for it still runs."""
+    if (
+        turn.now - max(job.submitted_at, job.not_before, turn.state.registered_at)
+        < turn.settings.preempt_after_s
+    ):
+        return True
+    made_at = job.room_made_at
+    if made_at is None:
+        return False
+    if turn.now - made_at < turn.settings.preempt_again_s:
+        return True
+    return any(turn.state.tasks[task_id].preempted_for == job.id for task_id in turn.state.live)
+
+
+def _victims(turn: Turn) -> dict[JobId, Victim]:
+    """Every job that may be ended now, by whoever is before it."""
+    found = {}
+    for task_id in turn.state.live:
+        task = turn.state.tasks[task_id]
+        job = turn.state.current(task)
+        if job is None or job.id in found or not _may_be_ended(job):
+            continue
+        members = turn.state.round_of(job)
+        if not any(member.evicted for member in members):
+            ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
+            found[job.id] = Victim(job.id, job.spec.priority, job.spec.gpus * ran_s)
+    return found
+
+
+def _may_be_ended(job: Job) -> bool:
+    runs = job.state in (JobState.STARTING, JobState.RUNNING) and not job.kill_requested
+    return runs and job.spec.preemptible
+
+
+def _grounds(turn: Turn, line: Line, job: Job, victims: dict[JobId, Victim]) -> Iterator[Ground]:
+    for node in turn.state.nodes.values():
+        if line.serves(job, node) and line.new_enough(job, node):
+            yield _ground(turn, line, job, node, victims)
+
+
+def _ground(turn: Turn, line: Line, job: Job, node: Node, victims: dict[JobId, Victim]) -> Ground:
+    """What is kept for others is not free; what is being ended already will be."""
+    room, taken = line.room(node), line.kept_by_others(job, node)
+    ending = [h for h in room.holdings if h.job_id not in victims and _is_ending(turn, h.job_id)]
+    kept = {gpu_id for found in taken for gpu_id in found.gpus}
+    gpus = (*room.free, *(gpu for holding in ending for gpu in holding.gpus))
+    return Ground(
+        agent_id=node.id,
+        hostname=node.hostname,
+        cpus=room.cpus + sum(h.cpus for h in ending) - sum(found.need.cpus for found in taken),
+        mem_mib=room.mem_mib + sum(h.mem_mib for h in ending) - sum(found.need.mem_mib for found in taken),
+        free=tuple(gpu for gpu in gpus if gpu.id not in kept),
+        shares=tuple(_shares(room, victims)),
+        disk_mib=room.disk_mib
+        + sum(h.disk_mib for h in ending)
+        - sum(found.need.disk_mib for found in taken),
+    )
+
+
+def _shares(room: Room, victims: dict[JobId, Victim]) -> Iterator[Share]:
+    for holding in room.holdings:
+        if holding.job_id is not None and holding.job_id in victims:
+            yield Share(holding.job_id, holding.cpus, holding.mem_mib, holding.gpus, holding.disk_mib)
+
+
+def _is_ending(turn: Turn, job_id: JobId | None) -> bool:
+    """Whether it was told to end, and not to make room for another one."""
+    job = turn.state.jobs.get(job_id) if job_id else None
+    if job is None or job.state is JobState.UNREACHABLE:
+        return False
+    members = turn.state.round_of(job)
+    return any(member.kill_sent_at is not None and member.preempted_for is None for member in members)
+
+
+def _make_room(turn: Turn, job: Job, chosen: Iterable[Victim]) -> None:
+    turn.put_job(replace(job, room_made_at=turn.now))
+    for victim in chosen:
+        other = turn.state.jobs[victim.job_id]
+        why = f"makes room for job {job.id}, whose priority is {job.spec.priority}, not {victim.priority}"
+        evict(turn, other, why, preempted_for=job.id)

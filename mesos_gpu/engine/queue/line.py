@@ -1,0 +1,345 @@
+"""The queue during one match: who may start now, what is kept for whom."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from mesos_gpu.engine.gpus.standing import well
+from mesos_gpu.engine.match.neighbours import Neighbours
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import Capacity, State
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.cluster.placement import Ask, Candidate
+from mesos_gpu.policy.queueing.queue import in_order
+from mesos_gpu.policy.room.reservation import (
+    ENDLESS,
+    Holding,
+    Reservation,
+    Room,
+    beside,
+    ends_by,
+    narrowed,
+    outlasts,
+    reserve,
+    room_of,
+    share_of,
+    with_share,
+)
+from mesos_gpu.policy.room.together import reserve_together
+
+Offered = Callable[
+    [AgentId], tuple[float, float, float, float]
+]  # cpus, MiB, GPUs and MiB of disk that its held offers still have
+Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
+
+
+def ask_of(job: Job, settings: Settings) -> Ask:
+    """What one launch of the job takes from an offer, with its executor's share."""
+    spec = job.spec
+    return Ask(
+        cpus=round(spec.cpus + settings.executor_cpus, 3),
+        mem_mib=spec.mem_mib + settings.executor_mem_mib,
+        gpus=spec.gpus,
+        models=spec.gpu_model,
+        min_driver=job.min_driver,
+        gpu_memory_mib=spec.gpu_memory_mib,
+        compute_capability=spec.compute_capability,
+        disk_mib=spec.disk_mib,
+    )
+
+
+class Line:
+    """Jobs in their order; limits, reservations and what each later job may still use."""
+
+    def __init__(
+        self,
+        state: State,
+        settings: Settings,
+        now: float,
+        offered: Offered,
+        *,
+        reading: bool = False,
+        learn: Learn | None = None,
+    ) -> None:
+        """Nothing is computed before it is needed: most matches block nobody.
+
+        Args:
+            state: The engine's.
+            settings: The operator's.
+            now: Seconds since the epoch.
+            offered: What is left of an agent's offers.
+            reading: It is a reader's line: the state remembers nothing of it.
+            learn: The run time of jobs without a limit, for estimates.
+        """
+        self._state, self._settings, self._now = state, settings, now
+        self._offered, self._reading, self._learn = offered, reading, learn
+        self.reservations: list[Reservation] = []
+        self.neighbours = Neighbours(state, reading=reading)
+        self._queues: set[str] = set()  # those whose first blocked job is known
+        self._hopeless: set[tuple[str, Hashable]] = set()
+        self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
+        self._rooms: dict[AgentId, Room] = {}
+        self._tasks: dict[AgentId, list[Task]] | None = None
+        limits = settings.queue_limits
+        self._held: dict[str, list[Holding]] = {name: [] for name in limits}
+        self._used: dict[str, int] = dict.fromkeys(limits, 0)
+        if limits:
+            for task_id in state.live:
+                self._hold(state.tasks[task_id])
+
+    def jobs(self) -> list[Job]:
+        """Every pending job, the first to be tried first."""
+        state = self._state
+        pending = [state.jobs[job_id] for _, job_id in state.queue]
+        ordered = in_order(pending, self._now, self._settings.aging_step_s)
+        first = [job for job in pending if job.room_made_at is not None]
+        if not first:
+            return ordered
+        # Others were ended for those: nobody may take their room.
+        return sorted(ordered, key=lambda job: job.room_made_at is None)
+
+    # --- limits
+
+    def _hold(self, task: Task) -> None:
+        job = self._state.holding_job(task)
+        if job is None or job.spec.queue not in self._held:
+            return
+        self._held[job.spec.queue].append(self.holding(task))
+        self._used[job.spec.queue] += job.spec.gpus
+
+    def used(self, queue: str) -> int:
+        """GPUs that a queue with a limit holds."""
+        return self._used[queue]
+
+    def over_limit(self, job: Job) -> bool:
+        """Whether its queue's limit, or the share that is kept for the first of its queue, forbids it now."""
+        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
+        if limit is None or not gpus:
+            return False
+        if self._used[job.spec.queue] + gpus > limit:
+            return True
+        ends_at = ends_by(job.spec, self._now)
+        kept = (r for r in self.reservations if r.queue == job.spec.queue)
+        return any(outlasts(ends_at, found) and gpus > found.spare_share for found in kept)
+
+    # --- reservations
+
+    def block(self, job: Job) -> None:
+        """The job cannot start: reserve for it, if it is the first of its queue and some node could serve it."""
+        queue = job.spec.queue
+        if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
+            return
+        ask = ask_of(job, self._settings)
+        key = queue, self.kind(job, ask)
+        if key in self._hopeless:
+            return
+        found = self.reservations_for(job, ask)
+        if not found:
+            self._hopeless.add(key)
+            return
+        self._queues.add(queue)
+        self.reservations += found
+        self._ends.clear()
+
+    def kind(self, job: Job, ask: Ask) -> Hashable:
+        """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
+        return ask, job.spec.tasks, self.neighbours.key(job)
+
+    def reservation(self, job: Job, ask: Ask) -> Reservation | None:
+        """Of what would be kept for the job, that which it waits for longest; None: it could never start."""
+        return _decisive(self.reservations_for(job, ask))
+
+    def reservations_for(self, job: Job, ask: Ask) -> list[Reservation]:
+        """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
+        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
+        if limit is None or not gpus:
+            return self._reserve(job, ask, self.reservations)
+        held = self._held[job.spec.queue]
+        share = share_of(limit, gpus, held, self._now)
+        if share is None:
+            return []
+        if share.awaited:  # a node may idle no longer than for the node's own sake
+            kept = Reservation(
+                job.id,
+                job.spec.queue,
+                replace(ask, gpus=gpus),
+                share.at,
+                spare_share=share.spare,
+                awaited=share.awaited,
+            )
+            return [kept]
+        return [
+            with_share(found, share, held, limit, gpus)
+            for found in self._reserve(job, ask, self.reservations)
+        ]
+
+    def _reserve(self, job: Job, ask: Ask, taken: Sequence[Reservation] = ()) -> list[Reservation]:
+        rooms = (self.room(node) for node in self._state.nodes.values() if self.serves(job, node))
+        if job.spec.tasks > 1:
+            allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
+            return reserve_together(job, ask, list(rooms), taken, now=self._now, allot=allot)
+        found = reserve(job, ask, rooms, taken, now=self._now)
+        return [found] if found else []
+
+    def alone(self, job: Job, ask: Ask) -> Reservation | None:
+        """The node that it would get if nothing were kept for others, and no queue had a limit."""
+        return _decisive(self._reserve(job, ask))
+
+    def outlasted(self, job: Job) -> tuple[int, ...]:
+        """Which reservations of nodes it would be in the way of."""
+        key = job.spec.timeout_s, job.spec.kill_grace_s
+        found = self._ends.get(key)
+        if found is None:
+            ends_at = ends_by(job.spec, self._now)
+            found = self._ends[key] = tuple(
+                i for i, r in enumerate(self.reservations) if r.agent_id is not None and outlasts(ends_at, r)
+            )
+        return found
+
+    def open_to(
+        self, outlasted: Iterable[int], candidates: Mapping[AgentId, Candidate]
+    ) -> Mapping[AgentId, Candidate]:
+        """The candidates as a job may use them that is in the way of those reservations."""
+        changed: dict[AgentId, Candidate] = {}
+        for i in outlasted:
+            found = self.reservations[i]
+            if found.agent_id is not None and found.agent_id in candidates:
+                changed[found.agent_id] = narrowed(
+                    changed.get(found.agent_id) or candidates[found.agent_id], found
+                )
+        return {**candidates, **changed} if changed else candidates
+
+    def launched(self, job: Job, ask: Ask, task: Task) -> None:
+        """Count a launch of this match in."""
+        self._rooms.pop(task.agent_id, None)
+        self.neighbours.launched(job, task)
+        if self._tasks is not None:
+            self._tasks.setdefault(task.agent_id, []).append(task)
+        if job.spec.queue in self._held:
+            self._hold(task)
+        ends_at = ends_by(job.spec, self._now)
+        for i, found in enumerate(self.reservations):
+            if outlasts(ends_at, found):
+                here = found.agent_id == task.agent_id
+                self.reservations[i] = beside(found, ask, here=here, same_queue=found.queue == job.spec.queue)
+
+    # --- nodes
+
+    def serves(self, job: Job, node: Node) -> bool:
+        """Whether the job may go there at all, now."""
+        if node.lost_at is not None or self._state.drain_of(node.hostname):
+            return False
+        return not self.neighbours.barred(job, node)
+
+    def new_enough(self, job: Job, node: Node) -> bool:
+        """Whether the node's driver is what the job needs."""
+        return as_new_as(node.driver_version, job.min_driver)
+
+    def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
+        """What of the node is kept for other jobs."""
+        return [r for r in self.reservations if r.agent_id == node.id and r.job_id != job.id]
+
+    def room(self, node: Node) -> Room:
+        """What the node has free, and what its launches will give back."""
+        found = self._rooms.get(node.id)
+        if found is None:
+            found = self._rooms[node.id] = self._built(node)
+        return found
+
+    def _built(self, node: Node) -> Room:
+        holdings = tuple(self.holding(task, node) for task in self._tasks_on(node.id))
+        cpus, mem_mib, gpus, disk_mib = self._offered(node.id)
+        held_cpus, held_mem = sum(h.cpus for h in holdings), sum(h.mem_mib for h in holdings)
+        held_gpus, held_disk = sum(h.gpu_count for h in holdings), sum(h.disk_mib for h in holdings)
+        # What is neither offered nor held was given back a moment ago: its offer is on the way.
+        seen = (
+            round(cpus + held_cpus, 3),
+            round(mem_mib + held_mem, 3),
+            gpus + held_gpus,
+            round(disk_mib + held_disk, 3),
+        )
+        most_cpus, most_mem, most_gpus, most_disk = self._capacity(node.id, seen)
+        return room_of(
+            node.id,
+            node.hostname,
+            cpus=round(most_cpus - held_cpus, 3),
+            mem_mib=most_mem - held_mem,
+            free=self._free(node)[: max(round(most_gpus - held_gpus), 0)],
+            holdings=holdings,
+            driver=node.driver_version,
+            disk_mib=most_disk - held_disk,
+        )
+
+    def _free(self, node: Node) -> tuple[Gpu, ...]:
+        """Held by nobody; one whose claim was refused a moment ago is left alone only for a moment."""
+        idle = {gpu.id for gpu in node.gpus if gpu.id not in self._state.holders}
+        return well(self._state, node, self._now, self._settings, idle)
+
+    def _capacity(self, agent_id: AgentId, seen: tuple[float, ...]) -> tuple[float, ...]:
+        old, span_s = self._state.capacities.get(agent_id), self._settings.offer_return_s / 2
+        if old is None or self._now - old.since > 2 * span_s:
+            new = Capacity(self._now, seen, seen)
+        elif self._now - old.since > span_s:
+            new = Capacity(self._now, seen, old.latest)
+        else:
+            new = replace(old, latest=_most(old.latest, seen))
+        if not self._reading:
+            self._state.capacities[agent_id] = new
+        return _most(new.latest, new.before)
+
+    def _tasks_on(self, agent_id: AgentId) -> list[Task]:
+        if self._tasks is None:
+            self._tasks = {}
+            for task_id in self._state.live:
+                task = self._state.tasks[task_id]
+                self._tasks.setdefault(task.agent_id, []).append(task)
+        return self._tasks.get(agent_id, [])
+
+    def holding(self, task: Task, node: Node | None = None) -> Holding:
+        """What a launch holds, and until when."""
+        settings, job = self._settings, self._state.jobs.get(task.job_id or JobId(""))
+        if job is None:
+            cpus, mem_mib = settings.monitor_cpus, settings.monitor_mem_mib
+            return Holding(None, cpus, mem_mib, (), 0, task.launched_at)
+        gpus = () if node is None else well(self._state, node, self._now, settings, task.gpus)
+        ends_at, lasts_s, learnt = self._end_of(task, job)
+        return Holding(
+            job_id=job.id,
+            cpus=job.spec.cpus + settings.executor_cpus,
+            mem_mib=job.spec.mem_mib + settings.executor_mem_mib,
+            gpus=gpus,
+            gpu_count=job.spec.gpus,
+            since=task.started_at or task.launched_at,
+            ends_at=ends_at,
+            lasts_s=lasts_s,
+            learnt=learnt,
+            disk_mib=job.spec.disk_mib,
+        )
+
+    def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:
+        """When a launch ends at the latest, what that follows from, and where it is not a limit: how it is known."""
+        if self._state.current(task) is None:
+            return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
+        if task.kill_sent_at is not None:
+            return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
+        begun_at = self._now if task.started_at is None else task.started_at
+        if job.spec.timeout_s is not None:
+            return max(begun_at + job.spec.timeout_s, self._now), job.spec.timeout_s, ""
+        learnt = self._learn(job) if self._learn else None
+        if learnt is not None and begun_at + learnt[0] > self._now:
+            return begun_at + learnt[0], learnt[0], learnt[1]
+        return ENDLESS, None, ""
+
+
+def _decisive(found: Sequence[Reservation]) -> Reservation | None:
+    """All of them start at one time; the one whose node is ready last says why then."""
+    return max(found, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)
+
+
+def _most(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(map(max, one, other))

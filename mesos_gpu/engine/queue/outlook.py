@@ -1,0 +1,139 @@
+"""The queue for a reader: every pending job's place, what is kept for it, and when it may start."""
+
+from collections.abc import Hashable
+from itertools import islice
+
+from mesos_gpu.engine.queue.line import Line, Offered, ask_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
+from mesos_gpu.model.nodes.offer import Scalar, amounts
+from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of, gpus_of
+from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
+from mesos_gpu.policy.room.reservation import ENDLESS, Reservation
+
+
+def offered_of(state: State) -> Offered:
+    """What is held of each agent's offers."""
+    held: dict[AgentId, list[Scalar]] = {}
+    for offer in state.offers.values():
+        held.setdefault(offer.agent_id, []).extend(offer.resources)
+    left = {agent_id: amounts(resources) for agent_id, resources in held.items()}
+    return lambda agent_id: left.get(agent_id, (0.0, 0.0, 0.0, 0.0))
+
+
+class Outlook:
+    """Valid as long as the state does not change; it changes nothing itself."""
+
+    def __init__(self, state: State, settings: Settings, now: float) -> None:
+        """Nothing is computed before it is asked for."""
+        self._state, self._settings, self._now = state, settings, now
+        self._line = Line(state, settings, now, offered_of(state), reading=True)
+        self.jobs = self._line.jobs()
+
+    def waiting(self, most: int) -> list[Waiting]:
+        """The first `most` pending jobs, in order."""
+        kept = {found.job_id: _kept(found) for found in self.before(None)}
+        estimates = self._estimates(most)
+        step_s = self._settings.aging_step_s
+        return [
+            Waiting(
+                job=job,
+                position=i,
+                effective_priority=effective_priority(
+                    job.spec.priority, self._now - in_line_since(job), step_s
+                ),
+                kept=kept.get(job.id),
+                estimate=estimates[job.id],
+            )
+            for i, job in enumerate(islice(self.jobs, most))
+        ]
+
+    def before(self, job_id: JobId | None) -> list[Reservation]:
+        """What is kept for those that stand before a job; None: for all."""
+        for job in self.jobs:
+            if job.id == job_id:
+                break
+            if job.not_before <= self._now:
+                self._line.block(job)
+        return self._line.reservations
+
+    def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
+        """What is kept of nodes that this job must leave alone. Call `before` first."""
+        found: dict[AgentId, list[Reservation]] = {}
+        for i in self._line.outlasted(job):
+            reservation = self._line.reservations[i]
+            if reservation.agent_id is not None:
+                found.setdefault(reservation.agent_id, []).append(reservation)
+        return found
+
+    def limit_words(self, job: Job) -> str:
+        """Why its queue's limit keeps it waiting, or "". Call `before` first."""
+        if not self._line.over_limit(job):
+            return ""
+        limit, used = self._settings.queue_limits[job.spec.queue], self._line.used(job.spec.queue)
+        words = f"queue {job.spec.queue} may hold {gpus_of(limit)}, and holds {used}"
+        if used + job.spec.gpus_in_all <= limit:
+            words += "; the rest is kept for a job before it"
+        return words
+
+    def estimate(self, job: Job) -> Estimate:
+        """When the job may start."""
+        position = next(i for i, other in enumerate(self.jobs) if other.id == job.id)
+        return self._estimates(position + 1, only=job.id)[job.id]
+
+    def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
+        times = RunTimes(self._state.jobs[job_id] for job_id in self._state.ended)
+        line = Line(
+            self._state,
+            self._settings,
+            self._now,
+            offered_of(self._state),
+            reading=True,
+            learn=times.median_of,
+        )
+        found: dict[JobId, Estimate] = {}
+        known: dict[tuple[str, int, Hashable], Reservation | None] = {}
+        for i, job in enumerate(islice(self.jobs, most)):
+            if only in (None, job.id):
+                ask = ask_of(job, self._settings)
+                limited = job.spec.queue if job.spec.queue in self._settings.queue_limits else ""
+                key = limited, len(line.reservations), line.kind(job, ask)
+                if key not in known:
+                    known[key] = line.reservation(job, ask)
+                found[job.id] = self._estimate(line, job, known[key], i)
+            if job.not_before <= self._now:
+                line.block(job)
+        return found
+
+    def _estimate(self, line: Line, job: Job, found: Reservation | None, ahead: int) -> Estimate:
+        limit = self._settings.queue_limits.get(job.spec.queue)
+        made = estimate_of(job, found, limit_gpus=limit, now=self._now)
+        there = line.alone(job, ask_of(job, self._settings)) if found is None else None
+        first = [r for r in line.reservations if there is not None and r.agent_id == there.agent_id]
+        if first and (limit is None or job.spec.gpus_in_all <= limit):
+            return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
+        if made.at is None or not ahead:
+            return made
+        before = "1 job stands" if ahead == 1 else f"{ahead} jobs stand"
+        return Estimate(made.at, f"{made.basis}; {before} before it")
+
+    def queues(self) -> list[QueueUse]:
+        """Every queue that has a limit or a pending job, by name."""
+        names: dict[str, int] = dict.fromkeys(self._settings.queue_limits, 0)
+        for job in self.jobs:
+            names[job.spec.queue] = names.get(job.spec.queue, 0) + 1
+        used = dict.fromkeys(names, 0)
+        for task_id in self._state.live:
+            holder = self._state.holding_job(self._state.tasks[task_id])
+            if holder is not None and holder.spec.queue in used:
+                used[holder.spec.queue] += holder.spec.gpus
+        limits = self._settings.queue_limits
+        return [QueueUse(name, limits.get(name), used[name], names[name]) for name in sorted(names)]
+
+
+def _kept(found: Reservation) -> Kept:
+    at = None if found.at == ENDLESS else found.at
+    return Kept(found.hostname or None, tuple(sorted(found.gpus)), at)

@@ -1,0 +1,92 @@
+"""What the jobs of one user or queue may take of the scheduler itself: places in line, and bytes that it keeps."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State, Use
+from mesos_gpu.errors import TooMuch
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.quota import Quota, owners
+
+MIB: Final = 1 << 20
+_FEWER: Final = "ask for fewer instances"
+
+
+@dataclass(frozen=True, slots=True)
+class _More:
+    """What somebody asks for beside what he has."""
+
+    pending: int
+    size: int  # bytes
+
+
+def check_job(state: State, settings: Settings, spec: JobSpec) -> None:
+    """Refuse one that is too much.
+
+    Raises:
+        TooMuch: Its user's or its queue's limit is reached.
+    """
+    more = _More(1, size_of(spec))
+    for (kind, name), quota in _quotas(settings, spec):
+        _check(
+            quota, state.uses.get((kind, name), Use()), more, _who(kind, name), "wait until some have ended"
+        )
+
+
+def check_apps(settings: Settings, old: Iterable[App], new: Iterable[App]) -> None:
+    """Refuse a change by which one user wants more instances than may wait at once, or one app more than may be kept.
+    What is there already, or grows less, is no reason.
+
+    Raises:
+        TooMuch: Of one user they are too many, or one is too large.
+    """
+    before = {app.id: app for app in old}
+    had, wanted = Counter[str](), Counter[str]()
+    for app in before.values():
+        had[app.user or ""] += app.instances
+    for app in new:
+        user = app.user or ""
+        wanted[user] += app.instances
+        if app != before.get(app.id):
+            whole = _More(0, app.instances * size_of(app))
+            _check(settings.user_quota, Use(), whole, f"{app.id} of {_who('user', user)}", _FEWER)
+    for user, instances in wanted.items():
+        if instances > had[user]:
+            more = _More(instances, 0)
+            _check(settings.user_quota, Use(), more, f"apps of {_who('user', user)}", _FEWER)
+
+
+def size_of(value: JobSpec | App) -> int:
+    """Bytes that it takes in the state."""
+    return len(msgspec.json.encode(value))
+
+
+def _quotas(settings: Settings, spec: JobSpec) -> Iterator[tuple[tuple[str, str], Quota]]:
+    user, queue = owners(spec)
+    yield user, settings.user_quota
+    yield queue, settings.queue_quota
+
+
+def _check(quota: Quota, use: Use, more: _More, who: str, remedy: str) -> None:
+    said = "; or ask the operator for more"
+    if quota.pending and use.pending + more.pending > quota.pending:
+        what = f"{who}: {use.pending + more.pending} would wait, and {quota.pending} may"
+        raise TooMuch(what, remedy=f"{remedy}{said} (--{_option(who)}-pending)")
+    if quota.stored_mib and use.size + more.size > quota.stored_mib * MIB:
+        mib = (use.size + more.size) / MIB
+        what = f"{who}: {mib:.1f} MiB would be kept, and {quota.stored_mib} MiB may"
+        raise TooMuch(what, remedy=f"{remedy}, or send less in each{said} (--{_option(who)}-stored)")
+
+
+def _option(who: str) -> str:
+    return "queue" if who.startswith("queue") else "user"
+
+
+def _who(kind: str, name: str) -> str:
+    return f"{kind} {name}" if name else "the default user"

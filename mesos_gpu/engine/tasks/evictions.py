@@ -1,0 +1,99 @@
+"""Running tasks whose card broke, or whose place an operator drained: left alone, told of, or ended."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from mesos_gpu.engine.effects import Kill
+from mesos_gpu.engine.gpus.cards import note
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure
+from mesos_gpu.model.nodes.drain import Drain, Target
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.tasks.task import Task, TaskState
+
+
+def send_kill(turn: Turn, job: Job, task: Task) -> None:
+    """KILL, and remember when."""
+    turn.put_task(replace(task, kill_sent_at=turn.now))
+    turn.effects.append(Kill(task.id, task.agent_id, job.spec.kill_grace_s))
+
+
+def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
+    """A report says that a card is sick or lost: treat what runs on it as its job wants."""
+    task = turn.state.holder(gpu.id)
+    job = _running(turn, task)
+    if task is None or job is None:
+        return
+    why = f"{gpu.id} on {node.hostname} is {gpu.health.value}" + (f": {gpu.reason}" if gpu.reason else "")
+    match job.spec.on_gpu_failure:
+        case OnGpuFailure.RESTART:
+            evict(turn, job, why, {gpu.id: gpu.health})
+        case OnGpuFailure.NOTIFY:
+            if gpu.id not in task.told:
+                turn.put_task(replace(task, told=(*task.told, gpu.id)))
+                turn.put_job(replace(job, message=why))
+        case OnGpuFailure.IGNORE:
+            pass
+
+
+def on_tick(turn: Turn) -> None:
+    """End what still runs where a drain's deadline has passed."""
+    overdue = {key: drain for key, drain in turn.state.drains.items() if drain.overdue(turn.now)}
+    if not overdue:
+        return
+    for task_id in list(turn.state.live):
+        task = turn.state.tasks[task_id]
+        keys: list[tuple[Target, str]] = [(Target.NODE, task.hostname), *((Target.GPU, g) for g in task.gpus)]
+        drain = next((overdue[key] for key in keys if key in overdue), None)
+        job = _running(turn, task) if drain else None
+        if drain is not None and job is not None:
+            why = f"{_named(drain)} was {drain.words}"
+            cards = {g: Health.DRAINED for g in task.gpus if drain.target is Target.NODE or g == drain.name}
+            evict(turn, job, why, cards)
+
+
+def _named(drain: Drain) -> str:
+    return drain.name if drain.target is Target.GPU else f"node {drain.name}"
+
+
+def _running(turn: Turn, task: Task | None) -> Job | None:
+    """The job of a launch that may be ended: not one that is being ended, or given up as unreachable."""
+    job = turn.state.current(task) if task else None
+    if task is None or job is None or task.evicted or job.kill_requested:
+        return None
+    return None if job.state is JobState.PENDING or job.state.ended else job
+
+
+def end_tasks(turn: Turn, job: Job, why: str, preempted_for: JobId | None) -> None:
+    """End those of its tasks that are not being ended for a reason already."""
+    for task in turn.state.round_of(job):
+        if not task.ended and not task.evicted and task.state is not TaskState.ABANDONED:
+            send_kill(turn, job, replace(task, evicted=why, preempted_for=preempted_for))
+
+
+def end_for_good(turn: Turn, job: Job, why: str, *, unlaunched: str) -> None:
+    """The job is not wanted any more; `unlaunched` is what is said if it has no tasks to be ended."""
+    if job.state is JobState.PENDING:
+        turn.end_job(replace(job, kill_requested=True), JobState.KILLED, unlaunched)
+        return
+    job = turn.put_job(replace(job, kill_requested=True, state=JobState.KILLING, message=why))
+    for task in turn.state.round_of(job):
+        if not task.ended:
+            send_kill(turn, job, task)
+
+
+def evict(
+    turn: Turn,
+    job: Job,
+    why: str,
+    cards: Mapping[GpuId, Health] = MappingProxyType({}),
+    preempted_for: JobId | None = None,
+) -> None:
+    """End all tasks of a running job; it is queued again when they have ended."""
+    turn.put_job(replace(job, message=f"{why}; it is ended here and queued again"))
+    end_tasks(turn, job, why, preempted_for)
+    for gpu_id, health in cards.items():
+        note(turn, gpu_id, health, f"job {job.id} is ended here and queued again")

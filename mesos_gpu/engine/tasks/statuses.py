@@ -1,0 +1,275 @@
+"""A status update: what it makes of its task, its job and its node."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
+from mesos_gpu.engine.gpus.cards import on_reported
+from mesos_gpu.engine.tasks.evictions import on_broken
+from mesos_gpu.engine.tasks.gangs import on_member
+from mesos_gpu.engine.tasks.unknown import hold, is_monitor
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.driver import as_new_as, newer_of
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.saves import ForgetTask
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import ENDED, Action, Task, TaskState, actions_of
+from mesos_gpu.policy.queueing.backoff import delay_s
+from mesos_gpu.policy.tasks.blame import exit_code, is_final_error, next_state
+from mesos_gpu.policy.tasks.limits import in_words
+from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
+from mesos_gpu.wire.mesos import assignment, report
+
+_SHOWN: Final = {
+    TaskState.LAUNCHED: JobState.STARTING,  # it was cut off, and is back
+    TaskState.STARTING: JobState.STARTING,
+    TaskState.RUNNING: JobState.RUNNING,
+    TaskState.KILLING: JobState.KILLING,
+    TaskState.UNREACHABLE: JobState.UNREACHABLE,
+}
+
+
+def on_status(turn: Turn, status: Status) -> None:
+    """Apply the life cycle table, then acknowledge."""
+    task = turn.state.tasks.get(status.task_id)
+    if task is None:
+        _on_unknown(turn, status)
+    else:
+        _on_known(turn, task, status)
+    if status.uuid is not None and status.agent_id is not None:
+        turn.effects.append(Acknowledge(status.agent_id, status.task_id, status.uuid))
+
+
+def _on_unknown(turn: Turn, status: Status) -> None:
+    """A state that is older than the task: what runs is held, not ended. Another monitor is launched anyway."""
+    new = next_state(status, None, kill_requested=True, sick_gpu=False)
+    if new is None or Action.HOLD not in (actions_of(TaskState.ABSENT, new) or ()):
+        return
+    if is_monitor(status.task_id):
+        turn.effects.append(Kill(status.task_id, status.agent_id))
+    elif status.agent_id is not None:
+        hold(turn, status.task_id, status.agent_id, new)
+
+
+def _on_known(turn: Turn, task: Task, status: Status) -> None:
+    if why := doubt(task, status):
+        disbelieve(turn, status, why)
+        return
+    outcome = _outcome(status)
+    job = turn.state.current(task)
+    if job is not None:
+        status, outcome = in_words(status, outcome, job.spec.mem_mib)
+    new = next_state(
+        status,
+        outcome,
+        kill_requested=job is not None and job.kill_requested,
+        sick_gpu=bool(task.evicted) or _has_sick_gpu(turn, task),
+    )
+    if outcome is not None and outcome.unhealthy and job is not None:
+        task = replace(task, unhealthy=task.unhealthy or outcome.unhealthy)
+        if job.app_version is not None and new is TaskState.FAILED:
+            new = TaskState.KILLED  # as Marathon has it: no failure that makes the next launch wait
+    task = _heard(turn, task, new, status)
+    # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
+    if new is None or is_echo(task, status):
+        return
+    if new is TaskState.LOST and not task.ended and is_left_over(task, status):
+        turn.effects.append(Shutdown(task.agent_id, task.executor_id))
+    move(turn, task, new, status, outcome)
+    if task.job_id is None and new is TaskState.RUNNING and status.data:
+        _on_report(turn, task, status)
+
+
+def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:
+    """Health needs no new match, and ends nothing: an executor that wants its task to end ends it."""
+    told = new is TaskState.RUNNING and not task.ended and status.healthy not in (None, task.healthy)
+    task = replace(
+        task,
+        heard_at=turn.now,
+        healthy=status.healthy if told else task.healthy,
+        proof=max(task.proof, status.proof or 0),
+    )
+    if told:
+        turn.show_task(task)
+    else:
+        turn.state.set_task(task)
+    return task
+
+
+def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcome | None) -> None:
+    """Do what the table says for `task.state → new`.
+
+    Raises:
+        ValueError: The table has no such transition.
+    """
+    actions = actions_of(task.state, new)
+    if actions is None:
+        raise ValueError(f"task {task.id} cannot go from {task.state.value} to {new.value}")
+    if Action.KILL in actions:
+        turn.effects.append(Kill(task.id, task.agent_id))
+    if Action.SAVE not in actions:
+        return
+    job = turn.state.current(task)
+    message = task.evicted or status.message or task.message
+    task = replace(task, state=new, message=message)
+    if new is TaskState.RUNNING and task.started_at is None:
+        task = replace(task, started_at=_when(turn, task, status))
+    if new is TaskState.UNREACHABLE:
+        task = replace(task, unreachable_since=turn.now)
+    if new in ENDED:
+        task = replace(task, ended_at=_when(turn, task, status))
+    turn.put_task(task)
+    if outcome is not None:
+        for gpu in outcome.refused_gpus:
+            turn.state.contested[gpu] = turn.now + turn.settings.contested_s
+    if task.unknown is not None or job is None:
+        _on_jobless(turn, task)
+    elif job.spec.tasks > 1:
+        on_member(turn, job, task, actions, status, outcome)
+    else:
+        _on_job(turn, job, task, actions, status, outcome)
+
+
+def _when(turn: Turn, task: Task, status: Status) -> float:
+    """When it happened, not when it was heard of: the scheduler may have been away. Within what can be, as its host's
+    clock may be wrong; reconciliation tells when the master made up its answer."""
+    if status.at is None or status.reason == "REASON_RECONCILIATION":
+        return turn.now
+    return min(max(status.at, task.started_at or task.launched_at), turn.now)
+
+
+def _on_jobless(turn: Turn, task: Task) -> None:
+    """A monitor, one that is held, or one whose job has another launch by now."""
+    if task.job_id is None:
+        _on_monitor(turn, task)
+    elif task.unknown is not None and task.ended:
+        turn.state.forget_task(task)
+        turn.effects.append(ForgetTask(task.id))
+
+
+def abandon(turn: Turn, task: Task, why: str) -> None:
+    """Give up one that is unreachable; should it come back, it is killed."""
+    move(turn, task, TaskState.ABANDONED, Status(task.id, "TASK_UNREACHABLE", message=why), None)
+
+
+def _on_job(
+    turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
+) -> None:
+    message = status.message or f"{status.state} {status.reason}".strip()
+    if task.ended and task.unhealthy:
+        message = f"unhealthy: {task.unhealthy}"
+    code = exit_code(outcome)
+    if Action.COMPLETE in actions:
+        if job.app_version is not None:
+            message += "; an app's instance shall run on, and another one takes its place"
+        turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code or 0)
+    elif Action.CANCEL in actions or (
+        job.kill_requested and (Action.RETRY in actions or Action.REQUEUE in actions)
+    ):
+        turn.end_job(job, JobState.KILLED, message, code)
+    elif Action.RETRY in actions:
+        turn.retry(job, message, code, final=is_final_error(status))
+    elif Action.REQUEUE in actions and task.preempted_for:
+        turn.give_way(job, task.evicted)
+    elif Action.REQUEUE in actions and outcome is not None and outcome.min_driver and not task.evicted:
+        _learn(turn, job, task, outcome, message)
+    elif Action.REQUEUE in actions:
+        turn.requeue(job, task.evicted or message)
+    elif task.state in _SHOWN:
+        shown = JobState.KILLING if job.kill_requested else _SHOWN[task.state]
+        message = task.evicted or status.message or shown.value
+        turn.put_job(replace(job, state=shown, started_at=task.started_at, message=message))
+
+
+def _learn(turn: Turn, job: Job, task: Task, outcome: Outcome, message: str) -> None:
+    """Its image needs a newer driver than the node has: back to its place, and elsewhere the next time."""
+    least = newer_of(job.learnt_min_driver, outcome.min_driver)
+    needs = outcome.needs if least == outcome.min_driver else job.image_needs
+    job = replace(job, learnt_min_driver=least, image_needs=needs)
+    node = turn.state.nodes.get(task.agent_id)
+    if node is not None and as_new_as(node.driver_version, least):
+        # The node reports another driver than its executor found: it would be chosen again at once.
+        turn.requeue(job, message)
+    else:
+        turn.put_job(replace(job, state=JobState.PENDING, started_at=None, message=message))
+
+
+def _on_monitor(turn: Turn, task: Task) -> None:
+    """A monitor that ended is started again on the next offer of its agent; what it said is void."""
+    node = turn.state.nodes.get(task.agent_id)
+    if not task.ended and task.state is not TaskState.ABANDONED:
+        return
+    if task.ended:
+        del turn.state.tasks[task.id]
+        turn.effects.append(ForgetTask(task.id))
+    if node is not None and node.monitor == task.id:
+        lived_s = turn.now - task.launched_at
+        failures = 1 if lived_s > 60 else node.monitor_launches
+        wait_s = delay_s(failures, first_s=0.2, most_s=30.0)
+        turn.put_node(replace(node, monitor=None, monitor_not_before=turn.now + wait_s))
+
+
+def disbelieve(turn: Turn, status: Status, why: str) -> None:
+    """Change nothing, count it and say it."""
+    turn.state.disbelieved += 1
+    turn.effects.append(Disbelieve(status.task_id, status.state, why))
+
+
+def _on_report(turn: Turn, task: Task, status: Status) -> None:
+    """What a monitor says of its own agent's cards, and of no others."""
+    node = turn.state.nodes.get(task.agent_id)
+    if node is None:
+        return
+    if node.monitor != task.id:
+        disbelieve(turn, status, f"the monitor of {node.hostname} is {node.monitor or 'none'}")
+        return
+    try:
+        inventory = report.decode(status.data)
+    except (ValueError, KeyError, TypeError) as error:
+        known = tuple(_unknown(gpu, f"unreadable report: {error}", turn.now) for gpu in node.gpus)
+        inventory = Inventory(known, source=node.inventory.source if node.inventory else "none")
+    if why := _claims_of_others(turn, node, inventory):
+        disbelieve(turn, status, why)
+        return
+    node = replace(node, inventory=inventory, reported_at=turn.now, lost_at=None)
+    turn.put_node(node)
+    for gpu in node.gpus:
+        on_reported(turn, gpu)
+        if gpu.health.broken:
+            on_broken(turn, node, gpu)
+
+
+def _claims_of_others(turn: Turn, node: Node, inventory: Inventory) -> str:
+    """Which of the cards another agent has, by a report that still counts; "": none."""
+    named = {gpu.id for gpu in inventory.gpus}
+    oldest = turn.now - turn.settings.report_stale_s
+    for other in turn.state.nodes.values():
+        counts = other.lost_at is None and (other.reported_at or 0.0) > oldest
+        if other.id != node.id and counts and (theirs := sorted(named & {gpu.id for gpu in other.gpus})):
+            return f"it names {theirs[0]}, which is a card of {other.hostname} (agent {other.id})"
+    return ""
+
+
+def _unknown(gpu: Gpu, why: str, now: float) -> Gpu:
+    since = gpu.since if gpu.health is Health.UNKNOWN else now
+    return replace(gpu, health=Health.UNKNOWN, reason=why, since=since)
+
+
+def _outcome(status: Status) -> Outcome | None:
+    if not status.data or status.state not in ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED"):
+        return None
+    try:
+        return assignment.decode_outcome(status.data)
+    except (ValueError, KeyError, TypeError):
+        return None  # another executor's data: the state alone decides
+
+
+def _has_sick_gpu(turn: Turn, task: Task) -> bool:
+    node = turn.state.nodes.get(task.agent_id)
+    if node is None:
+        return False
+    found = (node.gpu(gpu_id) for gpu_id in task.gpus)
+    return any(gpu is not None and gpu.health.broken for gpu in found)

@@ -1,0 +1,1 @@
+"""Apps, deployments and services."""

@@ -1,0 +1,57 @@
+"""Apps as the scheduler keeps them: the tree, its versions, and the deployments under way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.rollout import Plan, VersionInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """All apps, as they are wanted."""
+
+    root: Group = field(default_factory=lambda: Group("/"))
+    versions: Mapping[str, VersionInfo] = field(default_factory=dict)  # by app id
+    group_versions: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by group id: when something in it changed
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """A change of apps under way."""
+
+    id: str
+    version: float  # when it was made, seconds since the epoch
+    plan: Plan
+    before: Mapping[str, VersionInfo] = field(default_factory=dict)  # of the apps of the plan's original
+    step: int = 0  # the index of the one in hand
+    waiting: Mapping[str, str] = field(default_factory=dict)  # app to why nothing is done for it
+
+
+@dataclass(frozen=True, slots=True)
+class AppVersion:
+    """An app as it was at some time."""
+
+    version: float
+    app: App
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """A group as it was: its apps by their ids and versions, and what is below it."""
+
+    id: str
+    apps: tuple[tuple[str, float], ...] = ()
+    groups: tuple["GroupShape", ...] = ()
+    dependencies: tuple[str, ...] = ()
+    enforce_role: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RootVersion:
+    """The tree of groups as it was at some time."""
+
+    version: float
+    root: GroupShape

@@ -1,0 +1,1 @@
+"""Jobs: requests, users, the queue, and why a job waits."""

@@ -1,0 +1,80 @@
+"""Why a job waits, as data."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.queue import Estimate
+
+
+class Stage(Enum):
+    """What can keep a job off an agent, in the order in which it is asked."""
+
+    DRAINED = "drained"
+    LOST = "lost"
+    UNREPORTED = "unreported"  # its GPUs are not known, or no longer
+    CONSTRAINT = "constraint"
+    SCARCE = "scarce"  # it has GPUs, and they are for work that needs them
+    DRIVER = "driver"
+    MODEL = "model"
+    SIZE = "size"  # fewer GPUs, whoever uses them
+    MEMORY = "memory"  # of each GPU
+    COMPUTE_CAPABILITY = "compute_capability"
+    HEALTH = "health"
+    CPUS = "cpus"
+    MEM = "mem"
+    DISK = "disk"
+    PORTS = "ports"
+    GPUS = "gpus"  # in use
+    FRAGMENTATION = "fragmentation"  # in use, and all agents together have enough that are not
+    OFFER = "offer"  # none of it is held
+    KEPT = "kept"  # for a job before it
+    TASKS = "tasks"  # there is room for some of its tasks only
+    LIMIT = "limit"  # of its queue
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """The agents that one stage removed."""
+
+    reason: Stage
+    removed: int
+    left: int  # after it
+    example: str  # one of them, and why, in words
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReasons:
+    """What keeps a job off one node; no reasons: it would fit there."""
+
+    hostname: str
+    agent_id: AgentId
+    reasons: tuple[str, ...]
+    stage: Stage | None = None  # of the first of them
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The node that lacks least, and what."""
+
+    hostname: str
+    missing: str
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer to "why does it not run"."""
+
+    job_id: JobId
+    state: JobState
+    summary: str  # one sentence
+    queue_position: int | None  # from 0; None: not pending
+    can_ever_run: bool
+    nodes: tuple[NodeReasons, ...] = ()
+    nearest: Nearest | None = None
+    estimate: Estimate | None = None  # None: not pending
+    funnel: tuple[Removed, ...] = ()  # only stages that removed something, in order
+    tasks_fit: int | None = (
+        None  # how many tasks of a job of several there is room for; None: it has one task
+    )

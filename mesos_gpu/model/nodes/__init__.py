@@ -1,0 +1,1 @@
+"""Nodes: agents, their GPUs, drivers, offers and drains."""

@@ -1,0 +1,53 @@
+"""A node: an agent and what its monitor says of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.nodes.drain import Card, Drain
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An agent as the scheduler keeps it. Times are seconds since the epoch."""
+
+    id: AgentId
+    hostname: str
+    agent_url: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    inventory: Inventory | None = None  # None: no monitor has reported yet
+    reported_at: float | None = None
+    monitor: TaskId | None = None
+    monitor_launches: int = 0
+    monitor_not_before: float = 0.0  # back-off after a monitor that died
+    lost_at: float | None = None  # the master removed the agent, or marked it unreachable
+    region: str | None = None  # of its fault domain; None: it has none
+    zone: str | None = None
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """All GPUs that the monitor reported, in any health."""
+        return self.inventory.gpus if self.inventory else ()
+
+    @property
+    def driver_version(self) -> str | None:
+        """As the monitor reported it; None: no driver, or not known."""
+        return self.inventory.driver_version if self.inventory else None
+
+    def gpu(self, gpu_id: GpuId) -> Gpu | None:
+        """The GPU with that UUID."""
+        return next((gpu for gpu in self.gpus if gpu.id == gpu_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A GPU where it is, and how it stands with its node and with operators."""
+
+    node: Node
+    gpu: Gpu  # as its node reports it
+    health: Health  # what counts: drained, even if its node says ok
+    reason: str
+    since: float  # of that health, seconds since the epoch; 0: not known
+    drain: Drain | None = None  # its own, or its node's
+    card: Card | None = None

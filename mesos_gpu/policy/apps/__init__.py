@@ -1,0 +1,1 @@
+"""Decisions about apps: what an instance runs, its ports, health checks and traffic."""

@@ -1,0 +1,78 @@
+"""Groups as they were: which apps, in which versions. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.rollout import VersionInfo
+from mesos_gpu.model.apps.service import GroupShape, RootVersion
+
+
+def shape_of(group: Group, versions: Mapping[str, VersionInfo]) -> GroupShape:
+    """What is to be remembered of a group; `versions` has all of its apps."""
+    return GroupShape(
+        group.id,
+        tuple((app.id, versions[app.id].version) for app in group.apps),
+        tuple(shape_of(each, versions) for each in group.groups),
+        group.dependencies,
+        group.enforce_role,
+    )
+
+
+def restored(shape: GroupShape, apps: Mapping[tuple[str, float], App]) -> Group:
+    """The inverse; `apps` has all of them, by id and version."""
+    return Group(
+        shape.id,
+        tuple(apps[each] for each in shape.apps),
+        tuple(restored(each, apps) for each in shape.groups),
+        shape.dependencies,
+        shape.enforce_role,
+    )
+
+
+def versions_of(roots: Sequence[RootVersion], id: str) -> Iterator[tuple[float, GroupShape]]:
+    """When the group `id` became another, and what; oldest first, as `roots` are."""
+    before: GroupShape | None = None
+    for each in roots:
+        found = _at(each.root, id)
+        if found is not None and found != before:
+            yield each.version, found
+        before = found
+
+
+def group_versions(
+    before: Group, after: Group, changed: Set[str], known: Mapping[str, float], at: float
+) -> dict[str, float]:
+    """By group of `after`: when something in it changed last.
+
+    Args:
+        before: The tree as it was.
+        after: As it is now.
+        changed: The apps that have another version now.
+        known: What held before.
+        at: Of this change.
+    """
+    found: dict[str, float] = {}
+
+    def look(was: Group | None, now: Group) -> bool:
+        inner = {group.id: group for group in was.groups} if was else {}
+        others = [look(inner.get(each.id), each) for each in now.groups]
+        differs = was != now or any(others) or any(app.id in changed for app in now.apps)
+        found[now.id] = at if differs else known.get(now.id, 0.0)
+        return differs
+
+    look(before, after)
+    return found
+
+
+def apps_of(shape: GroupShape) -> Iterator[tuple[str, float]]:
+    """All apps below it, with their versions."""
+    yield from shape.apps
+    for each in shape.groups:
+        yield from apps_of(each)
+
+
+def _at(shape: GroupShape, id: str) -> GroupShape | None:
+    if shape.id == id:
+        return shape
+    way = (each for each in shape.groups if id == each.id or id.startswith(f"{each.id}/"))
+    return next((found for each in way if (found := _at(each, id)) is not None), None)

@@ -1,0 +1,189 @@
+"""From one tree of apps to another: the steps, their undoing, and who is in whose way. Pure.
+
+The steps are those of Marathon 1.11 (`DeploymentPlan`): what goes, stops; what is new, is known; then the apps that
+change, those first on which the others depend. Apps with dependencies of the same depth share a step.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
+
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.apps.app import App, Group, same_but_scale
+from mesos_gpu.model.apps.rollout import Action, ActionKind, Plan, VersionInfo
+
+
+def plan(
+    original: Group,
+    target: Group,
+    *,
+    restarts: Collection[str] = (),
+    kill: Mapping[str, tuple[str, ...]] | None = None,
+) -> Plan:
+    """The steps from one root group to another.
+
+    `restarts` names apps that start anew even if their definition stays, `kill` the instances that the user chose
+    to go, by app. Raises BadConfiguration if apps depend on each other in a circle.
+    """
+    old = {app.id: app for app in original.all_apps()}
+    new = {app.id: app for app in target.all_apps()}
+    stop = tuple(Action(ActionKind.STOP, old[id]) for id in sorted(old.keys() - new.keys()))
+    start = tuple(Action(ActionKind.START, new[id]) for id in sorted(new.keys() - old.keys()))
+    layers: dict[int, list[Action]] = {}
+    for id, depth in sorted(_depths(target).items()):
+        action = _change(old.get(id), new[id], id in restarts, (kill or {}).get(id, ()))
+        if action is not None:
+            layers.setdefault(depth, []).append(action)
+    steps = (stop, start, *(tuple(layers[depth]) for depth in sorted(layers)))
+    return Plan(original, target, tuple(filter(None, steps)), frozenset(restarts) & new.keys())
+
+
+def _change(old: App | None, new: App, restart: bool, kill: tuple[str, ...]) -> Action | None:
+    if old is None:
+        return Action(ActionKind.SCALE, new)
+    if old is new and not (restart or kill):
+        return None  # as nearly all of a thousand apps are: to compare them takes long
+    if restart or not same_but_scale(old, new):
+        return Action(ActionKind.RESTART if new.instances else ActionKind.SCALE, new)
+    return Action(ActionKind.SCALE, new, kill) if kill or old != new else None
+
+
+def _depths(root: Group) -> Mapping[str, int]:
+    """By app: the number of apps in the longest chain of dependencies that ends with it."""
+    needs = _needs(root)
+    depths: dict[str, int] = {}
+    try:
+        for id in TopologicalSorter(needs).static_order():
+            depths[id] = 1 + max((depths[other] for other in needs[id]), default=0)
+    except CycleError as err:
+        circle = " -> ".join(reversed(err.args[1]))
+        raise BadConfiguration(
+            f"apps depend on each other in a circle: {circle}", remedy="remove one of these dependencies"
+        ) from err
+    return depths
+
+
+def _needs(root: Group) -> Mapping[str, set[str]]:
+    """By app: the apps that it depends on, itself or through a group. What does not exist is not waited for."""
+    groups = list(_groups(root))
+    members = {group.id: {app.id for app in group.all_apps()} for group in groups}
+    members |= {app.id: {app.id} for app in root.all_apps()}
+    needs: dict[str, set[str]] = {app.id: set() for app in root.all_apps()}
+    for group in groups:
+        for app in group.apps:
+            needs[app.id].update(*(members.get(id, ()) for id in app.dependencies))
+        for id in members[group.id]:
+            needs[id].update(*(members.get(other, ()) for other in group.dependencies))
+    return needs
+
+
+def _groups(root: Group) -> Iterator[Group]:
+    yield root
+    for group in root.groups:
+        yield from _groups(group)
+
+
+def rollback(undone: Plan, current: Group) -> Plan:
+    """What DELETE /v2/deployments/{id} does: from `current` to a tree without the changes of `undone`.
+
+    What other deployments have changed since stays. The apps of `undone` are locked, so theirs are other apps; groups
+    are not locked: one that was added stays as long as something is in it.
+    """
+    before, after, now = (_Flat(root) for root in (undone.original, undone.target, current))
+    for id in {**before.groups, **after.groups}:
+        now.revert_group(id, before.groups.get(id), after.groups.get(id))
+    for id in {**before.apps, **after.apps}:
+        was = before.apps.get(id)
+        if was is None:
+            now.apps.pop(id, None)
+        elif was != after.apps.get(id):
+            now.apps[id] = was
+    added = after.groups.keys() - before.groups.keys()
+    return plan(
+        current, now.tree(order=(*before.order, *now.order), unless_empty=added), restarts=undone.restarts
+    )
+
+
+class _Flat:
+    """A tree of groups, spread out: apps and bare groups by id."""
+
+    def __init__(self, root: Group) -> None:
+        self.apps = {app.id: app for app in root.all_apps()}
+        self.groups = {group.id: replace(group, apps=(), groups=()) for group in _groups(root)}
+        self.order = (*self.apps, *self.groups)
+
+    def revert_group(self, id: str, was: Group | None, became: Group | None) -> None:
+        """Undo what a deployment did to one group, itself only."""
+        if was == became:
+            return
+        gone = became.dependencies if became else ()
+        back = was.dependencies if was else ()
+        now = self.groups.get(id) or was
+        if now is None:
+            return
+        rest = tuple(each for each in now.dependencies if each not in gone and each not in back)
+        self.groups[id] = replace(now, dependencies=(*back, *rest), enforce_role=(was or now).enforce_role)
+
+    def tree(self, *, order: Iterable[str], unless_empty: Collection[str]) -> Group:
+        """The whole again, in this order; without those groups of `unless_empty` that hold and say nothing."""
+        place = {id: n for n, id in reversed(list(enumerate(order)))}
+        for id in [*self.apps, *self.groups]:
+            self._make_parents(id)
+        inside: dict[str, list[str]] = {}
+        for id in sorted(
+            [*self.apps, *(self.groups.keys() - {"/"})], key=lambda id: (place.get(id, len(place)), id)
+        ):
+            inside.setdefault(_parent(id), []).append(id)
+
+        def whole(id: str) -> Group:
+            groups = [whole(each) for each in inside.get(id, ()) if each in self.groups]
+            kept = [each for each in groups if each.id not in unless_empty or each != Group(each.id)]
+            apps = [self.apps[each] for each in inside.get(id, ()) if each in self.apps]
+            return replace(self.groups[id], apps=tuple(apps), groups=tuple(kept))
+
+        return whole("/")
+
+    def _make_parents(self, id: str) -> None:
+        while id != "/":
+            id = _parent(id)
+            self.groups.setdefault(id, Group(id))
+
+
+def _parent(id: str) -> str:
+    return id.rpartition("/")[0] or "/"
+
+
+def versions_after(
+    plan: Plan,
+    versions: Mapping[str, VersionInfo],
+    *,
+    at: float,
+    known: Mapping[str, VersionInfo] | None = None,
+) -> Mapping[str, VersionInfo]:
+    """The versions of all apps of the plan's target, as Marathon gives them; `at`: seconds since the epoch.
+
+    `known` are versions to take up again, of a rollback: instances that still run from them are not old then.
+    """
+    after = {app.id: versions[app.id] for app in plan.target.all_apps() if app.id in versions}
+    old = {app.id: app for app in plan.original.all_apps()}
+    for action in (action for step in plan.steps for action in step):
+        id = action.app.id
+        if action.kind is ActionKind.STOP:
+            continue
+        if known is not None and id in known:
+            after[id] = known[id]
+        elif id not in old or not same_but_scale(old[id], action.app):
+            after[id] = VersionInfo(at, at, at)
+        elif id in plan.restarts:
+            after[id] = replace(versions[id], version=at, last_config_change_at=at)
+        else:
+            after[id] = replace(versions[id], version=at, last_scaling_at=at)
+    return after
+
+
+def locks(deployments: Mapping[str, Collection[str]], affected: Collection[str]) -> tuple[str, ...]:
+    """The deployments that have one of the `affected` apps; `deployments`: those under way, the apps of each.
+
+    A change is refused for these (409), or, with `force`, ends them first.
+    """
+    return tuple(sorted(id for id, apps in deployments.items() if not set(apps).isdisjoint(affected)))

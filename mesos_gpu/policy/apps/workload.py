@@ -1,0 +1,280 @@
+"""What the engine runs for one instance of a Marathon app, and what of an app cannot be run. Pure.
+
+Of the app's fields `id`, `cmd`, `args`, `cpus`, `mem`, `disk`, `gpus`, `gpu`, `constraints`, `fetch`,
+`container.type`, `container.docker` (`image`, `forcePullImage`, `parameters`), `container.volumes` with `hostPath`,
+`env`, `labels`, `user`, `taskKillGracePeriodSeconds` and the health checks of executors make the job;
+`portDefinitions`, `portMappings` and `requirePorts` are honoured at its launch (`policy.ports`, `policy.task_env`). Of
+`env` the executor keeps MESOS_* and the variables that choose GPUs to itself.
+
+Instances, strategies, backoff, dependencies, readiness and the scheduler's health checks are the controller's. Of no
+effect are `executor` and `executorResources`, as every task has mesos_gpu's executor. Labels and protocols of ports
+are told to Mesos, for those who look services up there.
+
+All else is refused by `unsupported`: what a user relies on is there, or is missed at once.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.apps.app import (
+    App,
+    Container,
+    DockerImage,
+    EngineType,
+    GpuOptions,
+    LinuxInfo,
+    NetworkMode,
+    ResourceLimits,
+    SecretRef,
+    VolumeMode,
+)
+from mesos_gpu.model.apps.docker_options import DockerOptions
+from mesos_gpu.model.jobs.job import Engine, JobSpec
+from mesos_gpu.model.jobs.mount import Mount, unfit
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
+from mesos_gpu.policy.apps.docker_options import options_of
+from mesos_gpu.policy.apps.ports import wishes_of
+from mesos_gpu.policy.apps.task_env import app_env, own_env
+from mesos_gpu.policy.apps.task_ids import MOST_OF_APP, hostname_of
+
+KILL_GRACE_S: Final = 5.0  # if the app says nothing; Mesos' default (--executor_shutdown_grace_period)
+ANY_ROLE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """Something of an app that is not run here. `field` is as in Marathon's JSON, with dots; `why` has the remedy."""
+
+    field: str
+    why: str
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.field}: {self.why}"
+
+
+def job_of(app: App, gpu: GpuOptions, *, version: str, permits: Permits | None = None) -> JobSpec | str:
+    """What one instance of an app is as a job; a string says why it cannot be one, for people.
+
+    Args:
+        app: One that was checked.
+        gpu: Its options, those of its labels included.
+        version: The app's, for its environment.
+        permits: What its operator allows; None: all.
+    """
+    reasons = unsupported(app, gpu, permits=permits)
+    return "; ".join(map(str, reasons)) if reasons else _job(app, gpu, version)
+
+
+def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) -> tuple[Unsupported, ...]:
+    """All that stands in the way of running an app. Arguments as of `job_of`."""
+    parts = _Parts(app, gpu)
+    found = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
+    if parts.wrong_option:
+        found.append(Unsupported("container.docker.parameters", parts.wrong_option))
+    found += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
+    found += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
+    return tuple(found) if permits is None else (*found, *_unpermitted(parts, permits))
+
+
+def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
+    app = parts.app
+    for field, why in (
+        ("user", permits.problem_of_user(app.user, has_image=parts.image is not None)),
+        ("gpu.control_access", permits.problem_of_controls(parts.gpu.control_access, app.id, app.user)),
+    ):
+        if why:
+            yield Unsupported(field, why)
+
+
+def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
+    parts = _Parts(app, gpu)
+    grace_s = app.task_kill_grace_s
+    return JobSpec(
+        name=hostname_of(app.id),
+        command=app.cmd or None,
+        argv=app.args if parts.image is None else (),
+        args=app.args if parts.image is not None else (),
+        cpus=app.cpus,
+        mem_mib=max(1, math.ceil(app.mem_mib)),
+        disk_mib=math.ceil(app.disk_mib),
+        gpus=app.gpus,
+        gpu_model=gpu.models,
+        env={**app_env(app, version=version), **own_env(app), **parts.options.env},
+        user=app.user,
+        labels=app.labels,
+        max_attempts=1,  # another instance is started by the app's controller, after its backoff
+        kill_grace_s=KILL_GRACE_S if grace_s is None else float(grace_s),
+        image=parts.image,
+        container_engine=Engine.DOCKER if parts.on_docker else Engine.MESOS,
+        on_gpu_failure=gpu.on_gpu_failure,
+        min_driver=gpu.min_driver or branch_for(parts.cuda),
+        placement=gpu.placement,
+        priority=gpu.priority,
+        queue=gpu.queue,
+        app=app.id,  # a job of the job API can never be of it: its apps have no slash
+        constraints=app.constraints,
+        preemptible=gpu.preemptible,
+        gpu_memory_mib=gpu.memory_mib,
+        compute_capability=gpu.compute_capability,
+        health_checks=tuple(each for each in app.health_checks if each.protocol.by_executor),
+        ports=wishes_of(app),
+        fetch=app.fetch,
+        mounts=parts.mounts,
+        bridge=parts.has_network(NetworkMode.BRIDGE),
+        docker=parts.options,
+        pull=parts.pull,
+        control_access=gpu.control_access,
+    )
+
+
+class _Parts:
+    """Of an app, with defaults for what it leaves out."""
+
+    def __init__(self, app: App, gpu: GpuOptions) -> None:
+        self.app, self.gpu = app, gpu
+        self.container = app.container or Container(EngineType.MESOS)
+        self.docker = self.container.docker or DockerImage("")
+        self.image = self.docker.image or None
+        self.linux = self.container.linux_info or LinuxInfo()
+        read = options_of(self.docker.parameters)
+        self.wrong_option = read if isinstance(read, str) else ""
+        self.options = DockerOptions() if isinstance(read, str) else read
+        self.limits = app.resource_limits or ResourceLimits()
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """Its volumes but those of secrets."""
+        return tuple(
+            Mount(each.host_path, each.container_path, each.mode is VolumeMode.RO)
+            for each in self.container.volumes
+            if each.host_path is not None
+        )
+
+    @property
+    def cuda(self) -> str:
+        """The version that its label asks for; "": it asks for none, or the driver is named."""
+        asked = self.app.gpus > 0 and self.gpu.min_driver is None
+        return self.app.labels.get(CUDA_LABEL, "").strip() if asked else ""
+
+    @property
+    def pull(self) -> bool:
+        """Whether its image is fetched again and again: a digest names one image for ever."""
+        return self.docker.force_pull_image and "@" not in self.docker.image
+
+    @property
+    def on_docker(self) -> bool:
+        """Whether the Docker Engine runs it."""
+        return self.image is not None and self.container.type is EngineType.DOCKER
+
+    def has_network(self, mode: NetworkMode) -> bool:
+        """Whether it asks for one of that kind."""
+        return any(each.mode is mode for each in self.app.networks)
+
+    @property
+    def checks_a_port_inside(self) -> bool:
+        """Whether an executor's check names a port of the container that cannot be reached from its host."""
+        mapped = {each.container_port for each in self.container.port_mappings or ()}
+        asked = {each.port for each in self.app.health_checks if each.protocol.by_executor} - {None}
+        return self.has_network(NetworkMode.BRIDGE) and not asked <= mapped
+
+    @property
+    def leaves_out_a_role(self) -> bool:
+        """Whether some of what Mesos offers may not be used."""
+        app = self.app
+        used = {ANY_ROLE, app.role or ANY_ROLE}
+        return bool(app.accepted_resource_roles) and not used <= set(app.accepted_resource_roles)
+
+
+_NO_SECRETS: Final = "secrets are not run here; give the value itself, or a file that the host has"
+_REFUSED: Final[tuple[tuple[str, Callable[[_Parts], bool], str], ...]] = (
+    (
+        "id",
+        lambda p: len(p.app.id) - 1 > MOST_OF_APP,
+        f"task ids are made of it, which Mesos limits; use {MOST_OF_APP} characters at most",
+    ),
+    (
+        "cmd",
+        lambda p: not (p.app.cmd or p.app.args or p.image),
+        "there is nothing to run; set cmd, args or container.docker.image",
+    ),
+    (
+        "networks",
+        lambda p: p.has_network(NetworkMode.CONTAINER),
+        'networks with a name are not joined; set [{"mode": "container/bridge"}] with a container of type DOCKER, '
+        'or [{"mode": "host"}] and portDefinitions for portMappings',
+    ),
+    (
+        "networks",
+        lambda p: p.has_network(NetworkMode.BRIDGE) and not p.on_docker,
+        "only the Docker Engine has a bridge here: give the container the type DOCKER and an image; or set "
+        '[{"mode": "host"}], and portDefinitions for portMappings',
+    ),
+    (
+        "healthChecks",
+        lambda p: p.checks_a_port_inside,
+        "one of a type that begins with MESOS_ has a port of the container that no portMapping leads to; set its "
+        "portIndex",
+    ),
+    (
+        "container.volumes",
+        lambda p: any(each.secret is not None for each in p.container.volumes),
+        _NO_SECRETS,
+    ),
+    (
+        "container.volumes",
+        lambda p: bool(p.image) and not p.on_docker and any(each.source[:1] != "/" for each in p.mounts),
+        "a hostPath in the sandbox is not there before Mesos starts an image; use it where it is, below "
+        "$MESOS_SANDBOX, or the container type DOCKER",
+    ),
+    (
+        "container.docker.privileged",
+        lambda p: p.docker.privileged,
+        "a privileged container could use every GPU of its host; leave it out",
+    ),
+    (
+        "container.docker.pullConfig",
+        lambda p: p.docker.pull_config is not None,
+        "images are fetched with the login of the agent; leave it out, and give the agent that login",
+    ),
+    (
+        "container.linuxInfo.seccomp",
+        lambda p: p.linux.seccomp is not None,
+        "profiles are not passed on; leave it out",
+    ),
+    (
+        "container.linuxInfo.ipcInfo",
+        lambda p: p.linux.ipc is not None,
+        "shared memory cannot be set yet; leave it out",
+    ),
+    (
+        "env",
+        lambda p: any(isinstance(value, SecretRef) for value in p.app.env.values()),
+        _NO_SECRETS,
+    ),
+    ("secrets", lambda p: bool(p.app.secrets), _NO_SECRETS),
+    (
+        "resourceLimits",
+        lambda p: (p.limits.cpus, p.limits.mem_mib) != (None, None),
+        "a task gets what it asks for and no more; leave it out, and ask for the most it needs by cpus and mem",
+    ),
+    (
+        "acceptedResourceRoles",
+        lambda p: p.leaves_out_a_role,
+        "all that is offered is used, reserved or not; leave it out",
+    ),
+    (
+        "check",
+        lambda p: p.app.check is not None,
+        "nothing would be told of it; leave it out, and use healthChecks or readinessChecks",
+    ),
+    ("tty", lambda p: p.app.tty is True, "tasks have no terminal; leave it out"),
+    (
+        f"labels.{CUDA_LABEL}",
+        lambda p: bool(p.cuda) and branch_for(p.cuda) is None,
+        "is no CUDA version whose driver is known here; set gpu.min_driver, or leave it out",
+    ),
+)

@@ -1,0 +1,127 @@
+"""Which nodes a job's constraints leave open. Pure.
+
+The rules are those of Marathon 1.11 (Constraints.scala), whose text form of attributes `Node.attributes` has.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.jobs.constraint import HOSTNAME, REGION, ZONE, Constraint, Operator, scalar_text
+from mesos_gpu.model.jobs.pattern import matches
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.policy.cluster.verdicts import Judge
+
+#: Why a node will not do as long as it is not known whether it could.
+UNDECIDED: Final = "it is still to be compared with this agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A job of the app that holds a place now."""
+
+    name: str  # for people
+    node: Node
+
+
+def value_of(field: str, node: Node) -> str | None:
+    """The node's value of a constraint's field; None: it has none."""
+    if field in HOSTNAME:
+        return node.hostname
+    if field == REGION:
+        return node.region
+    return node.zone if field == ZONE else node.attributes.get(field)
+
+
+def excluded(constraint: Constraint, node: Node, judge: Judge = matches) -> str:
+    """Why the node could never do, whatever runs where; "": it could; UNDECIDED: `judge` does not say."""
+    value = value_of(constraint.field, node)
+    if value is None:
+        # Marathon: an absent value is unlike everything, and meets no other operator.
+        return "" if constraint.operator is Operator.UNLIKE else f"it has no {constraint.field}"
+    if constraint.operator in (Operator.LIKE, Operator.UNLIKE):
+        is_like = judge(constraint.value, value)
+        if is_like is None:
+            return UNDECIDED
+        fits = is_like is (constraint.operator is Operator.LIKE)
+    else:
+        fits = constraint.compares or _fits(constraint, value)
+    return "" if fits else f"{constraint.field} is {value}"
+
+
+def _fits(constraint: Constraint, value: str) -> bool:
+    match constraint.operator:
+        case Operator.IS:
+            return value == _canonical(constraint.value)
+        case _:
+            return value == constraint.value
+
+
+def _canonical(value: str) -> str:
+    """A number as a scalar attribute has it: `1.0` is `1`. Marathon sees no number in a sign or an exponent."""
+    whole, _, rest = value.partition(".")
+    if not _digits(whole) or ("." in value and not _digits(rest)):
+        return value
+    return scalar_text(float(value))
+
+
+def _digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def violated(
+    constraint: Constraint, node: Node, placed: Sequence[Placed], instances: int, judge: Judge = matches
+) -> str:
+    """Why the node will not do now; "": it will.
+
+    Args:
+        constraint: One of the job's.
+        node: Where it would go.
+        placed: The jobs of its app that hold a place, the oldest first.
+        instances: How many jobs its app has in all, those that wait included.
+        judge: Says what is like an expression.
+    """
+    why = excluded(constraint, node, judge)
+    value = value_of(constraint.field, node)
+    if why or value is None or not constraint.compares or not placed:
+        return why
+    same = [p for p in placed if value_of(constraint.field, p.node) == value]
+    match constraint.operator:
+        case Operator.UNIQUE:
+            return _runs(same, node, constraint, value) if same else ""
+        case Operator.MAX_PER:
+            return _runs(same, node, constraint, value) if len(same) >= int(constraint.value) else ""
+        case Operator.GROUP_BY:
+            return _grouped(constraint, placed, value, instances)
+        case _:
+            first = value_of(constraint.field, placed[0].node)
+            return "" if first == value else f"{placed[0].name} runs where {constraint.field} is {first}"
+
+
+def _runs(same: Sequence[Placed], node: Node, constraint: Constraint, value: str) -> str:
+    names = ", ".join(p.name for p in same[:3]) + (f" and {len(same) - 3} more" if len(same) > 3 else "")
+    verb = "runs" if len(same) == 1 else "run"
+    here = all(p.node.hostname == node.hostname for p in same)
+    return f"{names} {verb} " + ("here" if here else f"where {constraint.field} is {value}")
+
+
+def _grouped(constraint: Constraint, placed: Sequence[Placed], value: str, instances: int) -> str:
+    """Each of N groups gets its share of all instances, and the remainder goes to groups one by one.
+
+    Without a number Marathon 1.11.24 divides by zero; this is what 1.10 did and its documents still say: no value gets
+    a second job more than the value that has least.
+    """
+    counts = Counter(value_of(constraint.field, p.node) for p in placed)
+    have = counts[value]
+    if not constraint.value:
+        least = min(counts.values())
+        return "" if have in (0, least) else f"{have} of the app run there, and {least} elsewhere"
+    groups = int(constraint.value)
+    if not have:
+        return "" if len(counts) < groups else f"the app has its {groups} groups already"
+    share, remainder = divmod(instances, groups)
+    beyond = sum(max(0, count - share) for count in counts.values())
+    if have < share or (have == share and remainder > beyond):
+        return ""
+    return f"{have} of the app's {instances} run there, which is its share of {groups} groups"

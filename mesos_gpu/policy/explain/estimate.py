@@ -1,0 +1,138 @@
+"""When a job will start, in a number and in words. Pure."""
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from statistics import median
+
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.jobs.queue import Estimate
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.room.reservation import ENDLESS, Holding, Reservation
+
+
+class RunTimes:
+    """How long jobs ran that have finished: those of the same app, else those of the same name."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        """Only finished jobs count: a failure says little of how long the work takes."""
+        self._of: dict[str, list[float]] = {}
+        for job in jobs:
+            if job.state is JobState.FINISHED and job.started_at is not None and job.ended_at is not None:
+                for group in _groups(job):
+                    self._of.setdefault(group, []).append(job.ended_at - job.started_at)
+
+    def median_of(self, job: Job) -> tuple[float, str] | None:
+        """The median in s, and how it is known; None: no such job has finished."""
+        group = next((group for group in _groups(job) if group in self._of), None)
+        if group is None:
+            return None
+        found = self._of[group]
+        middle, count = median(found), len(found)
+        jobs = f"{count} finished jobs" if count > 1 else "the one finished job"
+        return (
+            middle,
+            f"{'the median of ' if count > 1 else ''}{jobs} {group} is {span(middle)}",
+        )
+
+
+def _groups(job: Job) -> list[str]:
+    """In words, the closest first."""
+    return [*([f"of app {job.spec.app}"] if job.spec.app else []), f"named {job.spec.name}"]
+
+
+def estimate_of(job: Job, found: Reservation | None, *, limit_gpus: int | None, now: float) -> Estimate:
+    """The estimate that a reservation means.
+
+    Args:
+        job: The pending job.
+        found: The soonest start that is known for it; None: it can never start.
+        limit_gpus: Of its queue; None: it has none.
+        now: Seconds since the epoch.
+    """
+    if job.not_before > now:
+        return Estimate(job.not_before, "that is when it is tried again")
+    if found is None:
+        return Estimate(None, _never(job, limit_gpus))
+    if not found.awaited:
+        return Estimate(found.at, f"what it needs is free on {found.hostname}")
+    last = found.awaited[-1]
+    if found.at == ENDLESS:
+        return Estimate(None, f"nobody knows when {_named(last)} ends{_on(found)}: {_unknown(last)}")
+    return Estimate(found.at, f"{_ran(last, now)}{_on(found)}; {_then(job, found)}")
+
+
+def after(first: Sequence[Reservation], timeouts_s: Sequence[float | None], now: float) -> Estimate:
+    """The estimate of a job that can only start when those have started and ended for which its node is kept.
+
+    Args:
+        first: The reservations of that node; at least one.
+        timeouts_s: The time limit of each one's job.
+        now: Seconds since the epoch.
+    """
+    ends = [r.at + (ENDLESS if limit is None else limit) for r, limit in zip(first, timeouts_s, strict=True)]
+    last = max(range(len(first)), key=ends.__getitem__)
+    said = f"{first[last].hostname} is kept for job {first[last].job_id}"
+    if ends[last] == ENDLESS:
+        return Estimate(None, f"{said}; nobody knows when that ends")
+    starts, lasts = span(first[last].at - now), span(timeouts_s[last] or 0.0)
+    return Estimate(ends[last], f"{said}, which starts in {starts} and has a timeout_s of {lasts}")
+
+
+def _never(job: Job, limit_gpus: int | None) -> str:
+    if limit_gpus is not None and job.spec.gpus_in_all > limit_gpus:
+        return (
+            f"queue {job.spec.queue} may hold {gpus_of(limit_gpus)}, and it asks for {job.spec.gpus_in_all}"
+        )
+    return "no node would have room for it if all that runs there ended, beside what is kept for others"
+
+
+def _on(found: Reservation) -> str:
+    return f" on {found.hostname}" if found.hostname else ""
+
+
+def _named(holding: Holding) -> str:
+    return f"job {holding.job_id}" if holding.job_id else "a node monitor"
+
+
+def _unknown(holding: Holding) -> str:
+    if holding.job_id is None:
+        return "it runs as long as its node"
+    return "it has no timeout_s, and no finished job of its app or name ran so long"
+
+
+def _ran(holding: Holding, now: float) -> str:
+    if holding.lasts_s is None:
+        return f"{_named(holding)} is being ended"
+    so_far = f"{_named(holding)} has run {span(now - holding.since)}"
+    if holding.learnt:
+        return f"{so_far}, and {holding.learnt},"
+    return f"{so_far} of its timeout_s {span(holding.lasts_s)}"
+
+
+def _then(job: Job, found: Reservation) -> str:
+    gpus = gpus_of(job.spec.gpus)
+    if found.agent_id is None:
+        return f"then queue {found.queue} may hold {gpus_of(job.spec.gpus_in_all)} more"
+    if job.spec.tasks > 1:
+        return f"then there is room for all its {job.spec.tasks} tasks"
+    return (
+        f"then {gpus} are free there"
+        if job.spec.gpus > 1
+        else ("then a GPU is free there" if job.spec.gpus else "then there is room for it")
+    )
+
+
+def gpus_of(count: int) -> str:
+    """A number of GPUs in words: 1 GPU, 2 GPUs."""
+    return counted(count, "GPU")
+
+
+def span(seconds: float) -> str:
+    """A time span in words: 40s, 3m, 2h05m."""
+    if seconds == inf:
+        return "for ever"
+    whole = max(round(seconds), 0)
+    if whole < 120:
+        return f"{whole}s"
+    minutes = whole // 60
+    return f"{minutes}m" if minutes < 120 else f"{minutes // 60}h{minutes % 60:02}m"

@@ -1,0 +1,145 @@
+"""How many nodes each reason takes from a job, in the order of stages. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.jobs.why import Removed, Stage
+from mesos_gpu.model.words import counted
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.explain.hurdles import Hurdle, NodeView, free_here, hurdles, one_model, rooms
+
+_ORDER = tuple(Stage)
+Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that there is room for, by node
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One node and what keeps the job off it."""
+
+    node: NodeView
+    hurdles: tuple[Hurdle, ...]  # in order; none: a task could start there now
+    room: int = 0  # for how many tasks, as far as the job has any
+
+    @property
+    def stage(self) -> Stage | None:
+        """What removes the node; None: nothing does."""
+        return self.hurdles[0].stage if self.hurdles else None
+
+
+@dataclass(frozen=True, slots=True)
+class Funnel:
+    """All nodes on their way through the stages."""
+
+    passages: tuple[Passage, ...] = ()
+    stages: tuple[Removed, ...] = ()
+    tasks_fit: int = 0  # tasks of the job that there is room for, its queue's limit apart
+    left: int = 0  # nodes where it could start now
+    scattered: str = ""  # where GPUs are free, if they are enough in all, and too scattered for the job
+
+
+def funnel(
+    ask: Ask,
+    nodes: Sequence[NodeView],
+    *,
+    now: float,
+    tasks: int = 1,
+    limit: str = "",
+    apart: Apart | None = None,
+    ports: Sequence[PortWish] = (),
+) -> Funnel:
+    """Send every node through.
+
+    Args:
+        ask: What one task needs.
+        nodes: Every node that is known.
+        now: Seconds since the epoch.
+        tasks: How many the job has; it starts with all of them.
+        limit: Why its queue's limit keeps it waiting; "": it does not.
+        apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
+        ports: Of the host, that it asks for.
+    """
+    passages = _passages(ask, sorted(nodes, key=lambda node: node.hostname), now, tasks, ports)
+    if apart is not None:
+        room = apart({passage.node.agent_id: passage.room for passage in passages if passage.room})
+        passages = [replace(passage, room=room.get(passage.node.agent_id, 0)) for passage in passages]
+    free = _scattered(ask, passages, tasks)
+    if free:
+        passages = [_as_fragment(ask, passage) for passage in passages]
+    fit = min(sum(passage.room for passage in passages), tasks)
+    if fit < tasks:
+        passages = [_without_others(passage, fit, tasks) for passage in passages]
+    scattered = _free_words(free)
+    stages = _stages(passages, scattered)
+    left = sum(passage.stage is None for passage in passages)
+    if left and limit:
+        stages.append(Removed(Stage.LIMIT, left, 0, limit))
+        left = 0
+    return Funnel(tuple(passages), tuple(stages), fit, left, scattered)
+
+
+def _passages(
+    ask: Ask, nodes: Sequence[NodeView], now: float, tasks: int, ports: Sequence[PortWish]
+) -> list[Passage]:
+    gang = tasks > 1
+    passages = [Passage(node, tuple(hurdles(ask, node, now=now, gang=gang, ports=ports))) for node in nodes]
+    best: list[Passage] = passages
+    # The tasks of a gang get GPUs of one model, if any is asked for.
+    for one in one_model(ask) if gang else [ask]:
+        tried = [_with_room(one, passage, tasks) for passage in passages]
+        if sum(passage.room for passage in tried) > sum(passage.room for passage in best):
+            best = tried
+    return best
+
+
+def _with_room(ask: Ask, passage: Passage, tasks: int) -> Passage:
+    if passage.hurdles:
+        return passage
+    room = rooms(ask, passage.node, gang=tasks > 1)
+    return replace(passage, room=tasks if room is None else min(room, tasks))
+
+
+def _scattered(ask: Ask, passages: Sequence[Passage], tasks: int) -> list[int]:
+    """Free GPUs of each node that gets as far as its GPUs: if they are enough for the job, but not where they are."""
+    if not ask.gpus:
+        return []
+    reached = [p for p in passages if p.stage is None or _ORDER.index(p.stage) >= _ORDER.index(Stage.GPUS)]
+    free = [free_here(ask, passage.node) for passage in reached]
+    fit = max(sum(number // ask.gpus for number in free), sum(passage.room for passage in passages))
+    if sum(free) < ask.gpus * tasks or fit >= tasks:
+        return []
+    return [number for number in free if number]
+
+
+def _as_fragment(ask: Ask, passage: Passage) -> Passage:
+    if passage.stage is not Stage.GPUS or not free_here(ask, passage.node):
+        return passage
+    first, *others = passage.hurdles
+    return replace(passage, hurdles=(replace(first, stage=Stage.FRAGMENTATION), *others))
+
+
+def _without_others(passage: Passage, fit: int, tasks: int) -> Passage:
+    if passage.hurdles:
+        return passage
+    words = f"has room for {passage.room} of its {tasks} tasks; there is room for {fit} in all"
+    return Passage(passage.node, (Hurdle(Stage.TASKS, words),), passage.room)
+
+
+def _free_words(free: Sequence[int]) -> str:
+    return (
+        f"{sum(free)} are free, on {counted(len(free), 'node')} with at most {max(free)} each" if free else ""
+    )
+
+
+def _stages(passages: Sequence[Passage], scattered: str) -> list[Removed]:
+    found, left = [], len(passages)
+    for stage in Stage:
+        removed = [passage for passage in passages if passage.stage is stage]
+        if removed:
+            left -= len(removed)
+            example = f"{removed[0].node.hostname} {removed[0].hurdles[0].words}"
+            if stage is Stage.FRAGMENTATION:
+                example = f"{scattered}; {example}"
+            found.append(Removed(stage, len(removed), left, example))
+    return found

@@ -1,0 +1,1 @@
+"""Decisions about cards: their health, its history, drivers that images need."""

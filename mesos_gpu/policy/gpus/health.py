@@ -1,0 +1,345 @@
+"""How a card is, from what was read of it. Pure.
+
+        soft fault            N of them
+    ok ───────────► suspect ────────────► sick or lost ◄── any hard fault, from every state, at once
+     ▲                │  ▲                     │
+     └────────────────┘  └─────────────────────┘
+      M clean readings     no fault for `recheck_s`, and no latch
+
+Source of the XIDs' meaning: NVIDIA's XID catalogue; of the rest: NVIDIA's NVML API reference.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
+from mesos_gpu.model.nodes.health import CardHealth, Reading, Survey
+from mesos_gpu.policy.queueing.backoff import delay_s
+
+HISTORY: Final = 10
+NOTES: Final = 8
+RESETS: Final = 16
+_LAST_MINOR: Final = (1 << 20) - 1
+
+
+class Tier(Enum):
+    """What a fault asks for."""
+
+    APPLICATION = "application"  # a warning: the program is to blame, or nobody
+    SOFT = "soft"  # seen once it is doubted; seen again and again it is a fault of the card
+    RESET = "reset"  # out, until it stays without a fault
+    REPLACE = "replace"  # out, until an operator says otherwise
+    LOST = "lost"  # off the bus
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong with a card, for people."""
+
+    tier: Tier
+    text: str
+
+
+def _table(tiers: Mapping[Tier, str]) -> dict[int, Tier]:
+    """Ranges in words to a table: "1 3-5"."""
+    found = {}
+    for tier, words in tiers.items():
+        for word in words.split():
+            first, _, last = word.partition("-")
+            found.update(dict.fromkeys(range(int(first), int(last or first) + 1), tier))
+    return found
+
+
+#: The catalogue's actions "ignore" and "restart application" are APPLICATION, "restart machine" (79) is LOST.
+#: 45 follows another XID; 78 and 151 are software; 154 says that the recovery action changed, which is read.
+#: 48, 74, 142 and 144-150 depend on more than the number: the card is out until it is quiet. 54: no power cable.
+XIDS: Final = _table(
+    {
+        Tier.APPLICATION: "8 11 13 25 31-32 37-41 43-45 60 63 66-72 75-78 80 82-86 88-89 92-94 96-107 121 126-135"
+        " 137 139 141 151-154 157 160-161",
+        Tier.RESET: "46 48 62 64 74 95 109-110 119-120 136 140 142-150 155-156 158",
+        Tier.REPLACE: "54",
+        Tier.LOST: "79",
+    }
+)
+
+#: NVML_GPU_RECOVERY_ACTION_*; all keep a card out for as long as the driver asks for them.
+_ACTIONS: Final = {
+    1: "a reset of the GPU",
+    2: "a reboot of the node",
+    3: "that its peers are drained",
+    4: "a drain and a reset",
+    5: "a recovery of the IMEX domain",
+    6: "a reset of the bus",
+    7: "a reboot of the system",
+}
+#: nvmlClocksEventReason*: those of the hardware.
+_SLOWDOWNS: Final = {
+    0x8: "slowed down by the hardware",
+    0x40: "slowed down by heat",
+    0x80: "slowed down by the power brake",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HealthSettings:
+    """How patient. `xids`: tiers that win over the table."""
+
+    recheck_s: float = 60.0
+    recheck_most_s: float = 3600.0  # the wait doubles with each relapse, up to this
+    peace_s: float = 6 * 3600.0  # well for that long: the wait starts anew
+    bad_readings: int = 3  # N
+    clean_readings: int = 3  # M
+    note_s: float = 3600.0  # how long a warning about an event stays
+    xids: Mapping[int, Tier] = field(default_factory=dict)
+
+
+def tiers_from(text: str) -> dict[int, Tier]:
+    """Overrides as `13=application,109=replace`.
+
+    Raises:
+        BadConfiguration: It is not of that form; names the part that is not.
+    """
+    found = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = re.fullmatch(r"(\d{1,9})\s*=\s*(application|reset|replace|lost)", part)
+        if not match:
+            raise BadConfiguration(
+                f"MESOS_GPU_XIDS has {part!r}",
+                remedy="write XID=application, reset, replace or lost, by commas: 13=application,109=replace",
+            )
+        found[int(match[1])] = Tier(match[2])
+    return found
+
+
+def unread(gpu: Gpu) -> CardHealth:
+    """A card that was never read: its first reading decides, without hysteresis."""
+    return CardHealth(replace(gpu, health=Health.UNKNOWN, reason="", since=0.0, warnings=(), history=()))
+
+
+def doubted(gpu: Gpu, why: str, now: float) -> CardHealth:
+    """A card whose past was lost: it has to show that it is well."""
+    return _shown(replace(unread(gpu), state=Health.SUSPECT, why=why), Health.SUSPECT, why, now)
+
+
+def advance(
+    record: CardHealth, reading: Reading | None, now: float, settings: HealthSettings, *, stranger: str = ""
+) -> CardHealth:
+    """The record after one more survey.
+
+    Args:
+        record: Before.
+        reading: None: the survey went well, and the card was not in it.
+        now: Seconds since the epoch.
+        settings: How patient.
+        stranger: Who is on the card without a claim, in words.
+    """
+    found = faults(reading, settings, record.uncorrectable_ecc)
+    record = _moved(record, [f for f in found if f.tier is not Tier.APPLICATION], now, settings)
+    if reading is not None:
+        record = _with_facts(record, reading, found, now, settings)
+    if stranger and record.state in (Health.OK, Health.SUSPECT):
+        return _shown(record, Health.DIRTY, stranger, now)
+    return _shown(record, record.state, record.why, now)
+
+
+def unknown(record: CardHealth, why: str, now: float) -> CardHealth:
+    """The probe as a whole failed: that says nothing of the card, and nothing may be given out."""
+    return _shown(record, Health.UNKNOWN, why, now)
+
+
+def released(record: CardHealth, now: float, settings: HealthSettings) -> CardHealth:
+    """After an operator's reset: no latch, a fresh count; without a fault it is back after a recheck."""
+    return replace(
+        record, latched=False, times_sick=min(record.times_sick, 1), recheck_at=now + settings.recheck_s
+    )
+
+
+def noted(record: CardHealth, text: str, now: float) -> CardHealth:
+    """With a line in its history that changes nothing."""
+    health = record.gpu.health
+    history = (*record.gpu.history, Transition(now, health, health, text))[-HISTORY:]
+    return replace(record, gpu=replace(record.gpu, history=history))
+
+
+def faults(
+    reading: Reading | None, settings: HealthSettings, ecc_before: int | None = None
+) -> tuple[Fault, ...]:
+    """What is wrong with a card, as read; `ecc_before`: its count of uncorrectable errors, the last time."""
+    if reading is None:
+        return (Fault(Tier.LOST, "it is not there any more"),)
+    found = [Fault(Tier.LOST, "fallen off the bus")] if reading.lost else []
+    if reading.unreadable and not reading.lost:
+        found.append(Fault(Tier.SOFT, reading.unreadable))
+    if reading.reset_required:
+        found.append(Fault(Tier.RESET, reading.reset_required))
+    found += [_of_xid(xid, reading, settings) for xid in dict.fromkeys(reading.xids)]
+    if reading.recovery_action:
+        wish = _ACTIONS.get(reading.recovery_action, f"recovery action {reading.recovery_action}")
+        found.append(Fault(Tier.RESET, f"the driver asks for {wish}"))
+    if reading.remapped_rows_pending:
+        found.append(Fault(Tier.RESET, "memory rows wait for a reset to be remapped"))
+    if reading.row_remapping_failed:
+        found.append(Fault(Tier.REPLACE, "remapping of memory rows failed"))
+    if reading.retired_pages_pending:
+        found.append(Fault(Tier.RESET, "memory pages wait for a reset to be retired"))
+    return (*found, *_of_ecc(reading, ecc_before))
+
+
+def _of_xid(xid: int, reading: Reading, settings: HealthSettings) -> Fault:
+    """Of a driver that says which recovery it wants, and wants none, a number alone only raises a doubt."""
+    tier = settings.xids.get(xid) or XIDS.get(xid, Tier.RESET)
+    if tier is Tier.RESET and reading.recovery_action == 0 and xid not in settings.xids:
+        tier = Tier.SOFT
+    return Fault(tier, f"XID {xid}")
+
+
+def _of_ecc(reading: Reading, before: int | None) -> list[Fault]:
+    """Cards that remap rows also contain an uncorrectable error: it ends the task, and nothing else."""
+    grown = (
+        reading.uncorrectable_ecc is not None and before is not None and reading.uncorrectable_ecc > before
+    )
+    if not grown:
+        return []
+    contained = reading.remapped_rows_pending is not None
+    return [Fault(Tier.APPLICATION if contained else Tier.RESET, "an uncorrectable memory error")]
+
+
+def slowdowns(reading: Reading) -> list[str]:
+    """Warnings that hold while the reading says so."""
+    return [text for bit, text in _SLOWDOWNS.items() if (reading.clocks_event_reasons or 0) & bit]
+
+
+def _moved(record: CardHealth, found: Sequence[Fault], now: float, settings: HealthSettings) -> CardHealth:
+    tiers = {fault.tier for fault in found}
+    text = "; ".join(dict.fromkeys(fault.text for fault in found))
+    if tiers - {Tier.SOFT}:
+        state = Health.LOST if Tier.LOST in tiers else Health.SICK
+        return _broken(record, state, text, now, settings, latch=Tier.REPLACE in tiers)
+    if tiers:
+        return _soft(record, text, now, settings)
+    return _clean(record, now, settings)
+
+
+def _broken(
+    record: CardHealth, state: Health, why: str, now: float, settings: HealthSettings, *, latch: bool = False
+) -> CardHealth:
+    """Out; each further fault starts the wait anew."""
+    if not record.state.broken:
+        peace = now - record.sick_at > settings.peace_s
+        record = replace(record, times_sick=1 if peace else record.times_sick + 1, sick_at=now)
+    return replace(
+        record,
+        state=state,
+        why=why,
+        clean=0,
+        latched=record.latched or latch,
+        recheck_at=now + _wait_s(record, settings),
+    )
+
+
+def _soft(record: CardHealth, why: str, now: float, settings: HealthSettings) -> CardHealth:
+    if record.state.broken:
+        return _broken(record, record.state, why, now, settings)
+    record = replace(record, bad=record.bad + 1, clean=0)
+    if record.bad >= settings.bad_readings:
+        return _broken(record, Health.SICK, f"{why} ({record.bad} times)", now, settings)
+    return replace(record, state=Health.SUSPECT, why=why)
+
+
+def _clean(record: CardHealth, now: float, settings: HealthSettings) -> CardHealth:
+    if record.state.broken:
+        due = min(record.recheck_at, now + settings.recheck_most_s)  # a clock that was set back
+        if record.latched or now < due:
+            return replace(record, recheck_at=due)
+        # Doubted, and at the first fault of any kind it is sick again.
+        why = f"no fault for {_wait_s(record, settings):g} s"
+        return replace(record, state=Health.SUSPECT, why=why, bad=settings.bad_readings - 1, clean=0)
+    record = replace(record, clean=record.clean + 1)
+    if record.state is Health.SUSPECT and record.clean < settings.clean_readings:
+        return record
+    return replace(record, state=Health.OK, why="", bad=0, clean=0)
+
+
+def _wait_s(record: CardHealth, settings: HealthSettings) -> float:
+    return delay_s(record.times_sick, first_s=settings.recheck_s, most_s=settings.recheck_most_s)
+
+
+def _with_facts(
+    record: CardHealth, reading: Reading, found: Iterable[Fault], now: float, settings: HealthSettings
+) -> CardHealth:
+    """A card that cannot be read keeps its name, size and number: it must not be taken for another one."""
+    told = not reading.unreadable and not reading.lost
+    old = record.gpu
+    events = {f.text: now for f in found if f.tier is Tier.APPLICATION}
+    kept = {text: at for at, text in record.notes if now - at < settings.note_s}
+    notes = tuple((at, text) for text, at in {**kept, **events}.items())[-NOTES:]
+    gpu = reading.gpu if told else old
+    return replace(
+        record,
+        gpu=replace(
+            gpu,
+            health=old.health,
+            reason=old.reason,
+            since=old.since,
+            history=old.history,
+            warnings=(*slowdowns(reading), *(text for _, text in notes)),
+        ),
+        notes=notes,
+        uncorrectable_ecc=record.uncorrectable_ecc
+        if reading.uncorrectable_ecc is None
+        else reading.uncorrectable_ecc,
+    )
+
+
+def _shown(record: CardHealth, health: Health, why: str, now: float) -> CardHealth:
+    """With that health reported; a change goes into the history, but for a first reading that is good."""
+    gpu = record.gpu
+    if health is gpu.health:
+        return replace(record, gpu=replace(gpu, reason=why))
+    history = gpu.history
+    if gpu.since or health is not Health.OK:
+        history = (*history, Transition(now, gpu.health, health, why or _back(record, gpu)))[-HISTORY:]
+    return replace(record, gpu=replace(gpu, health=health, reason=why, since=now, history=history))
+
+
+def _back(record: CardHealth, gpu: Gpu) -> str:
+    """Why it is ok again."""
+    return {Health.DIRTY: "no stranger any more", Health.UNKNOWN: "it can be read again"}.get(
+        gpu.health, "clean readings"
+    )
+
+
+def inventory_of(survey: Survey, records: Mapping[GpuId, CardHealth], *, isolation: str = "") -> Inventory:
+    """What is reported: all cards that are known, also those that are not there now."""
+    present = {reading.gpu.id for reading in survey.readings}
+    taken = {record.gpu.minor for record in records.values() if record.gpu.id in present}
+    gpus = []
+    for record in sorted(records.values(), key=lambda r: (r.gpu.minor, r.gpu.id)):
+        gpu = record.gpu
+        if gpu.id not in present and gpu.minor in taken:
+            # Numbers of an earlier boot: another card has its number now. It gets one that no device has.
+            gpu = replace(gpu, minor=next(n for n in range(_LAST_MINOR, -1, -1) if n not in taken))
+        taken.add(gpu.minor)
+        gpus.append(gpu)
+    return Inventory(
+        tuple(gpus),
+        source=survey.source,
+        driver_version=survey.driver_version,
+        cuda_version=survey.cuda_version,
+        isolation=isolation,
+    )
+
+
+def at_first_sight(survey: Survey, now: float) -> Inventory:
+    """A survey judged without any memory, for whoever looks only once."""
+    settings = HealthSettings()
+    records = {
+        reading.gpu.id: advance(unread(reading.gpu), reading, now, settings) for reading in survey.readings
+    }
+    return inventory_of(survey, records)

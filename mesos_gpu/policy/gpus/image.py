@@ -1,0 +1,237 @@
+"""What an image says it needs of its host's driver, and whether the host has it.
+
+Sources: the READMEs of nvidia-docker 1.0 (labels) and of NVIDIA's container toolkit (NVIDIA_REQUIRE_*: a
+space is OR, a comma is AND); Mesos 1.11.0, NvidiaVolume (which images get the volume, and their paths).
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.model.nodes.driver import (
+    CUDA_LABEL,
+    CUDA_OF_BRANCH,
+    VERSION,
+    Version,
+    cuda_of,
+    order,
+    version_of,
+)
+
+VOLUME: Final = "nvidia_driver"
+VOLUME_PATH: Final = "/usr/local/nvidia"  # where images expect the driver volume
+COMPAT_PATH: Final = "/usr/local/cuda/compat"
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+VOLUMES_LABEL: Final = "com.nvidia.volumes.needed"
+
+_NEEDS: Final = "the image needs "
+_PARTS: Final = re.compile(r"[\s,]+")
+_CONDITION: Final = re.compile(r"(?P<name>[^<>=!]+)(?P<operator>[<>=!]+)(?P<value>.+)")
+_OPERATORS: Final[Mapping[str, tuple[Callable[[int], bool], str]]] = {
+    "=": (lambda order: order == 0, "{} exactly"),
+    "!=": (lambda order: order != 0, "other than {}"),
+    "<": (lambda order: order < 0, "older than {}"),
+    "<=": (lambda order: order <= 0, "{} or older"),
+    ">": (lambda order: order > 0, "newer than {}"),
+    ">=": (lambda order: order >= 0, "{} or newer"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """What conditions are held against; None: not known."""
+
+    driver: str | None
+    cuda: Version | None
+    brand: str
+    arch: Version | None
+
+
+def wants_volume(config: ImageConfig) -> bool:
+    """Whether the driver volume must appear in the image, read-only at /usr/local/nvidia.
+
+    NVIDIA_VISIBLE_DEVICES decides where it is set, as in Mesos: not when it is empty or `void`; yes with `none`,
+    which asks for the driver without a GPU. Else the label, a list of volumes, decides.
+    """
+    devices = config.env.get("NVIDIA_VISIBLE_DEVICES")
+    if devices is not None:
+        names = {name.strip() for name in devices.split(",")} - {""}
+        return bool(names) and "void" not in names
+    return VOLUME in _volumes(config)
+
+
+def unmet(
+    config: ImageConfig,
+    driver_version: str | None,
+    cuda_version: str | None,
+    *,
+    brand: str = "unknown",
+    arch: str | None = None,
+) -> str | None:
+    """Why the image cannot run on this host's driver; None: it can.
+
+    All of NVIDIA_REQUIRE_* must hold, and CUDA must be as new as the label com.nvidia.cuda.version says.
+    NVIDIA_DISABLE_REQUIRE switches both off. A condition that is unknown or cannot be read does not hold: the old
+    NVIDIA runtime refuses the container, the new one skips it, and we refuse unless another alternative holds.
+
+    Args:
+        config: Of the image; the job's own variables on top, if a job may switch the check off.
+        driver_version: "535.183.01"; None: the host has no driver, and no condition holds.
+        cuda_version: The newest CUDA that the driver runs, as NVML says, "12.2"; None: by the driver's branch.
+        brand: As NVML names it ("tesla", "geforce"); "unknown" is a brand that images of NVIDIA list, too.
+        arch: Compute capability of the GPUs, "8.0"; None: not known.
+    """
+    strange = sorted(_volumes(config) - {VOLUME})
+    if strange:
+        names = ", ".join(strange)
+        return f"the image needs volume {names}, which this platform does not have"
+    if config.env.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "t", "true"):
+        return None
+    cuda = version_of(cuda_version) or cuda_of(driver_version)
+    host = _Host(driver_version, cuda, brand, version_of(arch))
+    found = (_unmet_requirement(text, host) for text in _requirements(config))
+    return next((why for why in found if why), None)
+
+
+@dataclass(frozen=True, slots=True)
+class DriverNeed:
+    """What an image says of drivers, where a host's is too old."""
+
+    least: str  # the oldest newer driver that the image takes, "550"
+    what: str  # in the image's terms, "CUDA 12.4 or newer"
+
+
+def needed_driver(
+    config: ImageConfig, driver_version: str | None, cuda_version: str | None = None
+) -> DriverNeed | None:
+    """What would do instead of a host's driver; None: this one does, or no newer one would.
+
+    It is sought among the branches that are known and the versions that the image names. An image may also take
+    some older branch ("driver>=470,driver<471"): a minimum cannot say that, and the job waits for a newer one.
+    """
+    why = unmet(config, driver_version, cuda_version)
+    if why is None:
+        return None
+    has = version_of(driver_version) or ()
+    known = {
+        version_of(text) or (): text
+        for text in (*(str(branch) for branch, _ in CUDA_OF_BRANCH), *_drivers_named(config))
+    }
+    newer = (known[version] for version in sorted(known) if order(version, has) > 0)
+    least = next((text for text in newer if unmet(config, text, None) is None), None)
+    return DriverNeed(least, why.removeprefix(_NEEDS).partition(";")[0]) if least else None
+
+
+def _drivers_named(config: ImageConfig) -> set[str]:
+    conditions = (_CONDITION.fullmatch(part) for text in _requirements(config) for part in _PARTS.split(text))
+    named = {found["value"] for found in conditions if found and found["name"].lower() == "driver"}
+    return {text for text in named if VERSION.fullmatch(text)}
+
+
+def container_environment(
+    config: ImageConfig,
+    driver_version: str | None = None,
+    cuda_version: str | None = None,
+    *,
+    compat: bool = True,
+) -> dict[str, str]:
+    """PATH and LD_LIBRARY_PATH for an image with the driver volume: its own, and what is missing.
+
+    Order as in Mesos: the image's own, /usr/local/cuda/compat, lib, lib64. But compat always stands before the
+    driver's own, also where the image names those already; and it is left out when the host's driver is as new
+    as the image's CUDA: an older libcuda in front of a newer driver fails with CUDA error 803. So it is without
+    `compat`, for a command on the host's file system: what lies there came with a toolkit of any age.
+    """
+    own = [path for path in config.env.get("LD_LIBRARY_PATH", "").split(":") if path]
+    drivers = [f"{VOLUME_PATH}/lib", f"{VOLUME_PATH}/lib64"]
+    own += [path for path in drivers if path not in own]
+    host = version_of(cuda_version) or cuda_of(driver_version)
+    image = version_of(config.env.get("CUDA_VERSION") or config.labels.get(CUDA_LABEL))
+    old_enough = host is not None and image is not None and image[:2] <= host[:2]
+    if compat and not old_enough and COMPAT_PATH not in own:
+        own.insert(min(own.index(path) for path in drivers), COMPAT_PATH)
+    binaries = [path for path in (config.env.get("PATH") or DEFAULT_PATH).split(":") if path]
+    if f"{VOLUME_PATH}/bin" not in binaries:
+        binaries.append(f"{VOLUME_PATH}/bin")
+    return {"PATH": ":".join(binaries), "LD_LIBRARY_PATH": ":".join(own)}
+
+
+def _volumes(config: ImageConfig) -> set[str]:
+    return set(config.labels.get(VOLUMES_LABEL, "").split())
+
+
+def _requirements(config: ImageConfig) -> Iterator[str]:
+    """Each is an expression; NVIDIA_REQUIRE_JETPACK is for boards that have no NVML."""
+    label = config.labels.get(CUDA_LABEL, "").strip()
+    if label:
+        yield "cuda>=" + ".".join(label.split(".")[:2])  # an image of CUDA 9.0.176 runs on every CUDA 9.0
+    for name, value in sorted(config.env.items()):
+        if name.startswith("NVIDIA_REQUIRE_") and not name.startswith("NVIDIA_REQUIRE_JETPACK"):
+            yield value
+
+
+def _unmet_requirement(text: str, host: _Host) -> str | None:
+    """Why no alternative holds: the first one's reason, which is the one that images put in front."""
+    reasons = []
+    for alternative in text.split():
+        conditions = [part for part in alternative.split(",") if part]
+        why = next((why for part in conditions if (why := _unmet_condition(part, host))), None)
+        if why is None:
+            return None
+        reasons.append(why)
+    if not reasons:
+        return None
+    others = ", nor is another alternative met" if len(reasons) > 1 else ""
+    return f"{_NEEDS}{reasons[0]}{others}"
+
+
+def _unmet_condition(text: str, host: _Host) -> str | None:
+    found = _CONDITION.fullmatch(text)
+    if not found or found["operator"] not in _OPERATORS:
+        return f"{text!r}, which cannot be read"
+    name, value = found["name"].lower(), found["value"]
+    if name == "brand":
+        return _unmet_brand(found["operator"], value, host)
+    known: Mapping[str, tuple[str, Version | None, str]] = {
+        "cuda": ("CUDA", host.cuda, _says_cuda(host)),
+        "driver": ("driver", version_of(host.driver), _says_driver(host)),
+        "arch": ("compute capability", host.arch, _says_arch(host)),
+    }
+    if name not in known:
+        return f"{text!r}, a condition that this platform does not know"
+    if not VERSION.fullmatch(value):
+        return f"{text!r}, which cannot be read: {value!r} is not a version"
+    noun, has, says = known[name]
+    holds, words = _OPERATORS[found["operator"]]
+    if has is not None and holds(order(has, version_of(value) or ())):
+        return None
+    return f"{noun} {words.format(value)}; {says}"
+
+
+def _unmet_brand(operator: str, value: str, host: _Host) -> str | None:
+    if operator not in ("=", "!="):
+        return f"'brand{operator}{value}', which cannot be read: brands have no order"
+    if (host.brand.lower() == value.lower()) == (operator == "="):
+        return None
+    wanted = f"a GPU of brand {value}" if operator == "=" else f"a GPU of another brand than {value}"
+    return f"{wanted}; this host's is {host.brand}"
+
+
+def _says_driver(host: _Host) -> str:
+    return f"this host has driver {host.driver}" if host.driver else "this host has no NVIDIA driver"
+
+
+def _says_cuda(host: _Host) -> str:
+    if not host.driver:
+        return "this host has no NVIDIA driver"
+    if host.cuda is None:
+        return f"which CUDA this host's driver {host.driver} runs is not known"
+    return f"this host's driver {host.driver} runs CUDA {'.'.join(map(str, host.cuda))} at most"
+
+
+def _says_arch(host: _Host) -> str:
+    if host.arch is None:
+        return "that of this host's GPUs is not known"
+    return f"this host's GPUs have {'.'.join(map(str, host.arch))}"

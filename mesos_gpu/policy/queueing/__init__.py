@@ -1,0 +1,1 @@
+"""The order of the queue, and delays before a next try."""

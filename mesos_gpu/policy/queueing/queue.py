@@ -1,0 +1,37 @@
+"""Who is served first. Pure.
+
+A job's effective priority is its own, one more for each `aging_step_s` since its submission, and never more
+than the highest that anybody can ask for. So a job waits behind later ones for a bounded time: once it is at
+the ceiling, only what was submitted before it can stand before it.
+"""
+
+from collections.abc import Iterable
+
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, Job
+
+
+def effective_priority(priority: int, waited_s: float, aging_step_s: float) -> int:
+    """Priority with what waiting has added; `aging_step_s` may be infinite: then nothing is added."""
+    if waited_s < aging_step_s:
+        return priority
+    return min(priority + int(waited_s // aging_step_s), HIGHEST_PRIORITY)
+
+
+def in_line_since(job: Job) -> float:
+    """From when its waiting counts."""
+    return job.submitted_at if job.in_line_since is None else job.in_line_since
+
+
+def in_order(jobs: Iterable[Job], now: float, aging_step_s: float) -> list[Job]:
+    """Jobs, given in the order of submission, in that in which they are tried: effective priority, then FIFO."""
+
+    def lowest(job: Job) -> int:
+        return -effective_priority(job.spec.priority, now - in_line_since(job), aging_step_s)
+
+    return sorted(jobs, key=lowest)  # a stable sort: equals stay as they were submitted
+
+
+def position_of(job_id: JobId, ordered: Iterable[Job]) -> int | None:
+    """Place in that order, from 0."""
+    return next((i for i, job in enumerate(ordered) if job.id == job_id), None)

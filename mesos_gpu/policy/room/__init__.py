@@ -1,0 +1,1 @@
+"""Room for a job that is blocked: reservations, preemption, plans of moves."""

@@ -1,0 +1,394 @@
+"""The fewest moves of jobs that make room for a request. Pure: a limit on work is a count, never a clock.
+
+Two searches. Small clusters: A* over all places that jobs can have, which is exact. Others: a node is chosen for
+the request, jobs leave it for nodes with room; only where that does not do, room is made for them the same way.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from math import inf
+from typing import Final
+
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.plan import Plan
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.room.sites import Movable, Open, Site, Stage, chosen, least_departures
+
+MOST_MOVES: Final = 16
+MOST_WORK: Final = 20_000  # moves that one search may look at
+SMALL: Final = 400  # jobs times nodes, for the exact search
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is asked for, and what there is."""
+
+    ask: Ask  # of each task
+    tasks: int
+    sites: Sequence[Site]  # those that may be given work
+    open_to: Open
+    bound: bool = False  # where the request may go depends on where others are
+    hopeless: str = ""  # why no plan can help, if that is known beforehand
+
+
+def plan(problem: Problem, *, most_work: int = MOST_WORK, small: int = SMALL) -> Plan:
+    """The fewest moves; of such plans the one that loses least work, then by names.
+
+    Args:
+        problem: What is asked for, and what there is.
+        most_work: Moves that a search may look at. Beyond, it is the best that was found.
+        small: Jobs times nodes up to which the search is exact. Beyond, `Plan.proven` says whether a shorter plan
+            may exist.
+    """
+    sites = [replace(site, tasks=tuple(sorted(site.tasks, key=_by_loss))) for site in problem.sites]
+    sites.sort(key=lambda site: (site.hostname, site.agent_id))
+    problem = replace(problem, sites=sites)
+    start = _Seats(problem).filled(Stage())
+    if len(start.members) == problem.tasks:
+        where = ", ".join(dict.fromkeys(member.hostname for member in start.members))
+        return Plan(start.members, (), proven=True, reason=f"it fits now on {where}: no move is needed")
+    movable = sum(len(site.tasks) for site in sites)
+    why = problem.hopeless or _hopeless(problem, movable)
+    if why:
+        return _none(why, proven=True)
+    if movable * len(sites) <= small:
+        exact = _Exact(problem, most_work)
+        found = exact.search()
+        if found is not None:
+            return _found(found, proven=True)
+        if not exact.cut:
+            return _none(_nowhere(movable), proven=True)
+    targeted = _Targeted(problem, most_work)
+    found = targeted.search()
+    if found is not None:
+        return _found(found, proven=targeted.proven)
+    return _none(f"{_nowhere(movable)}, as far as a search of limited length can tell", proven=False)
+
+
+def _found(stage: Stage, *, proven: bool) -> Plan:
+    where = ", ".join(dict.fromkeys(member.hostname for member in stage.members))
+    moves = "1 move makes" if len(stage.moves) == 1 else f"{len(stage.moves)} moves make"
+    doubt = "" if proven else "; not proven to be the fewest"
+    return Plan(stage.members, stage.moves, proven, f"{moves} room on {where}{doubt}")
+
+
+def _none(why: str, *, proven: bool) -> Plan:
+    return Plan((), (), proven, f"no plan: {why}")
+
+
+def _nowhere(movable: int) -> str:
+    if movable == 1:
+        return "the 1 preemptible job that could move has nowhere to go that helps"
+    return f"the {movable} preemptible jobs that could move have nowhere to go that helps"
+
+
+def _hopeless(problem: Problem, movable: int) -> str:
+    """Why there is no plan, where that is seen at once."""
+    if not movable:
+        return "no job that runs may be moved: only preemptible jobs of one task are"
+    if why := _too_little(problem):
+        return why
+    if problem.tasks == 1 and all(_least(problem.ask, site) is None for site in problem.sites):
+        jobs = "1 preemptible job" if movable == 1 else f"{movable} preemptible jobs"
+        return f"no node has room for it even without the {jobs} that could move"
+    shapes = {task.ask for site in problem.sites for task in site.tasks}
+    if len(shapes) * len(problem.sites) > MOST_WORK:
+        return ""
+    homes = {
+        ask: [i for i, site in enumerate(problem.sites) if chosen(ask, site) is not None] for ask in shapes
+    }
+    for i, site in enumerate(problem.sites):
+        if any(homes[task.ask] not in ([], [i]) for task in site.tasks):
+            return ""
+    return _nowhere(movable)
+
+
+def _least(ask: Ask, site: Site) -> int | None:
+    """How many jobs must leave at the least before the request fits."""
+    return least_departures(ask, site) if site.able else None
+
+
+def _too_little(problem: Problem) -> str:
+    """What is free changes its place by a move, and never grows."""
+    ask, sites = problem.ask, problem.sites
+    have = {
+        "GPUs": (ask.gpus * problem.tasks, sum(len(site.free) for site in sites)),
+        "CPUs": (round(ask.cpus * problem.tasks, 3), round(sum(site.cpus for site in sites), 3)),
+        "MiB of memory": (ask.mem_mib * problem.tasks, sum(site.mem_mib for site in sites)),
+        "MiB of disk": (ask.disk_mib * problem.tasks, sum(site.disk_mib for site in sites)),
+    }
+    for name, (wanted, free) in have.items():
+        if free < wanted:
+            return f"only {free:g} {name} are free in all, and it needs {wanted:g}: moves make none free"
+    return ""
+
+
+class _Seats:
+    """Where the members of the request sit."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.ask = problem, problem.ask
+
+    def site(self, stage: Stage, i: int) -> Site:
+        return stage.changed.get(i) or self.problem.sites[i]
+
+    def order(self, stage: Stage) -> list[int]:
+        """The sites with the least free GPU first."""
+        return sorted(range(len(self.problem.sites)), key=lambda i: len(self.site(stage, i).free))
+
+    def filled(self, stage: Stage) -> Stage:
+        """With as many members of the request as fit, on full nodes first."""
+        for i in self.order(stage):
+            while len(stage.members) < self.problem.tasks:
+                seated = self.seated(stage, i)
+                if seated is None:
+                    break
+                stage = seated
+        return stage
+
+    def seated(self, stage: Stage, i: int) -> Stage | None:
+        """With one more on the site, if it fits there and may go there."""
+        site = self.site(stage, i)
+        seated = stage.seating(self.ask, i, site) if site.able else None
+        return seated if seated is not None and self.may(None, i, stage) else None
+
+    def may(self, who: JobId | None, i: int, stage: Stage) -> bool:
+        members = [member.agent_id for member in stage.members]
+        return self.problem.open_to(who, self.problem.sites[i].agent_id, stage.moved, members)
+
+    def need(self, stage: Stage, i: int) -> int | None:
+        """At least so many jobs must leave the site before the request fits."""
+        least = _least(self.ask, self.site(stage, i))
+        return least if least != 0 or self.may(None, i, stage) else 1
+
+
+class _Exact(_Seats):
+    """A* over all places of all jobs."""
+
+    def __init__(self, problem: Problem, most_work: int) -> None:
+        super().__init__(problem)
+        self._left = most_work
+        self.cut = False
+
+    def search(self) -> Stage | None:
+        """The best plan; None: there is none, or the search was cut."""
+        serial, seen = count(), set()
+        heap = [(self._at_least(Stage()), 0.0, next(serial), Stage())]
+        while heap and not self.cut:
+            _, _, _, stage = heapq.heappop(heap)
+            if (key := _key(stage)) in seen:
+                continue
+            seen.add(key)
+            done = self.filled(stage)
+            if len(done.members) == self.problem.tasks:
+                return done
+            for after in self._next(stage):
+                least = len(after.moves) + self._at_least(after)
+                heapq.heappush(heap, (least, after.lost_gpu_s, next(serial), after))
+        return None
+
+    def _next(self, stage: Stage) -> Iterator[Stage]:
+        sites = [(i, self.site(stage, i)) for i in range(len(self.problem.sites))]
+        for source in sites:
+            for task in source[1].tasks:
+                for to in sites:
+                    self._left -= 1
+                    if to[0] == source[0]:
+                        continue
+                    after = stage.moving(task, source, to)
+                    if after is not None and self.may(task.job_id, to[0], stage):
+                        yield after
+        self.cut = self._left < 0
+
+    def _at_least(self, stage: Stage) -> int:
+        """So many moves more."""
+        if self.problem.tasks > 1 or self.problem.bound:
+            return 0 if len(self.filled(stage).members) == self.problem.tasks else 1
+        needs = (_least(self.ask, self.site(stage, i)) for i in range(len(self.problem.sites)))
+        return min((need for need in needs if need is not None), default=1)
+
+
+def _key(stage: Stage) -> object:
+    """Stages of one key go on in the same way. Cards of one kind are alike; who has moved once may move for nothing."""
+    kinds = frozenset((i, tuple(sorted(map(_card, site.free)))) for i, site in stage.changed.items())
+    return frozenset(stage.moved.items()), kinds
+
+
+class _Cut(Exception):
+    """The limit of work is reached."""
+
+
+class _Targeted(_Seats):
+    """A node for the request, then nodes for the jobs that leave it."""
+
+    def __init__(self, problem: Problem, most_work: int) -> None:
+        super().__init__(problem)
+        self._work, self._left = most_work, 0
+        self._ranked: dict[Hashable, list[tuple[int, int, list[int]]]] = {}
+        self._known: dict[tuple[Ask, int], int | None] = {}  # of sites where nothing has changed
+        self._found: list[Stage] = []  # of one length, each better than the one before
+        self._cut = False
+        self._social = problem.bound or any(task.bound for site in problem.sites for task in site.tasks)
+        self._kinds = [i if self._social else _alike(site) for i, site in enumerate(problem.sites)]
+        self.proven = False
+
+    def search(self) -> Stage | None:
+        """The best plan that is found; None: none is."""
+        stage = self.filled(Stage())
+        while len(stage.members) < self.problem.tasks:
+            found = self._one_more(stage)
+            if found is None:
+                return None
+            stage = self.filled(found)
+        self.proven = len(stage.moves) == 1 or (self.proven and self.problem.tasks == 1)
+        return stage
+
+    def _one_more(self, stage: Stage) -> Stage | None:
+        """Room for one more member, by the fewest moves."""
+        targets = [
+            (need, i) for i in range(len(self.problem.sites)) if (need := self.need(stage, i)) is not None
+        ]
+        least = max(min((need for need, _ in targets), default=MOST_MOVES + 1), 1)
+        for budget in range(least, MOST_MOVES + 1):
+            # Exact up to there: at most one of the moves is none from the target.
+            self.proven = budget == least or not (self._social or self._cut or budget > least + 2)
+            for chains in (False, True):
+                able = [(need, i) for need, i in targets if need + chains <= budget]
+                best = self._level(stage, able, budget, chains=chains)
+                if best is not None:
+                    return best
+        return None
+
+    def _level(self, stage: Stage, able: list[tuple[int, int]], budget: int, *, chains: bool) -> Stage | None:
+        """The best plan of so many moves. Chains: any; to find the one that loses least would take too long."""
+        share = self._left = self._work // 2
+        self._found, failed = [], set[Hashable]()
+        for loss, i in sorted((self._least_loss(stage, need, i), i) for need, i in able):
+            if loss >= self._bar or (chains and self._found):
+                break
+            kind = self._kind(stage, i)
+            if kind not in failed:
+                try:
+                    self._reach(stage, i, _Rest(budget, chains=chains))
+                except _Cut:
+                    self._cut = True
+                    break
+            if not self._found:
+                failed.add(kind)
+        self._work -= share - self._left
+        return self._found[-1] if self._found else None
+
+    def _kind(self, stage: Stage, i: int) -> Hashable:
+        """Sites of one kind can stand for each other, as long as nothing has changed there."""
+        return i if i in stage.changed else self._kinds[i]
+
+    @property
+    def _bar(self) -> float:
+        """GPU-seconds that the next plan must stay under."""
+        return self._found[-1].lost_gpu_s if self._found else inf
+
+    def _least_loss(self, stage: Stage, need: int, i: int) -> float:
+        losses = sorted(task.lost_gpu_s for task in self.site(stage, i).tasks)
+        return stage.lost_gpu_s + sum(losses[:need])
+
+    def _reach(self, stage: Stage, i: int, rest: "_Rest") -> None:
+        for ready in self._room(stage, self.ask, None, i, rest):
+            seated = self.seated(ready, i)
+            if seated is not None and seated.lost_gpu_s < self._bar:
+                self._found.append(seated)
+
+    def _room(self, stage: Stage, ask: Ask, who: JobId | None, i: int, rest: "_Rest") -> Iterator[Stage]:
+        """Stages in which the ask fits on the site."""
+        least = self._departures(stage, ask, i)
+        if least == 0:
+            if self.may(who, i, stage):
+                yield stage
+                return
+            least = 1
+        if least is None or least > rest.budget:
+            return
+        spare, gone = rest.budget - least if rest.chains else 0, set[JobId]()
+        for task in sorted(self.site(stage, i).tasks, key=_by_loss):
+            if task.job_id in rest.locked or stage.lost_gpu_s + task.lost_gpu_s >= self._bar:
+                continue
+            # Without chains the order in which they leave is of no account.
+            gone = {task.job_id} if rest.chains else gone | {task.job_id}
+            held = replace(rest, locked=rest.locked | gone, path=rest.path | {i})
+            for ready, j in self._homes(stage, task, i, replace(held, budget=spare)):
+                after = ready.moving(task, (i, self.site(ready, i)), (j, self.site(ready, j)))
+                if after is not None:
+                    left = rest.budget - len(after.moves) + len(stage.moves)
+                    yield from self._room(after, ask, who, i, replace(rest, budget=left, locked=held.locked))
+
+    def _homes(self, stage: Stage, task: Movable, source: int, rest: "_Rest") -> Iterator[tuple[Stage, int]]:
+        """Stages in which the job fits on another site."""
+        for j in self._candidates(stage, task.ask, source, rest):
+            self._left -= 1
+            if self._left < 0:
+                raise _Cut
+            if stage.lost_gpu_s + task.lost_gpu_s >= self._bar:
+                return
+            for ready in self._room(stage, task.ask, task.job_id, j, rest):
+                yield ready, j
+
+    def _departures(self, stage: Stage, ask: Ask, i: int) -> int | None:
+        if i in stage.changed:
+            return least_departures(ask, stage.changed[i])
+        if (ask, i) not in self._known:
+            self._known[ask, i] = least_departures(ask, self.problem.sites[i])
+        return self._known[ask, i]
+
+    def _candidates(self, stage: Stage, ask: Ask, source: int, rest: "_Rest") -> Iterator[int]:
+        """Where it may fit when some others leave, the best first; of sites that are alike one."""
+        special = {*stage.changed, *rest.path}
+        yield from sorted(special - {source})
+        for need, _, alike in self._ranking(ask):
+            if need > rest.budget:
+                return
+            found = next((i for i in alike if i not in special), source)
+            if found != source:
+                yield found
+
+    def _ranking(self, ask: Ask) -> list[tuple[int, int, list[int]]]:
+        """Kinds of sites: how many must leave at the least, how many GPUs are free, and which they are."""
+        kind = ask.gpus, ask.models, ask.min_driver, ask.gpu_memory_mib, ask.compute_capability
+        if kind not in self._ranked:
+            bare = replace(ask, cpus=0.0, mem_mib=0.0, disk_mib=0.0)  # of those there are few
+            alike: dict[Hashable, list[int]] = {}
+            for i in range(len(self.problem.sites)):
+                alike.setdefault(self._kind(Stage(), i), []).append(i)
+            sites = [(self.problem.sites[found[0]], found) for found in alike.values()]
+            needs = [(least_departures(bare, site), len(site.free), found) for site, found in sites]
+            self._ranked[kind] = sorted(
+                (need, free, found) for need, free, found in needs if need is not None
+            )
+        return self._ranked[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What a search may still do."""
+
+    budget: int  # moves
+    chains: bool  # make room for jobs that move
+    locked: frozenset[JobId] = frozenset()  # jobs that are about to move
+    path: frozenset[int] = frozenset()  # sites that they are about to leave
+
+
+def _alike(site: Site) -> Hashable:
+    """Sites of one kind differ in names, and in how long their jobs have run."""
+    free = tuple(sorted(map(_card, site.free)))
+    tasks = Counter((task.ask, tuple(sorted(map(_card, task.gpus)))) for task in site.tasks)
+    return site.cpus, site.mem_mib, site.disk_mib, site.driver, site.able, free, frozenset(tasks.items())
+
+
+def _card(gpu: Gpu) -> tuple[str, int, str]:
+    return gpu.model, gpu.memory_mib, gpu.compute_capability or ""
+
+
+def _by_loss(task: Movable) -> tuple[float, str, JobId]:
+    return task.lost_gpu_s, task.name, task.job_id

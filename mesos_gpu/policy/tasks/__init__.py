@@ -1,0 +1,1 @@
+"""Decisions about tasks: who is to blame for an end, gangs, limits, trust in reports."""

@@ -1,0 +1,92 @@
+"""Who is to blame for the end of a launch: the job, or the infrastructure. Pure."""
+
+from typing import Final
+
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import TaskState
+
+_LIVE: Final = {
+    "TASK_STAGING": TaskState.LAUNCHED,
+    "TASK_STARTING": TaskState.STARTING,
+    "TASK_RUNNING": TaskState.RUNNING,
+    "TASK_KILLING": TaskState.KILLING,
+    "TASK_UNREACHABLE": TaskState.UNREACHABLE,
+    # A master that has just started knows no agents: unknown now is not gone.
+    "TASK_UNKNOWN": TaskState.UNREACHABLE,
+    "TASK_FINISHED": TaskState.FINISHED,
+    "TASK_LOST": TaskState.LOST,
+    "TASK_DROPPED": TaskState.LOST,
+    "TASK_GONE": TaskState.LOST,
+    "TASK_GONE_BY_OPERATOR": TaskState.LOST,
+}
+
+# TASK_FAILED for these reasons (mesos.proto, TaskStatus.Reason) says nothing about the command.
+_INFRASTRUCTURE: Final = frozenset(
+    {
+        "REASON_CONTAINER_LAUNCH_FAILED",
+        "REASON_CONTAINER_PREEMPTED",
+        "REASON_CONTAINER_UPDATE_FAILED",
+        "REASON_EXECUTOR_REGISTRATION_TIMEOUT",
+        "REASON_EXECUTOR_REREGISTRATION_TIMEOUT",
+        "REASON_EXECUTOR_TERMINATED",
+        "REASON_EXECUTOR_UNREGISTERED",
+        "REASON_GC_ERROR",
+        "REASON_SLAVE_DISCONNECTED",
+        "REASON_SLAVE_REMOVED",
+        "REASON_SLAVE_REMOVED_BY_OPERATOR",
+        "REASON_SLAVE_REREGISTERED",
+        "REASON_SLAVE_RESTARTED",
+        "REASON_SLAVE_UNKNOWN",
+        "REASON_AGENT_DISCONNECTED",
+        "REASON_AGENT_REMOVED",
+        "REASON_AGENT_REMOVED_BY_OPERATOR",
+        "REASON_AGENT_REREGISTERED",
+        "REASON_AGENT_RESTARTED",
+        "REASON_AGENT_UNKNOWN",
+        "REASON_INVALID_OFFERS",
+        "REASON_MASTER_DISCONNECTED",
+    }
+)
+
+
+def next_state(
+    status: Status, outcome: Outcome | None, *, kill_requested: bool, sick_gpu: bool
+) -> TaskState | None:
+    """The state that a status update asks for; None for a state that Mesos 1.11 does not have.
+
+    Args:
+        status: The update.
+        outcome: What the executor says of the end, if it says anything.
+        kill_requested: A user asked for the end.
+        sick_gpu: One of the launch's GPUs is not healthy now.
+    """
+    found = _LIVE.get(status.state)
+    if found is not None:
+        return found
+    unhealthy = outcome is not None and bool(outcome.unhealthy)
+    if status.state == "TASK_KILLED" and (kill_requested or not unhealthy):
+        # If not by our user, the agent shut the executor down, or an operator did.
+        return TaskState.KILLED if kill_requested else TaskState.LOST
+    if status.state == "TASK_ERROR":
+        return TaskState.LOST if status.reason in _INFRASTRUCTURE else TaskState.FAILED
+    if status.state in ("TASK_FAILED", "TASK_KILLED"):
+        by_others = (
+            sick_gpu
+            or status.reason in _INFRASTRUCTURE
+            or (outcome is not None and (outcome.infrastructure or outcome.min_driver is not None))
+        )
+        return TaskState.LOST if by_others else TaskState.FAILED
+    return None
+
+
+def is_final_error(status: Status) -> bool:
+    """Whether another attempt of the same job must fail in the same way (the master refused it)."""
+    return status.state == "TASK_ERROR" and status.reason not in _INFRASTRUCTURE
+
+
+def exit_code(outcome: Outcome | None) -> int | None:
+    """As a shell gives it: the exit status, or 128 + N after signal N (POSIX, 2.8.2)."""
+    if outcome is None:
+        return None
+    return 128 + outcome.signal if outcome.signal is not None else outcome.exit_status

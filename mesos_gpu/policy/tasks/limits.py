@@ -1,0 +1,40 @@
+"""What is said of a task that ended because it had more than it asked for. Pure."""
+
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.status import Status
+
+_MEMORY: Final = "REASON_CONTAINER_LIMITATION_MEMORY"
+_USED: Final = "Maximum Used: "  # Mesos' cgroups/mem, before its counters (subsystems/memory.cpp)
+_UNITS: Final = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}  # stout/bytes.hpp
+SIGKILL: Final = 9
+
+
+def out_of_memory(asked_mib: float, used_bytes: int | None) -> str:
+    """For its user; `used_bytes`: the most that the task and its executor had, if that is known."""
+    used = "" if used_bytes is None else f", {-(-used_bytes >> 20)} used"
+    return f"out of memory: {asked_mib:g} MiB asked{used}; ask for more with --mem"
+
+
+def is_out_of_memory(reason: str) -> bool:
+    """Whether Mesos ended a container for that; `reason`: of its status, or of a nested container's end."""
+    return reason == _MEMORY
+
+
+def used_in(message: str) -> int | None:
+    """Bytes that Mesos says a container had at most; None: it does not say."""
+    words = message.partition(_USED)[2].split(maxsplit=1)
+    number = words[0].rstrip("BKMGT") if words else ""
+    unit = words[0][len(number) :] if words else ""
+    return int(number) * _UNITS[unit] if number.isdigit() and unit in _UNITS else None
+
+
+def in_words(status: Status, outcome: Outcome | None, mem_mib: float) -> tuple[Status, Outcome | None]:
+    """A status as users get it: of a container that the agent ended for want of memory, in one line, as by the
+    signal that it was. The executor, which would have said so, was ended with it."""
+    if status.state != "TASK_FAILED" or not is_out_of_memory(status.reason):
+        return status, outcome
+    told = out_of_memory(mem_mib, used_in(status.message))
+    return replace(status, message=told), outcome or Outcome(signal=SIGKILL)

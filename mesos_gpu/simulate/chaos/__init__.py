@@ -1,0 +1,1 @@
+"""Long runs of random events against the real engine, judged by a witness."""

@@ -1,0 +1,396 @@
+"""What may happen in the world: small happenings, each chosen by two numbers, so that a list of them can be replayed.
+
+A happening that finds nothing to happen to does nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.simulate.chaos import apps
+from mesos_gpu.simulate.chaos.choice import choose
+from mesos_gpu.simulate.chaos.settle import go_on, settle
+from mesos_gpu.simulate.chaos.virtual import Agent, Facts, Run
+from mesos_gpu.simulate.chaos.witness import job_of
+from mesos_gpu.simulate.chaos.world import DRIVERS, MODELS, World
+
+_MOST_JOBS: Final = 12  # that have not ended
+_FAILURES: Final = tuple(OnGpuFailure)
+_HEALTHS: Final = tuple(Health)
+_TASKS: Final = (1, 1, 1, 1, 2, 3)
+_MEMBERS: Final = tuple(OnMemberFailure)
+_UNIQUE: Final = (Constraint("hostname", Operator.UNIQUE),)
+_FIRST: Final = (Constraint("hostname", Operator.CLUSTER, "a0.example"),)
+_BONDS: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {},
+    {},
+    {"app": "web"},
+    {"app": "web", "constraints": _UNIQUE},
+    {"constraints": _FIRST},
+    {"app": "db", "away": "web"},
+)
+_LEAST: Final = (None, None, None, None, "470", "535", "550.54")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One happening: its name in `ACTS`, and two numbers that say to what and how.
+
+    With a `target`, it happens to that and to nothing else, whatever the first number says: so it stays what it was
+    when others are left out before it.
+    """
+
+    name: str
+    a: int
+    b: int
+    target: str | None = None
+
+
+def _job(world: World, number: int) -> Job | None:
+    return choose(world, world.waiting_or_running() + world.instances(), number, lambda job: job.id)
+
+
+def _agent(world: World, number: int) -> Agent | None:
+    return choose(world, list(world.mesos.agents.values()), number, lambda agent: agent.hostname)
+
+
+def _gpu(world: World, number: int) -> tuple[Agent, GpuId] | None:
+    every = [(agent, gpu.id) for agent in world.mesos.agents.values() for gpu in agent.gpus]
+    return choose(world, every, number, lambda pair: pair[1])
+
+
+def _run(world: World, runs: Sequence[Run], number: int) -> Run | None:
+    return choose(world, runs, number, lambda run: run.job_id or run.agent.hostname)
+
+
+def _mail(world: World, number: int) -> ev.Event | None:
+    event = choose(world, world.mesos.mail, number, _letter)
+    if event is not None:
+        world.mesos.mail.remove(event)
+    return event
+
+
+def _letter(event: ev.Event) -> str:
+    match event:
+        case ev.StatusArrived(status):
+            monitor = status.task_id.startswith("gpu-monitor.")
+            whose = f"{status.task_id.split('.')[1]}.example" if monitor else job_of(status.task_id)
+            return f"{whose} {status.state} {status.uuid is None}"
+        case ev.AgentLost(agent_id):
+            return f"loss of {agent_id}"
+    return type(event).__name__
+
+
+# --- users and operators
+
+
+def _submit(world: World, a: int, b: int) -> None:
+    if len(world.waiting_or_running()) >= _MOST_JOBS:
+        return
+    job_id = JobId(world.target) if world.target else world.new_id("j")
+    world.chosen.append(job_id)
+    spec = JobSpec(
+        name=job_id,
+        command="true",
+        gpus=(0, 1, 1, 1, 2, 2, 3, 4)[a % 8],
+        gpu_model=((), (), (), MODELS, MODELS[:1], MODELS[1:])[a // 8 % 6],
+        cpus=(0.1, 0.5, 2.0)[a // 48 % 3],
+        mem_mib=(32, 512, 4096)[a // 144 % 3],
+        max_attempts=1 + b % 3,
+        on_gpu_failure=_FAILURES[b // 3 % len(_FAILURES)],
+        min_driver=_LEAST[b // 9 % len(_LEAST)],
+        timeout_s=(None, None, 20.0, 600.0)[a // 432 % 4],
+        priority=(0, 0, 0, 5, -5)[a // 1728 % 5],
+        queue=("default", "default", "small")[a // 8640 % 3],
+        tasks=_TASKS[b // 441 % len(_TASKS)],
+        preemptible=b // 2646 % 2 == 1,
+        on_member_failure=_MEMBERS[b // 5292 % 2],
+        **_BONDS[b // 10584 % len(_BONDS)],
+    )
+    needs = _LEAST[b // 63 % len(_LEAST)]
+    world.mesos.facts[job_id] = Facts(needs)
+    world.say(f"{job_id} is submitted: {_asked(spec)}")
+    world.inbox.append(ev.JobSubmitted(job_id, spec))
+
+
+def _asked(spec: JobSpec) -> str:
+    words = f"{spec.tasks} tasks of {spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}"
+    words += f", priority {spec.priority}" + (", preemptible" if spec.preemptible else "")
+    bonds = [str(constraint) for constraint in spec.constraints] + (
+        [f"away from {spec.away}"] if spec.away else []
+    )
+    return words + (f", app {spec.app}: {' and '.join(bonds)}" if bonds else "")
+
+
+def _kill(world: World, a: int, b: int) -> None:
+    if job := _job(world, a):
+        world.say(f"a user kills {job.id}")
+        world.inbox.append(ev.KillRequested(job.id))
+
+
+def _place(world: World, a: int, b: int) -> tuple[Target, str] | None:
+    if b % 4 == 0:
+        agent = _agent(world, a)
+        return (Target.NODE, agent.hostname) if agent else None
+    found = _gpu(world, a)
+    return (Target.GPU, found[1]) if found else None
+
+
+def _drain(world: World, a: int, b: int) -> None:
+    deadline_s = (None, 0.0, 10.0)[b // 4 % 3]
+    if place := _place(world, a, b):
+        world.say(f"an operator drains {place[1]}, deadline {deadline_s}")
+        world.inbox.append(ev.DrainRequested(*place, "why", "me", deadline_s))
+
+
+def _undrain(world: World, a: int, b: int) -> None:
+    drained = list(world.state.drains)
+    place = choose(world, drained, a, lambda place: place[1]) if drained else _place(world, a, b)
+    if place:
+        world.say(f"an operator gives {place[1]} back")
+        world.inbox.append(ev.UndrainRequested(*place))
+
+
+def _reset(world: World, a: int, b: int) -> None:
+    if found := _gpu(world, a):
+        world.say(f"an operator wants {found[1]} reset")
+        world.inbox.append(ev.ResetRequested(found[1], world.new_id("r"), "why"))
+
+
+# --- messages
+
+
+def _deliver(world: World, a: int, b: int) -> None:
+    """The oldest, or now and then another: updates may pass each other."""
+    if event := _mail(world, a if b % 4 == 0 else 0):
+        world.say(f"arrives: {_said(event)}")
+        world.inbox.append(event)
+
+
+def _deliver_many(world: World, a: int, b: int) -> None:
+    for _ in range(2 + a % 8):
+        _deliver(world, b >> 3, b)
+
+
+def _lose(world: World, a: int, b: int) -> None:
+    if event := _mail(world, a):
+        world.say(f"is lost: {_said(event)}")
+
+
+def _repeat(world: World, a: int, b: int) -> None:
+    if event := _mail(world, a):
+        world.say(f"is sent twice: {_said(event)}")
+        world.mesos.mail += [event] if isinstance(event, ev.OffersArrived) else [event, event]
+
+
+def _resend(world: World, a: int, b: int) -> None:
+    if run := _run(world, [run for run in world.mesos.runs.values() if run.outbox], a):
+        world.say(f"{run.agent.id} repeats {run.outbox[0].state} of {run.id}")
+        world.mesos.resend(run)
+
+
+def _calls_are_lost(world: World, a: int, b: int) -> None:
+    world.lossy = a % 256
+
+
+def _said(event: ev.Event) -> str:
+    match event:
+        case ev.StatusArrived(status):
+            again = "" if status.uuid else " (reconciled)"
+            return f"{status.state} of {status.task_id}{again}"
+        case ev.OfferRescinded(offer_id):
+            return f"rescind of {offer_id}"
+        case ev.AgentLost(agent_id):
+            return f"loss of {agent_id}"
+    return type(event).__name__
+
+
+# --- offers and the connection
+
+
+def _offer(world: World, a: int, b: int) -> None:
+    agent = _agent(world, a)
+    if agent and (event := world.mesos.offer(agent)):
+        world.say(f"{agent.id} is offered: {event.offers[0].id}")
+        world.inbox.append(event)
+
+
+def _rescind(world: World, a: int, b: int) -> None:
+    offers = world.mesos.offers
+    if offer_id := choose(world, list(offers), a, lambda offer_id: offers[offer_id][0].hostname):
+        world.say(f"{offer_id} is rescinded")
+        world.mesos.rescind(offer_id)
+
+
+def _disconnect(world: World, a: int, b: int) -> None:
+    """The connection breaks and comes back, perhaps later, perhaps to a new master that knows no agent yet."""
+    world.say("the connection breaks" + (": another master leads" if b % 3 == 0 else ""))
+    world.mesos.disconnect()
+    world.inbox.append(ev.Disconnected())
+    if b % 3 == 0:
+        for agent in world.mesos.agents.values():
+            agent.hidden_until = world.now + 1 + a % 20
+    if b % 2 == 0:
+        world.connect()
+
+
+def _connect(world: World, a: int, b: int) -> None:
+    if not world.mesos.connected:
+        world.say("the connection is back")
+        world.connect()
+
+
+def _restart(world: World, a: int, b: int) -> None:
+    crash = ("before", "after")[a % 2]
+    world.say(f"the scheduler is killed {crash} a save, and starts again")
+    world.flush(crash)
+
+
+# --- agents, their executors and GPUs
+
+
+def _progress(world: World, a: int, b: int) -> None:
+    if run := _run(world, world.mesos.alive(), a):
+        was = run.stage
+        if world.progress(run, b) != was:
+            world.say(f"{run.id} on {run.agent.id}: {was} → {run.stage}")
+
+
+def _refuse(world: World, a: int, b: int) -> None:
+    """A claim that nobody here made keeps an executor from its GPUs."""
+    staging = [r for r in world.mesos.alive() if r.stage == "TASK_STAGING" and r.item.task.gpus]
+    if run := _run(world, staging, a):
+        world.say(f"the executor of {run.id} finds a claim on its GPU, and refuses")
+        _refused(world, run)
+
+
+def _refused(world: World, run: Run) -> None:
+    run.agent.claims.setdefault(run.item.task.gpus[0], run.id)
+    world.mesos.start(run)
+
+
+def _flap(world: World, a: int, b: int) -> None:
+    if found := _gpu(world, a):
+        agent, gpu_id = found
+        health = Health.OK if b % 2 else _HEALTHS[b // 2 % len(_HEALTHS)]
+        world.say(f"{gpu_id} turns {health.value}")
+        world.mesos.set_health(agent, gpu_id, health, "said so")
+        world.mesos.report(agent)
+
+
+def _garble(world: World, a: int, b: int) -> None:
+    if agent := _agent(world, a):
+        world.say(f"the monitor of {agent.id} reports nonsense")
+        world.mesos.report(agent, b"{")
+
+
+def _miss(world: World, a: int, b: int) -> None:
+    """A monitor does not find one of its GPUs, once."""
+    if found := _gpu(world, a):
+        agent, gpu_id = found
+        world.say(f"the monitor of {agent.id} does not find {gpu_id}")
+        world.mesos.report(agent, gpus=tuple(gpu for gpu in agent.gpus if gpu.id != gpu_id))
+
+
+def _cut(world: World, a: int, b: int) -> None:
+    agent = _agent(world, a)
+    if agent and not agent.cut:
+        world.say(f"{agent.id} is cut off")
+        world.mesos.lose(agent)
+
+
+def _die(world: World, a: int, b: int) -> None:
+    """A host loses its power; it comes back under its old id, or under a new one."""
+    if agent := _agent(world, a):
+        world.say(f"the host of {agent.id} loses its power")
+        world.mesos.die(agent)
+        if b % 3 == 0:
+            new = world.mesos.rename(agent)
+            world.say(f"it comes back as {new.id}")
+
+
+def _come_back(world: World, a: int, b: int) -> None:
+    cut = [agent for agent in world.mesos.agents.values() if agent.cut]
+    if agent := choose(world, cut, a, lambda agent: agent.hostname):
+        world.say(f"{agent.id} is back")
+        world.mesos.come_back(agent)
+
+
+def _upgrade(world: World, a: int, b: int) -> None:
+    """A host's driver is changed, up or down, while nothing runs there."""
+    agent = _agent(world, a)
+    if agent and not agent.claims and not agent.cut:
+        agent.driver = DRIVERS[b % len(DRIVERS)]
+        world.say(f"{agent.id} has driver {agent.driver} now")
+        world.mesos.report(agent)
+
+
+def _time(seconds: Sequence[float]) -> Callable[[World, int, int], None]:
+    def act(world: World, a: int, b: int) -> None:
+        world.pass_time(seconds[a % len(seconds)])
+
+    return act
+
+
+#: name: (how often, what it does)
+ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
+    "submit": (7, _submit),
+    "kill": (2, _kill),
+    "drain": (0.7, _drain),
+    "undrain": (0.8, _undrain),
+    "reset": (0.6, _reset),
+    "deliver": (22, _deliver),
+    "deliver many": (7, _deliver_many),
+    "lose": (1, _lose),
+    "repeat": (4, _repeat),
+    "resend": (3, _resend),
+    "calls are lost": (2, _calls_are_lost),
+    "offer": (10, _offer),
+    "rescind": (1.5, _rescind),
+    "disconnect": (0.3, _disconnect),
+    "connect": (2, _connect),
+    "restart": (0.4, _restart),
+    "progress": (22, _progress),
+    "refuse": (0.3, _refuse),
+    "flap": (1, _flap),
+    "garble": (0.1, _garble),
+    "miss": (0.3, _miss),
+    "cut": (0.4, _cut),
+    "die": (0.2, _die),
+    "come back": (1, _come_back),
+    "upgrade": (0.2, _upgrade),
+    "moment": (8, _time((0.1, 0.3, 1.0))),
+    "while": (3, _time((3.0, 5.0, 10.0))),
+    "long": (0.3, _time((30.0, 60.0, 130.0))),
+    "go on": (0.5, lambda world, a, b: go_on(world, checks=a % 4 > 0)),
+    "settle": (0.2, lambda world, a, b: settle(world)),
+    **apps.ACTS,
+}
+
+
+def do(world: World, act: Act) -> None:
+    """Let it happen, and give the engine what came of it: mostly at once, now and then with what comes next.
+
+    Raises:
+        Violation: An invariant is broken.
+    """
+    world.target = act.target
+    world.chosen.clear()
+    ACTS[act.name][1](world, act.a, act.b)
+    if act.b % 8 and act.name != "restart":
+        world.flush()
+
+
+def pinned(act: Act, chosen: Sequence[str]) -> list[Act]:
+    """The act that has just happened, to what it chose; one act for each thing chosen."""
+    if act.name == "deliver many":
+        held = [Act("deliver", act.a, 0, name) for name in chosen]
+        return [*held[:-1], *(replace(last, b=act.b) for last in held[-1:])]
+    return [replace(act, target=chosen[0])] if chosen else [act]

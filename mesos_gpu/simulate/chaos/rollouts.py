@@ -1,0 +1,186 @@
+"""What must hold of apps and their deployments; told by what was saved, and by what the scheduler had heard.
+
+Bounds are held at every moment by what the scheduler itself does: failures, and what users end, may undercut them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import ceil, floor
+from typing import TYPE_CHECKING, Final
+
+from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.rollout import ActionKind
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.wire.marathon.options import gpu_options
+
+if TYPE_CHECKING:
+    from mesos_gpu.simulate.chaos.witness import Disk, Witness
+
+_NONE: Final = (ActionKind.START, ActionKind.STOP)
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What an app is to be at this moment."""
+
+    app: App
+    instances: int
+    version: float
+    chosen: frozenset[str] = frozenset()  # by users, to go
+
+    @property
+    def least(self) -> int:
+        """So many serve, if it is up to the scheduler."""
+        found = ceil(self.instances * self.app.upgrade_strategy.minimum_health_capacity)
+        return max(0, min(found, self.instances - 1)) if self._in_place else found
+
+    @property
+    def most(self) -> int:
+        """So many there are."""
+        if self._in_place:
+            return self.instances
+        found = floor(self.instances * (1 + self.app.upgrade_strategy.maximum_over_capacity))
+        return found + 1 if 0 < found == self.least else found
+
+    @property
+    def _in_place(self) -> bool:
+        return gpu_options(self.app).in_place
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One that has not ended, as the scheduler should see it."""
+
+    id: JobId
+    version: float
+    counts: bool  # it was not given up
+    ending: bool
+    serves: bool | None  # None: nobody has said
+
+
+def aims_of(disk: "Disk") -> Mapping[str, Aim]:
+    """By app; while a deployment has not come to an app, it stays what it was."""
+    versions = disk.services.versions
+    aims = {
+        app.id: Aim(app, app.instances, versions[app.id].last_config_change_at)
+        for app in disk.services.root.all_apps()
+    }
+    for deployment in disk.deployments.values():
+        affected = deployment.plan.affected
+        for id in affected:
+            aims.pop(id, None)
+        for app in deployment.plan.original.all_apps():
+            if app.id in affected:
+                aims[app.id] = Aim(app, app.instances, deployment.before[app.id].last_config_change_at)
+        for step in deployment.plan.steps[: deployment.step + 1]:
+            for action in step:
+                id, count = action.app.id, 0 if action.kind in _NONE else action.app.instances
+                version = versions[id].last_config_change_at if id in versions else 0.0
+                aims[id] = Aim(action.app, count, version, frozenset(action.kill))
+    return aims
+
+
+def instances_of(witness: "Witness", aims: Mapping[str, Aim], now: float) -> Mapping[str, list[Instance]]:
+    """By app: all that have not ended."""
+    found: dict[str, list[Instance]] = {}
+    for job in witness.disk.jobs.values():
+        if job.app_version is not None and not job.state.ended:
+            app_id = job.spec.app or ""
+            found.setdefault(app_id, []).append(_instance(witness, job, aims.get(app_id), now))
+    return found
+
+
+def _instance(witness: "Witness", job: Job, aim: Aim | None, now: float) -> Instance:
+    word = witness.words.get(job.task_id) if job.task_id and job.state is not JobState.PENDING else None
+    strategy = aim.app.unreachable_strategy if aim else None
+    cut_s = now - word.cut_since if word and word.cut_since is not None else None
+    gone = cut_s is not None and (
+        job.kill_requested or (strategy is not None and cut_s >= strategy.inactive_after_s)
+    )
+    serves: bool | None = False
+    if word is not None and job.task_id is not None and word.running and cut_s is None:
+        ready = not job.proves_ready or job.task_id in witness.ready
+        well = witness.healthy.get(job.task_id) if job.checked else True
+        serves = well if ready and job.task_id not in witness.evicted else False
+    return Instance(job.id, job.app_version or 0.0, not gone, job.kill_requested, serves)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All apps before the scheduler does what is due."""
+
+    aims: Mapping[str, Aim]
+    instances: Mapping[str, list[Instance]]
+
+
+def scene(witness: "Witness", now: float) -> Scene:
+    """As of now."""
+    aims = aims_of(witness.disk)
+    return Scene(aims, instances_of(witness, aims, now))
+
+
+def judge(witness: "Witness", before: Scene, now: float) -> None:
+    """What was done of its own accord at one moment, `before` which all was so.
+
+    Raises:
+        Violation: It was not to be.
+    """
+    after = instances_of(witness, before.aims, now)
+    for id in {**before.instances, **after}:
+        aim = before.aims.get(id) or Aim(App(id), 0, 0.0)
+        was = {each.id: each for each in before.instances.get(id, ())}
+        now_there = {each.id: each for each in after.get(id, ())}
+        new = [each for key, each in now_there.items() if key not in was]
+        ended = [
+            # What a drain or a sick card ended at the same moment did not serve any more.
+            replace(each, serves=now_there[key].serves) if key in now_there else each
+            for key, each in was.items()
+            if not each.ending and (key not in now_there or now_there[key].ending)
+        ]
+        if new:
+            _judge_new(aim, was.values(), new, now_there.values())
+        if ended:
+            _judge_ended(aim, ended, now_there.values())
+
+
+def _judge_new(aim: Aim, was: Iterable[Instance], new: list[Instance], there: Iterable[Instance]) -> None:
+    id, present = aim.app.id, sum(each.counts for each in was)
+    if any(each.version != aim.version for each in new):
+        raise Violation("what starts is of the version that is wanted", f"{new[0].id} of {id}", new[0].id)
+    if present + len(new) > aim.most:
+        words = f"{id} has {present}, {len(new)} more start, {aim.most} may be"
+        raise Violation("no app is over its capacity", words, new[0].id)
+    if (right := _right(aim, there)) > aim.instances:
+        words = f"{id} has {right} of {aim.instances}, with the {len(new)} that start"
+        raise Violation("no app has more instances than are wanted", words, new[0].id)
+
+
+def _judge_ended(aim: Aim, ended: list[Instance], there: Iterable[Instance]) -> None:
+    id, there = aim.app.id, list(there)
+    forced = [each for each in ended if each.id not in aim.chosen and each.counts]
+    right = _right(aim, there)
+    of_use = [each for each in forced if each.version == aim.version]
+    if of_use and right < aim.instances:
+        words = f"{of_use[0].id}, and {id} is left with {right} of {aim.instances}"
+        raise Violation("no instance that is wanted is ended", words, of_use[0].id)
+    serving = sum(each.serves is True and not each.ending for each in there)
+    lost = [each for each in forced if each.serves or (each.serves is None and each.version != aim.version)]
+    if lost and serving < aim.least:
+        words = f"{lost[0].id}, and {serving} of {id} are left that serve, {aim.least} must"
+        raise Violation("enough instances serve", words, lost[0].id)
+
+
+def _right(aim: Aim, there: Iterable[Instance]) -> int:
+    return sum(each.version == aim.version and each.counts and not each.ending for each in there)
+
+
+def locked_once(disk: "Disk") -> None:
+    """No two deployments are over one app."""
+    seen: dict[str, str] = {}
+    for deployment in disk.deployments.values():
+        for app in deployment.plan.affected:
+            if seen.setdefault(app, deployment.id) != deployment.id:
+                words = f"{app}: {seen[app]} and {deployment.id}"
+                raise Violation("one deployment at a time changes an app", words)

@@ -1,0 +1,236 @@
+"""Long runs of random happenings, and the shortest story of one that ends badly.
+
+A run is cut into episodes, each with a cluster of its own, and each ends in a quiet time. A failing episode is a list
+of acts that can be replayed and cut down.
+"""
+
+import contextlib
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Final, TypeVar
+
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.simulate.chaos.acts import ACTS, Act, do, pinned
+from mesos_gpu.simulate.chaos.settle import settle
+from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.simulate.chaos.world import World
+
+T = TypeVar("T")
+EPISODES: Final = (
+    150,
+    300,
+    300,
+    1200,
+)  # steps of one, by chance: short ones tell short stories, long ones reach more
+_SHRINK_STEPS: Final = 50_000  # what a search for a shorter story may cost
+_FEW: Final = 30  # acts of which pairs are tried
+_NAMES: Final = tuple(ACTS)
+_WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
+_MUCH: Final = {"go on": 20, "deliver many": 2, "restart app": 4, "undo deployment": 2, "settle": 0.5}
+_NO_JOBS: Final = ("submit", "reset", "refuse", "garble", "miss")
+#: Without jobs, and with more peace, deployments come further.
+APPS_ALONE: Final = tuple(
+    0.0 if name in _NO_JOBS else weight * _MUCH.get(name, 1) for name, (weight, _) in ACTS.items()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An invariant that was broken, and how it came about."""
+
+    rule: str
+    words: str
+    shape: int  # the seed of the cluster
+    step: int  # of the whole run, from 0
+    acts: tuple[Act, ...]  # the fewest found that still break it, in a new world of that shape
+    story: tuple[str, ...]
+    concerned: tuple[str, ...]  # jobs, tasks and nodes, as the scheduler has them
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run came to."""
+
+    seed: int
+    steps: int = 0
+    counts: Counter[str] = field(default_factory=Counter)  # events that the engine took, and calls it made
+    failure: Failure | None = None
+
+
+def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None) -> Result:
+    """Do `steps` random things, and look at all that follows; the same seed does the same.
+
+    Args:
+        steps: How many.
+        seed: Of chance.
+        progress: Called with the number of steps done, after each episode.
+    """
+    chance, result = random.Random(seed), Result(seed)
+    while result.steps < steps and result.failure is None:
+        shape = chance.getrandbits(32)
+        count = min(chance.choice(EPISODES), steps - result.steps)
+        acts = _acts(chance, count, chance.choice((_WEIGHTS, _WEIGHTS, APPS_ALONE)))
+        world, done, violation = replay(shape, acts)
+        result.counts += world.counts
+        result.steps += done
+        progress(result.steps)
+        if violation is not None:
+            result.failure = _failure(shape, acts[: done + 1], result.steps)
+    return result
+
+
+def _acts(chance: random.Random, count: int, weights: Sequence[float] = _WEIGHTS) -> list[Act]:
+    names = chance.choices(_NAMES, weights, k=count)
+    return [Act(name, chance.getrandbits(24), chance.getrandbits(24)) for name in names]
+
+
+def replay(
+    shape: int, acts: Sequence[Act], *, closely: bool = False, story: bool = False, quiet: bool = True
+) -> tuple[World, int, Violation | None]:
+    """Let the acts happen in a new world, and, if `quiet`, a quiet time after them.
+
+    Returns:
+        The world as it was left, how many acts were done without harm, and what then was broken.
+    """
+    world, done = World(shape, closely=closely, story=story), 0
+    try:
+        for act in acts:
+            do(world, act)
+            done += 1
+        if quiet:
+            world.flush()
+            settle(world)
+            world.witness.inspect(world.state)
+    except Violation as violation:
+        return world, done, violation
+    return world, done, None
+
+
+def _failure(shape: int, acts: list[Act], step: int) -> Failure:
+    """Find the shortest story; looked at closely, it may break earlier and otherwise."""
+    _, done, first = replay(shape, acts, closely=True)
+    assert first is not None, "a replay does the same again"
+    rule, quiet = first.rule, done == len(acts)  # then it broke in the last quiet time
+
+    def breaks(fewer: list[Act]) -> bool:
+        found = replay(shape, fewer, closely=True, quiet=quiet)[2]
+        return found is not None and found.rule == rule
+
+    exact = _pinned(shape, acts[: done + 1])
+    acts = shrink(exact if breaks(exact) else acts[: done + 1], breaks)
+    world, _, found = replay(shape, acts, closely=True, story=True, quiet=quiet)
+    assert found is not None, "a replay does the same again"
+    story = tuple(world.story or ())
+    return Failure(rule, found.words, shape, step, tuple(acts), story, _concerned(world, found))
+
+
+def _pinned(shape: int, acts: Sequence[Act]) -> list[Act]:
+    """The acts with what each of them happened to; the last one breaks something, or the quiet time after it."""
+    world, exact = World(shape), list[Act]()
+    for act in acts:
+        with contextlib.suppress(Violation):
+            do(world, act)
+        exact += pinned(act, world.chosen)
+    return exact
+
+
+def shrink(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
+    """Make a list of acts shorter and plainer while it still breaks, until nothing helps or it costs too much."""
+    left, known = [_SHRINK_STEPS], dict[tuple[Act, ...], bool]()
+
+    def tried(fewer: list[Act]) -> bool:
+        key = tuple(fewer)
+        if key not in known:
+            left[0] -= len(fewer) + 20
+            known[key] = left[0] > 0 and breaks(fewer)
+        return known[key]
+
+    before: list[Act] = []
+    while acts != before:
+        before = acts
+        for shorten in (_fewer_subjects, _fewer, _plainer):
+            acts = shorten(acts, tried)
+        if acts == before:
+            acts = _without_pairs(acts, tried)
+    return acts
+
+
+def _fewer(units: list[T], breaks: Callable[[list[T]], bool]) -> list[T]:
+    """Leave out parts, from halves down to single ones (delta debugging)."""
+    size, found = max(len(units) // 2, 1), True
+    while size > 1 or found:
+        start, found = 0, False
+        while start < len(units):
+            fewer = units[:start] + units[start + size :]
+            if breaks(fewer):
+                units, found = fewer, True
+            else:
+                start += size
+        size = max(size // 2, 1)
+    return units
+
+
+def _fewer_subjects(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
+    """Leave out all that happens to a job, a host or a GPU, or all of one kind that happens to none."""
+    subjects = list(dict.fromkeys(_subject(act) for act in reversed(acts)))[::-1]
+
+    def of(kept: list[str]) -> list[Act]:
+        return [act for act in acts if _subject(act) in kept]
+
+    return of(_fewer(subjects, lambda kept: breaks(of(kept))))
+
+
+def _subject(act: Act) -> str:
+    return act.target.split(" ")[0] if act.target else act.name
+
+
+def _plainer(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
+    """Put small numbers in the place of large ones: then acts choose the same whatever else is left out."""
+    for i, act in enumerate(acts):
+        for a, b in ((0, 1), (act.a, 1), (0, act.b)):
+            plain = [*acts[:i], replace(act, a=a, b=b), *acts[i + 1 :]]
+            if a + b < act.a + act.b and breaks(plain):
+                acts = plain
+                break
+    return acts
+
+
+def _without_pairs(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
+    """Leave out two acts at once, of which the one made the other needed."""
+    i = 0
+    while i < len(acts) <= _FEW:
+        for j in range(i + 1, len(acts)):
+            fewer = acts[:i] + acts[i + 1 : j] + acts[j + 1 :]
+            if breaks(fewer):
+                acts = fewer
+                break
+        else:
+            i += 1
+    return acts
+
+
+def _short(noun: Job | Task | JobSpec) -> str:
+    """What of it is not as in every other."""
+    said = []
+    for each in fields(noun):
+        value = getattr(noun, each.name)
+        if value != (each.default_factory() if each.default_factory is not MISSING else each.default):
+            value = _short(value) if isinstance(value, JobSpec) else getattr(value, "value", value)
+            said.append(f"{each.name} {value}")
+    return f"{type(noun).__name__}({', '.join(said)})"
+
+
+def _concerned(world: World, violation: Violation) -> tuple[str, ...]:
+    state, found = world.state, []
+    for name in dict.fromkeys((*violation.about, *re.findall(r"[\w.-]*\w", violation.words))):
+        job_id = name if name in state.jobs else name.rpartition(".")[0]
+        found += [_short(job) for job in state.jobs.values() if job.id == job_id]
+        found += [_short(task) for task in state.tasks.values() if task.id == name]
+        found += [
+            f"truly: {run.stage} on {run.agent.id}" for run in world.mesos.runs.values() if run.id == name
+        ]
+    return tuple(dict.fromkeys(found))

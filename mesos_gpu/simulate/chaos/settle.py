@@ -1,0 +1,222 @@
+"""A quiet time: nothing breaks any more, and all must come to an end."""
+
+from typing import Final
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.jobs.constraint import Operator
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.simulate.chaos.apps import check
+from mesos_gpu.simulate.chaos.rollouts import aims_of, instances_of
+from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.simulate.chaos.virtual import PORTS, Agent, Facts
+from mesos_gpu.simulate.chaos.world import CPUS, MEM_MIB, World
+
+_ROUND_S: Final = 4.0
+_PATIENCE: Final = 50
+_ROLLED_OUT: Final = 200  # rounds until apps are as they are wanted
+_QUIET: Final = 60  # rounds until all has been said
+_MORE_A_JOB: Final = 8  # rounds for each job that waits or runs
+_MOST_SMALL: Final = 16
+
+
+def settle(world: World) -> None:
+    """Mend all that is broken; let all be said; then let all commands end.
+
+    Raises:
+        Violation: Ledgers and engine differ when all was said, or a job that could run does not end.
+    """
+    world.say("a quiet time begins")
+    _mend(world)
+    for _ in range(_QUIET):
+        go_on(world)
+        if _difference(world) == "":
+            break
+    else:
+        raise Violation("at a quiet time, engine and world agree", _difference(world))
+    _roll_out(world)
+    _run_out(world)
+
+
+def could_run(world: World, job: Job) -> bool:
+    """Whether agents with nothing else on them would do."""
+    needs, spec = world.mesos.facts[job.id].needs, job.spec
+    if spec.gpus_in_all > world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
+        return False
+    agents = [agent for agent in world.mesos.agents.values() if _suits(agent, job, needs)]
+    return any(
+        sum(_slots(agent, spec, model) for agent in agents) >= spec.tasks
+        for model in spec.gpu_model or (None,)
+    )
+
+
+def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
+    """How many tasks of a job its GPUs, ports and constraints let in."""
+    gpus = sum(model is None or gpu.model == model for gpu in agent.gpus)
+    most = len(PORTS) if spec.tasks > 1 else 1
+    for constraint in spec.constraints:
+        if constraint.operator is Operator.UNIQUE:
+            most = 1
+        elif constraint.value != agent.hostname:
+            most = 0
+    # An executor takes its share beside the task's.
+    most = min(most, int(CPUS // (spec.cpus + 0.1)), int(MEM_MIB // (spec.mem_mib + 100)))
+    return min(most, gpus // spec.gpus) if spec.gpus else most
+
+
+def _suits(agent: Agent, job: Job, needs: str | None) -> bool:
+    driver = agent.driver if agent.gpus else None  # without GPUs there is no monitor, and no driver is known
+    if not as_new_as(driver, job.spec.min_driver) or not as_new_as(agent.driver, needs):
+        return False
+    return not job.learnt_min_driver or as_new_as(driver, job.learnt_min_driver)
+
+
+def _mend(world: World) -> None:
+    world.flush()  # what people asked for last is mended as well
+    world.lossy = 0
+    if not world.mesos.connected:
+        world.connect()
+    for target, name in list(world.state.drains):
+        world.inbox.append(ev.UndrainRequested(target, name))
+    world.flush()
+    for agent in list(world.mesos.agents.values()):
+        world.mesos.come_back(agent)
+        for gpu in agent.gpus:
+            if gpu.health is not Health.OK:
+                world.mesos.set_health(agent, gpu.id, Health.OK, "mended")
+
+
+def go_on(world: World, *, end: bool = False, checks: bool = True) -> None:
+    """For a few seconds all that runs goes on, all is delivered and offered; and, with `end`, commands end."""
+    mesos = world.mesos
+    world.pass_time(_ROUND_S)
+    for job in world.instances():
+        if checks and job.state is JobState.RUNNING and not _well(world, job):
+            check(world, job, True)
+    for run in mesos.alive():
+        if run.stage != "TASK_RUNNING" or run.to_be_killed:
+            world.progress(run, 7)
+        elif end and not run.lasts:
+            world.progress(run, 12)
+    for run in list(mesos.runs.values()):
+        mesos.resend(run)
+    world.inbox += mesos.mail
+    mesos.mail.clear()
+    world.inbox += [event for agent in mesos.agents.values() if (event := mesos.offer(agent))]
+    world.flush()
+
+
+def _difference(world: World) -> str:
+    """In words, what the engine believes to run and what runs; "" if they agree and nothing is on its way."""
+    state, mesos = world.state, world.mesos
+    truly = {run.id: run.item.task.gpus for run in mesos.alive()}
+    known = {task_id: state.tasks[task_id].gpus for task_id in state.live}
+    if truly != known:
+        return f"truly run {sorted(truly)}, the engine has {sorted(known)}"
+    claims = {gpu: task for agent in mesos.agents.values() for gpu, task in agent.claims.items()}
+    if claims != state.holders:
+        return f"claimed are {claims}, the engine has {state.holders}"
+    doomed = [job.id for job in state.jobs.values() if job.kill_requested and not job.state.ended]
+    evicted = [task_id for task_id in truly if task_id in world.witness.evicted]
+    if doomed or evicted:
+        return f"should have been ended: {[*doomed, *evicted]}"
+    waiting = [run.id for run in mesos.runs.values() if run.outbox or run.stage != "TASK_RUNNING"]
+    return f"still being said: {waiting}" if waiting else ""
+
+
+def _well(world: World, job: Job) -> bool:
+    """Whether its checks have said so."""
+    task = world.state.tasks[job.task_id] if job.task_id else None
+    if task is None:
+        return False
+    return (not job.checked or world.state.healths.get(task.id) is True) and task.ready >= job.proves_ready
+
+
+def _roll_out(world: World) -> None:
+    """Deployments end, and apps are as they are wanted; then they are deleted, and nothing is left of them."""
+    if not (world.instances() or world.state.deployments or aims_of(world.witness.disk)):
+        return
+    for n in range(_ROLLED_OUT if _fit(world) else 0):
+        if not (left := _unfinished(world)):
+            break
+        if n == _PATIENCE:  # a large job has free GPUs kept for it, and the others are held by apps for ever
+            _kill_jobs(world)
+        go_on(world, end=True)
+    else:
+        if _fit(world):
+            raise Violation("every deployment ends, and apps are as wanted", left, *_about(world))
+    world.inbox.append(ev.AppsChanged(world.new_id("d"), Group("/"), force=True))
+    world.flush()
+    for _ in range(_ROLLED_OUT):
+        remains = [str(run.id) for run in world.mesos.alive() if run.job_id and run.lasts]
+        if not (remains or world.instances() or world.state.deployments):
+            return
+        go_on(world, end=True)
+    words = f"{remains}, {[job.id for job in world.instances()]}, {list(world.state.deployments)}"
+    raise Violation("nothing remains of a deleted app", words, *remains)
+
+
+def _unfinished(world: World) -> str:
+    """In words, what is not as it is wanted."""
+    if world.state.deployments:
+        return "; ".join(f"{d.id}: {dict(d.waiting)}" for d in world.state.deployments.values())
+    aims, there = (
+        aims_of(world.witness.disk),
+        instances_of(world.witness, aims_of(world.witness.disk), world.now),
+    )
+    for id in {**aims, **there}:
+        wanted = [(aims[id].version, True)] * aims[id].instances if id in aims else []
+        found = [(each.version, each.serves) for each in there.get(id, ()) if not each.ending]
+        if found != wanted or len(there.get(id, ())) != len(found):
+            return f"{id} has (version, serves) {found}, wanted are {wanted}"
+    return ""
+
+
+def _about(world: World) -> list[str]:
+    return [job.id for job in world.instances()]
+
+
+def _fit(world: World) -> bool:
+    """Whether there is room for all apps, with what they may have over their capacity: ports, GPUs, hosts."""
+    agents = list(world.mesos.agents.values())
+    gpus = ports = 0
+    for aim in aims_of(world.witness.disk).values():
+        app = aim.app
+        gpus += app.gpus * aim.most
+        ports += len(app.port_definitions or ()) * aim.most
+        if app.constraints and aim.most > len(agents):
+            return False
+    return gpus <= sum(len(agent.gpus) for agent in agents) and ports <= len(PORTS) * len(agents)
+
+
+def _run_out(world: World) -> None:
+    """Commands end; small jobs that are worth less keep coming, and may not keep the others waiting."""
+    jobs = {job.id for job in world.waiting_or_running()}
+    for _ in range(_QUIET + _MORE_A_JOB * len(jobs)):
+        waiting = world.waiting_or_running()
+        left = [job for job in waiting if job.id in jobs and could_run(world, job)]
+        if not left:
+            break
+        if len(waiting) < _MOST_SMALL:
+            _submit_small(world)
+        go_on(world, end=True)
+    else:
+        job = left[0]
+        raise Violation("nothing starves", f"{job.id} is {job.state.value}: {job.message}", job.id)
+    _kill_jobs(world)
+
+
+def _kill_jobs(world: World) -> None:
+    for job in world.waiting_or_running():
+        world.inbox.append(ev.KillRequested(job.id))
+    world.flush()
+
+
+def _submit_small(world: World) -> None:
+    job_id = world.new_id("s")
+    world.mesos.facts[job_id] = Facts()
+    world.inbox.append(
+        ev.JobSubmitted(job_id, JobSpec(job_id, "true", cpus=0.1, mem_mib=32, gpus=1, priority=-9))
+    )

@@ -1,0 +1,407 @@
+"""Mesos in memory: a master, its agents, their executors and monitors. It tells the truth, though not always at once.
+
+What it does follows Mesos 1.11 for a partition-aware framework: an agent repeats the oldest update of a task until that
+is acknowledged and keeps the later ones back; the master's own words have no uuid and are said once; reconciliation
+brings the latest state without the data of the executor.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
+from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.wire.mesos import assignment, report
+
+TERMINAL: Final = frozenset(
+    f"TASK_{word}"
+    for word in ("FINISHED", "FAILED", "KILLED", "ERROR", "LOST", "DROPPED", "GONE", "GONE_BY_OPERATOR")
+)
+MOST_MAIL: Final = 64  # what is on its way; the oldest is lost first
+OFFER_TIMEOUT_S: Final = (
+    60.0  # the master's --offer_timeout: without, an ACCEPT lost on its way takes its offer along
+)
+PORTS: Final = (31000, 31001, 31002, 31003, 31004, 31005)  # of each agent
+_encoded = lru_cache(maxsize=4096)(report.encode)
+_outcome = lru_cache(maxsize=4096)(assignment.encode)
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """A host: its GPUs, its ledger of claims, and whether the master hears it."""
+
+    id: AgentId
+    hostname: str
+    gpus: tuple[Gpu, ...]
+    driver: str
+    free: dict[str, float]  # neither used nor offered, by the name of the resource
+    cut: bool = False  # its tasks run on; the master calls it unreachable
+    hidden_until: float = 0.0  # it has not come back to a new master before then
+    filtered_until: float = 0.0  # declined
+    report_due: float = 0.0
+    claims: dict[GpuId, TaskId] = field(default_factory=dict)
+    ports: list[int] = field(default_factory=lambda: list(PORTS))  # neither used nor offered
+    generation: int = 0  # how often its host came back under a new id
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One launch as it truly is."""
+
+    item: fx.LaunchTask
+    agent: Agent
+    stage: str = "TASK_STAGING"
+    began_at: float | None = None  # when its command started
+    to_be_killed: bool = False
+    told_to_start: bool = False  # of a gang's member: the others have their places
+    outbox: list[Status] = field(default_factory=list)  # not acknowledged, oldest first
+    uuids: int = 0
+
+    @property
+    def id(self) -> TaskId:
+        """Of the task."""
+        return self.item.task.id
+
+    @property
+    def job_id(self) -> JobId | None:
+        """None: a node monitor."""
+        return self.item.task.job_id
+
+    @property
+    def alive(self) -> bool:
+        """Whether it holds its GPUs."""
+        return self.stage not in TERMINAL
+
+    @property
+    def lasts(self) -> bool:
+        """Whether its command ends only by mischance: it is a node monitor, or an instance of an app."""
+        return self.job_id is None or "._app" in self.job_id
+
+    @property
+    def at_barrier(self) -> bool:
+        """Whether it has its place, and waits for the other members of its gang."""
+        return self.stage == "TASK_STARTING" and bool(self.item.hosts) and not self.told_to_start
+
+
+@dataclass(slots=True)
+class Facts:
+    """What truly became of a job's launches."""
+
+    needs: str | None = None  # the oldest driver that its image runs with
+    failed: int = 0  # launches whose command ended badly by itself
+    finished: int = 0
+
+
+class VirtualMesos:
+    """The master and all its agents. Calls act at once; events wait in `mail`."""
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        """Nothing runs, nobody is connected."""
+        self.now = 0.0
+        self.agents = {agent.id: agent for agent in agents}
+        self.gone: set[AgentId] = set()  # an operator said so
+        self.runs: dict[TaskId, Run] = {}  # alive, or with updates that nobody acknowledged
+        self.facts: dict[JobId, Facts] = {}
+        self.offers: dict[OfferId, tuple[Agent, dict[str, float]]] = {}
+        self.mail: list[ev.Event] = []
+        self.connected = False
+        self.suppressed = False
+        self._serial = 0
+        self._offered_at: dict[OfferId, float] = {}
+        self.offered_ports: dict[OfferId, list[int]] = {}
+
+    # --- who hears whom
+
+    def hears(self, agent: Agent) -> bool:
+        """Whether the master knows the agent and hears it."""
+        return not agent.cut and self.now >= agent.hidden_until
+
+    def alive(self) -> list[Run]:
+        """What truly holds its resources, in the order of launch."""
+        return [run for run in self.runs.values() if run.alive]
+
+    def post(self, event: ev.Event) -> None:
+        """Send an event on its way to the scheduler."""
+        if self.connected:
+            self.mail.append(event)
+            if len(self.mail) > MOST_MAIL:
+                del self.mail[0]
+
+    def resend(self, run: Run) -> None:
+        """The agent repeats the oldest update that was not acknowledged."""
+        if run.outbox and self.hears(run.agent):
+            self.post(ev.StatusArrived(run.outbox[0]))
+
+    def disconnect(self) -> None:
+        """The scheduler's connection ends: offers and what was on its way are void."""
+        self.connected, self.suppressed = False, False
+        self.mail.clear()
+        for offer_id in list(self.offers):
+            self.take_back(offer_id)
+
+    # --- offers
+
+    def offer(self, agent: Agent) -> ev.OffersArrived | None:
+        """All that the agent has free, if the scheduler wants it and it is worth an offer."""
+        deaf = not self.connected or self.suppressed or not self.hears(agent)
+        if deaf or self.now < agent.filtered_until or agent.free["cpus"] < 0.01 or agent.free["mem"] < 32:
+            return None
+        self._serial += 1
+        offer_id = OfferId(f"o{self._serial}")
+        amounts, agent.free = agent.free, dict.fromkeys(agent.free, 0.0)
+        self.offers[offer_id] = (agent, amounts)
+        self._offered_at[offer_id] = self.now
+        self.offered_ports[offer_id], agent.ports = agent.ports, []
+        ports = tuple(PortRange(port, port) for port in self.offered_ports[offer_id])
+        scalars = tuple(Scalar(name, amount) for name, amount in amounts.items() if amount)
+        url = "http://agent:5051"
+        made = Offer(offer_id, agent.id, agent.hostname, url, scalars, {}, self.now, ports=ports)
+        return ev.OffersArrived((made,))
+
+    def take_back(self, offer_id: OfferId) -> None:
+        """The offer is void; what it had is free again."""
+        agent, amounts = self.offers.pop(offer_id)
+        del self._offered_at[offer_id]
+        agent.ports = sorted([*agent.ports, *self.offered_ports.pop(offer_id)])
+        _give(agent, amounts)
+
+    def rescind(self, offer_id: OfferId) -> None:
+        """Take it back, and say so."""
+        self.take_back(offer_id)
+        self.post(ev.OfferRescinded(offer_id))
+
+    def rescind_old(self) -> None:
+        """Rescind what nobody has answered for long."""
+        for offer_id, at in list(self._offered_at.items()):
+            if self.now - at < OFFER_TIMEOUT_S:
+                break
+            self.rescind(offer_id)
+
+    # --- calls
+
+    def call(self, effect: fx.Effect) -> None:
+        """Do what the scheduler asks for, if this is a call at all."""
+        match effect:
+            case fx.Launch():
+                self._accept(effect)
+            case fx.Acknowledge(_, task_id, uuid):
+                self._acknowledge(task_id, uuid)
+            case fx.Decline():
+                self._decline(effect)
+            case fx.Kill(task_id, agent_id):
+                self._kill(task_id, agent_id)
+            case fx.Reconcile(tasks):
+                self._reconcile(tasks)
+            case fx.AskReset(agent_id, _, gpu_id, request):
+                self._reset(agent_id, gpu_id, request)
+            case fx.Start(_, _, task_id):
+                self._start(task_id)
+            case fx.Suppress() | fx.Revive():
+                self._want(isinstance(effect, fx.Revive))
+
+    def _decline(self, decline: fx.Decline) -> None:
+        for offer_id in decline.offer_ids:
+            if offer_id in self.offers:
+                self.offers[offer_id][0].filtered_until = self.now + decline.refuse_s
+                self.take_back(offer_id)
+
+    def _want(self, offers: bool) -> None:
+        self.suppressed = not offers
+        for agent in self.agents.values() if offers else ():
+            agent.filtered_until = 0.0
+
+    def _start(self, task_id: TaskId) -> None:
+        run = self.runs.get(task_id)
+        if run is not None and self.hears(run.agent):
+            run.told_to_start = True
+
+    def _accept(self, launch: fx.Launch) -> None:
+        valid = all(offer_id in self.offers for offer_id in launch.offer_ids)
+        for offer_id in launch.offer_ids:
+            if offer_id in self.offers:
+                self.take_back(offer_id)
+        for item in launch.tasks:
+            task = item.task
+            if not valid:
+                self._say(task.id, task.agent_id, "TASK_DROPPED", "REASON_INVALID_OFFERS")
+                continue
+            agent = self.agents[task.agent_id]
+            for scalar in (*item.resources, *item.executor_resources):
+                agent.free[scalar.name] = round(agent.free[scalar.name] - scalar.amount, 3)
+            for port in item.ports:
+                agent.ports.remove(port.begin)
+            self.runs[task.id] = Run(item, agent)
+
+    def _acknowledge(self, task_id: TaskId, uuid: str) -> None:
+        run = self.runs.get(task_id)
+        if run is None or not run.outbox or run.outbox[0].uuid != uuid or not self.hears(run.agent):
+            return
+        del run.outbox[0]
+        if run.outbox:
+            self.resend(run)
+        elif not run.alive:
+            del self.runs[task_id]
+
+    def _kill(self, task_id: TaskId, agent_id: AgentId | None) -> None:
+        run = self.runs.get(task_id)
+        if run is not None and run.alive and self.hears(run.agent):
+            run.to_be_killed = True
+        elif agent_id is not None:
+            self._answer(task_id, agent_id)
+
+    def _reconcile(self, tasks: Iterable[tuple[TaskId, AgentId]]) -> None:
+        asked = tuple(tasks)
+        for task_id, agent_id in asked or [(run.id, run.agent.id) for run in self.runs.values()]:
+            self._answer(task_id, agent_id)
+
+    def _answer(self, task_id: TaskId, agent_id: AgentId) -> None:
+        agent, run = self.agents.get(agent_id), self.runs.get(task_id)
+        if agent_id in self.gone:
+            self._say(task_id, agent_id, "TASK_GONE_BY_OPERATOR")
+        elif agent is None or agent.cut:
+            self._say(task_id, agent_id, "TASK_UNREACHABLE")
+        elif self.now < agent.hidden_until:
+            if int(agent.hidden_until) % 2:  # a master without a registry; with one it keeps silent
+                self._say(task_id, agent_id, "TASK_UNKNOWN")
+        elif run is None:
+            self._say(task_id, agent_id, "TASK_GONE")
+        else:
+            self._say(task_id, agent_id, run.outbox[0].state if run.outbox else run.stage)
+
+    def _say(
+        self, task_id: TaskId, agent_id: AgentId, state: str, reason: str = "REASON_RECONCILIATION"
+    ) -> None:
+        self.post(ev.StatusArrived(Status(task_id, state, agent_id, reason)))
+
+    def _reset(self, agent_id: AgentId, gpu_id: GpuId, request: str) -> None:
+        agent = self.agents.get(agent_id)
+        if agent is not None and self.hears(agent):
+            self.set_health(agent, gpu_id, Health.OK, f"reset {request}: done")
+
+    # --- executors
+
+    def update(self, run: Run, state: str, outcome: Outcome | None = None, reason: str = "") -> None:
+        """The executor says how its task stands; its end gives back all it held."""
+        self._emit(run, state, _outcome(outcome) if outcome else b"", reason)
+        if state not in TERMINAL:
+            return
+        facts = self.facts.get(run.job_id) if run.job_id else None
+        if facts is not None and state == "TASK_FINISHED":
+            facts.finished += 1
+        if facts is not None and state == "TASK_FAILED" and outcome is not None and not _excused(outcome):
+            facts.failed += 1
+        self._release(run)
+
+    def _emit(self, run: Run, state: str, data: bytes, reason: str = "") -> None:
+        run.stage = state
+        run.uuids += 1
+        uuid = f"{run.id}/{run.uuids}"
+        run.outbox.append(Status(run.id, state, run.agent.id, reason, "", "", uuid, data))
+        if len(run.outbox) == 1:
+            self.resend(run)
+
+    def _release(self, run: Run) -> None:
+        for gpu_id in [gpu_id for gpu_id, task_id in run.agent.claims.items() if task_id == run.id]:
+            del run.agent.claims[gpu_id]
+        for scalar in (*run.item.resources, *run.item.executor_resources):
+            _give(run.agent, {scalar.name: scalar.amount})
+        run.agent.ports = sorted([*run.agent.ports, *(port.begin for port in run.item.ports)])
+
+    def start(self, run: Run) -> None:
+        """The executor checks the driver, claims the GPUs, and starts; or refuses."""
+        task = run.item.task
+        facts = self.facts.get(task.job_id) if task.job_id else None
+        taken = tuple(gpu_id for gpu_id in task.gpus if gpu_id in run.agent.claims)
+        if taken:
+            self.update(run, "TASK_FAILED", Outcome(infrastructure=True, refused_gpus=taken))
+        elif facts is not None and not as_new_as(run.agent.driver, facts.needs):
+            self.update(run, "TASK_FAILED", Outcome(min_driver=facts.needs, needs="a newer driver"))
+        else:
+            run.agent.claims.update(dict.fromkeys(task.gpus, task.id))
+            self.update(run, "TASK_STARTING")
+
+    # --- agents
+
+    def lose(self, agent: Agent) -> None:
+        """The master finds the agent unreachable: says so of its tasks, rescinds its offers."""
+        for offer_id in [o for o, (other, _) in self.offers.items() if other is agent]:
+            self.rescind(offer_id)
+        agent.cut = True
+        for run in self.runs.values():
+            if run.agent is agent:
+                self._say(run.id, agent.id, "TASK_UNREACHABLE", "REASON_SLAVE_REMOVED")
+        self.post(ev.AgentLost(agent.id))
+
+    def come_back(self, agent: Agent) -> None:
+        """The agent registers again and repeats what was not acknowledged."""
+        agent.cut, agent.hidden_until = False, 0.0
+        for run in list(self.runs.values()):
+            if run.agent is agent:
+                self.resend(run)
+
+    def die(self, agent: Agent) -> None:
+        """The host loses its power: nothing of its tasks is left, and nobody says so."""
+        self.lose(agent)
+        for run in [run for run in self.runs.values() if run.agent is agent]:
+            if run.alive:
+                run.stage = "TASK_GONE"
+                self._release(run)
+            del self.runs[run.id]
+
+    def rename(self, agent: Agent) -> Agent:
+        """A host that died comes back as another agent, and an operator marks the old one gone."""
+        new = replace(
+            agent,
+            id=AgentId(f"{agent.hostname.split('.')[0]}.{agent.generation + 1}"),
+            generation=agent.generation + 1,
+            cut=False,
+            claims={},
+            free=dict(agent.free),
+            ports=list(agent.ports),
+        )
+        del self.agents[agent.id]
+        self.gone.add(agent.id)
+        self.agents[new.id] = new
+        return new
+
+    def monitor_of(self, agent: Agent) -> Run | None:
+        """The monitor that runs there."""
+        found = (run for run in self.runs.values() if run.agent is agent and run.job_id is None)
+        return next((run for run in found if run.stage == "TASK_RUNNING"), None)
+
+    def report(self, agent: Agent, data: bytes | None = None, *, gpus: tuple[Gpu, ...] | None = None) -> None:
+        """The agent's monitor, if one runs, says how its GPUs are: `data` or `gpus` instead of the truth."""
+        run = self.monitor_of(agent)
+        if run is None or len(run.outbox) > 2:
+            return
+        agent.report_due = self.now + 10.0
+        if data is None:
+            data = _encoded(Inventory(agent.gpus if gpus is None else gpus, "simulated", agent.driver))
+        self._emit(run, "TASK_RUNNING", data)
+
+    def set_health(self, agent: Agent, gpu_id: GpuId, health: Health, why: str) -> None:
+        """A GPU changes, and its monitor remembers."""
+        changed = []
+        for gpu in agent.gpus:
+            if gpu.id == gpu_id:
+                history = (*gpu.history, Transition(self.now, gpu.health, health, why))[-4:]
+                gpu = replace(gpu, health=health, reason=why, since=self.now, history=history)
+            changed.append(gpu)
+        agent.gpus = tuple(changed)
+        agent.report_due = self.now
+
+
+def _excused(outcome: Outcome) -> bool:
+    return outcome.infrastructure or outcome.min_driver is not None
+
+
+def _give(agent: Agent, amounts: Mapping[str, float]) -> None:
+    for name, amount in amounts.items():
+        agent.free[name] = round(agent.free[name] + amount, 3)

@@ -1,0 +1,557 @@
+"""What must hold of the engine's effects and of its state, judged by what was truly delivered and truly happened.
+
+The witness reads none of the engine's decisions to judge them: it keeps its own account of what the scheduler was told
+and saved.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model import saves
+from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure, OnMemberFailure
+from mesos_gpu.model.nodes.drain import Card, Drain, Target
+from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.simulate.chaos import gangs, rollouts
+from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
+from mesos_gpu.wire.mesos import report
+
+_LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
+_OF_APP: Final = "._app."
+_CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
+
+
+@dataclass(slots=True)
+class Word:
+    """What the scheduler was told of a launch."""
+
+    ended: str = ""  # the first terminal state
+    cut_since: float | None = None
+    placed: bool = False  # its executor said that it has its place
+    given_up: bool = False  # cut for so long that its job may start elsewhere
+    running: bool = False
+
+
+@dataclass(slots=True)
+class Told:
+    """What the scheduler was told of an agent, and when."""
+
+    health: dict[GpuId, Health]
+    driver: str | None
+    at: float
+
+
+def job_of(task_id: str) -> JobId:
+    """Of whose launch it is; an instance of an app has dots in its name."""
+    return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
+
+
+def launch_of(task_id: str) -> str:
+    """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
+    if _OF_APP in task_id:
+        return task_id.rpartition(".")[2]
+    return task_id.removeprefix(f"{job_of(task_id)}.").partition(".")[0]
+
+
+class Disk:
+    """A store in memory: what was committed, and nothing else."""
+
+    def __init__(self) -> None:
+        """Empty."""
+        self.framework_id: str | None = None
+        self.jobs: dict[JobId, Job] = {}
+        self.tasks: dict[TaskId, Task] = {}
+        self.nodes: dict[AgentId, Node] = {}
+        self.drains: dict[tuple[Target, str], Drain] = {}
+        self.cards: dict[GpuId, Card] = {}
+        self.services = Services()
+        self.app_versions: list[AppVersion] = []
+        self.roots: list[RootVersion] = []
+        self.deployments: dict[str, Deployment] = {}
+
+    def save(self, save: fx.Effect) -> None:
+        """Commit one save; other effects are none of its business."""
+        match save:
+            case saves.SaveJob(job):
+                self.jobs[job.id] = job
+            case saves.SaveTask(task):
+                self.tasks[task.id] = task
+            case saves.SaveNode(node):
+                self.nodes[node.id] = node
+            case saves.SaveCard(card):
+                self.cards[card.id] = card
+            case saves.SaveDrain(drain):
+                self.drains[drain.target, drain.name] = drain
+            case saves.ForgetJob(job_id):
+                del self.jobs[job_id]
+                for task_id in [task.id for task in self.tasks.values() if task.job_id == job_id]:
+                    del self.tasks[task_id]
+            case saves.ForgetTask(task_id):
+                del self.tasks[task_id]
+            case saves.ForgetNode(agent_id):
+                del self.nodes[agent_id]
+            case saves.ForgetDrain(target, name):
+                del self.drains[target, name]
+            case _:
+                self._save_rest(save)
+
+    def _save_rest(self, save: fx.Effect) -> None:
+        match save:
+            case saves.SaveFramework(framework_id):
+                self.framework_id = framework_id
+            case saves.SaveServices(services):
+                self.services = services
+            case saves.SaveAppVersion(found):
+                self.app_versions.append(found)
+            case saves.SaveRootVersion(root):
+                self.roots.append(root)
+            case saves.ForgetRootVersion(version):
+                self.roots = [each for each in self.roots if each.version != version]
+            case saves.ForgetAppVersion(app_id, version):
+                self.app_versions = [
+                    v for v in self.app_versions if (v.app.id, v.version) != (app_id, version)
+                ]
+            case saves.SaveDeployment(deployment):
+                self.deployments[deployment.id] = deployment
+            case saves.ForgetDeployment(id):
+                self.deployments.pop(id, None)
+
+    def load(self) -> Saved:
+        """As a store gives it back: jobs by their sequence, tasks by their launch."""
+        return Saved(
+            self.framework_id,
+            tuple(sorted(self.jobs.values(), key=lambda job: job.sequence)),
+            tuple(sorted(self.tasks.values(), key=lambda task: task.launched_at)),
+            tuple(self.nodes.values()),
+            tuple(self.drains.values()),
+            tuple(self.cards.values()),
+            self.services,
+            tuple(self.app_versions),
+            tuple(self.deployments.values()),
+            roots=tuple(self.roots),
+        )
+
+
+class Witness:
+    """One scheduler's life, over all its restarts."""
+
+    def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
+        """Nothing was said yet."""
+        self.mesos, self.settings = mesos, settings
+        self.disk = Disk()
+        self.words: dict[TaskId, Word] = {}
+        self.agents: dict[AgentId, Told] = {}
+        self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
+        self.unacknowledged: dict[tuple[TaskId, str], int] = {}
+        self.submitted: set[JobId] = set()
+        self.user_killed: set[JobId] = set()
+        self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
+        self.evicted: set[TaskId] = set()
+        self.launches: dict[JobId, list[TaskId]] = {}
+        self.begun: set[str] = set()  # launches of gangs whose members may start
+        self.launched: set[JobId] = set()  # by the batch in hand
+        self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already
+        self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
+        self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
+        self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
+        self.ready: set[TaskId] = set()
+
+    # --- what the scheduler is told, when its batch is on disk
+
+    def hear(self, events: Iterable[ev.Event], now: float) -> None:
+        """Take a batch in that the scheduler has committed."""
+        self.broken_now.clear()
+        for event in events:
+            match event:
+                case ev.StatusArrived():
+                    self._hear_status(event, now)
+                case ev.OffersArrived(offers):
+                    self.held.update((offer.id, offer.agent_id) for offer in offers)
+                case ev.OfferRescinded(offer_id):
+                    self.held.pop(offer_id, None)
+                case ev.AgentLost(agent_id):
+                    for offer_id in [o for o, a in self.held.items() if a == agent_id]:
+                        del self.held[offer_id]
+                case ev.Registered() | ev.Disconnected():
+                    self.held.clear()
+                case _:
+                    self._hear_people(event, now)
+
+    def _hear_people(self, event: ev.Event, now: float) -> None:
+        match event:
+            case ev.DrainRequested(target, name, _, _, deadline_s):
+                self.drained[target, name] = None if deadline_s is None else now + deadline_s
+            case ev.UndrainRequested(target, name):
+                self.drained.pop((target, name), None)
+            case ev.JobSubmitted(job_id):
+                self.submitted.add(job_id)
+            case ev.KillRequested(job_id):
+                self.user_killed.add(job_id)
+            case ev.HealthFound(task_id, healthy, kill):
+                self.healthy[task_id] = healthy
+                if kill:
+                    self.user_killed.add(self._whose(task_id))
+            case ev.ReadinessFound(task_id, readiness) if readiness.ready:
+                self.ready.add(task_id)
+
+    def _hear_status(self, event: ev.StatusArrived, now: float) -> None:
+        status = event.status
+        if status.uuid is not None:
+            key = (status.task_id, status.uuid)
+            self.unacknowledged[key] = self.unacknowledged.get(key, 0) + 1
+        word = self.words.setdefault(status.task_id, Word())
+        if (
+            word.ended
+        ):  # if reconciliation alone said so, the engine waits for more, and may hear that it is cut off
+            if status.state in _CUT and word.cut_since is None:
+                word.cut_since = now
+            return
+        long = word.cut_since is not None and now - word.cut_since >= self.settings.unreachable_timeout_s
+        word.given_up = word.given_up or long
+        if status.state in TERMINAL:
+            word.ended = status.state
+            if not word.given_up:
+                self._learn(event)
+        elif status.state in _CUT and word.cut_since is None:
+            word.cut_since = now
+        elif status.state in _LIVE:
+            word.cut_since = None
+            word.running = word.running or status.state == "TASK_RUNNING"
+        word.placed |= status.state in ("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
+        if status.data and status.state == "TASK_RUNNING" and status.agent_id:
+            self._hear_report(status.agent_id, status.data, now)
+
+    def _learn(self, event: ev.StatusArrived) -> None:
+        """An executor said which driver its image needs; nothing older may be chosen after that."""
+        run_of = self.mesos.facts
+        job_id = self._job_of(event.status.task_id)
+        if job_id and b'"min_driver":"' in event.status.data and job_id in run_of:
+            self.learnt[job_id] = (event.status.task_id, run_of[job_id].needs or "")
+
+    def _hear_report(self, agent_id: AgentId, data: bytes, now: float) -> None:
+        try:
+            found = _decoded(data)
+        except ValueError:
+            self.agents.pop(agent_id, None)
+            return
+        self.agents[agent_id] = Told({gpu.id: gpu.health for gpu in found.gpus}, found.driver_version, now)
+        self.broken_now.update(gpu.id for gpu in found.gpus if gpu.health.broken)
+
+    # --- what it does
+
+    def judge(self, steps: Iterable[tuple[ev.Event, Iterable[fx.Effect]]], now: float) -> None:
+        """Check the effects of the batch just heard, in their order, and commit the saves.
+
+        Raises:
+            Violation: One of them is not justified.
+        """
+        for event, effects in steps:
+            before = rollouts.scene(self, now) if isinstance(event, ev.Tick) else None
+            self._take_in(effects, now)
+            if before is not None:
+                rollouts.judge(self, before, now)
+        rollouts.locked_once(self.disk)
+        gangs.whole(self, self.launched)
+        self.launched.clear()
+        self.dropped.clear()
+        for key, times in self.unacknowledged.items():
+            raise Violation("every update is acknowledged", f"{key[1]} was not, {times} times", key[0])
+
+    def _take_in(self, effects: Iterable[fx.Effect], now: float) -> None:
+        for effect in effects:
+            kind = type(effect)
+            if kind is fx.Publish:
+                continue
+            if kind is saves.SaveJob:
+                self._job(effect.job)  # type: ignore[union-attr]
+            elif kind is saves.SaveTask:
+                self._task(effect.task, now)  # type: ignore[union-attr]
+            check = _CHECKS.get(kind)
+            if check is None:
+                self.disk.save(effect)
+            else:
+                check(self, effect, now)
+
+    def _job(self, job: Job) -> None:
+        if job.app_version is not None:
+            self._instance(job)
+        facts = self.mesos.facts[job.id]
+        old = self.disk.jobs.get(job.id)
+        if old is not None and old.state.ended:
+            raise Violation("an ended job stays so", f"{job.id} was {old.state.value}", job.id)
+        if job.attempts > facts.failed + facts.finished:
+            words = (
+                f"{job.id} counts {job.attempts} attempts; {facts.failed} failed, {facts.finished} finished"
+            )
+            raise Violation("only its own ends use up a job's attempts", words, job.id)
+        ended = [self.words[task_id].ended for task_id in self.latest(job.id)]
+        if job.state is JobState.FINISHED and not (ended and all(word == "TASK_FINISHED" for word in ended)):
+            raise Violation("no job is lost", f"{job.id} is called finished, but never did", job.id)
+        gave_up = job.infrastructure_failures > self.settings.max_infrastructure_failures
+        strict = job.spec.tasks > 1 and job.spec.on_member_failure is OnMemberFailure.FAIL
+        if job.state is JobState.FAILED and not (job.attempts >= job.spec.max_attempts or gave_up or strict):
+            words = f"{job.id} failed after {job.attempts} attempts"
+            raise Violation("no job is lost", words, job.id)
+        if job.state is JobState.KILLED and job.id not in self.user_killed:
+            raise Violation("no job is lost", f"nobody asked for the end of {job.id}", job.id)
+
+    def _instance(self, job: Job) -> None:
+        """Made and ended by the scheduler itself: `rollouts` says whether it may."""
+        self.mesos.facts.setdefault(job.id, Facts())
+        self.submitted.add(job.id)
+        if job.kill_requested:
+            self.user_killed.add(job.id)
+
+    def _task(self, task: Task, now: float) -> None:
+        if not task.evicted or task.id in self.evicted:
+            return
+        self.evicted.add(task.id)
+        job = self.disk.jobs.get(task.job_id) if task.job_id else None
+        if job is None or not (self._out_of_order(job, now) or gangs.justified(self, task, job, now)):
+            raise Violation("nothing is ended without a reason", f"{task.id}: {task.evicted}", task.id)
+
+    def _out_of_order(self, job: Job, now: float) -> bool:
+        """Whether a card of one of its tasks broke, or a drain's time is over."""
+        tasks = [self.disk.tasks[task_id] for task_id in self.latest(job.id)]
+        gpus = {gpu_id for task in tasks for gpu_id in task.gpus}
+        if job.spec.on_gpu_failure is OnGpuFailure.RESTART and not self.broken_now.isdisjoint(gpus):
+            return True
+        places = {(Target.NODE, task.hostname) for task in tasks} | {(Target.GPU, str(g)) for g in gpus}
+        ends = [self.drained[place] for place in places if place in self.drained]
+        return any(end is not None and end <= now for end in ends)
+
+    def latest(self, job_id: JobId) -> list[TaskId]:
+        """The tasks of a job's latest launch."""
+        tasks = self.launches.get(job_id, [])
+        return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
+
+    def _launch(self, launch: fx.Launch, now: float) -> None:
+        agents = {self._take(offer_id, "ACCEPT") for offer_id in launch.offer_ids}
+        if len(agents) != 1 or agents != {item.task.agent_id for item in launch.tasks}:
+            words = f"{', '.join(launch.offer_ids)} are of {sorted(agents)}"
+            raise Violation("a launch uses offers of its own agent", words)
+        void = any(offer_id not in self.mesos.offers for offer_id in launch.offer_ids)
+        for item in launch.tasks:
+            task = item.task
+            if void and task.job_id is not None:
+                self.dropped.add(task.job_id)
+            if task.id not in self.disk.tasks:
+                raise Violation("what is launched was saved", f"{task.id} was not", task.id)
+            if task.id in self.words:
+                raise Violation("no task id is used twice", f"{task.id} is", task.id)
+            self.words[task.id] = Word()
+            if task.job_id is not None:
+                self.launched.add(task.job_id)
+                self._once(task, task.job_id, now)
+                self._quota(item, task.job_id, now)
+                self._place(item, task.job_id, now)
+                gangs.bound(self, item, task.job_id, now)
+                self._grant(task, now)
+        self._within(launch)
+
+    def _once(self, task: Task, job_id: JobId, now: float) -> None:
+        """Each earlier launch of the job has really ended, or was cut off for so long that it may be given up."""
+        earlier = self.launches.setdefault(job_id, [])
+        for other in earlier:
+            if launch_of(other) == launch_of(task.id):
+                continue  # another member of the same gang
+            word = self.words[other]
+            run = self.mesos.runs.get(other)
+            cut = self.given_up(other, now)
+            members = [self.words[t].ended for t in earlier if launch_of(t) == launch_of(other)]
+            if not cut and all(ended == "TASK_FINISHED" for ended in members):
+                raise Violation("no job runs twice", f"{task.id} after {other} had finished", task.id, other)
+            if cut or (word.ended and (run is None or not run.alive)):
+                continue
+            how = f"{run.stage} on {run.agent.id}" if run else "not heard of since its launch"
+            raise Violation("no job runs twice", f"{task.id} while {other} is {how}", task.id, other)
+        self.launches[job_id].append(task.id)
+        if job_id in self.user_killed:
+            raise Violation("what was killed is not launched", f"{task.id} is", task.id)
+
+    def _quota(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
+        """Its queue does not hold more GPUs than it may, the new launch included."""
+        queue = self.disk.jobs[job_id].spec.queue
+        limit = self.settings.queue_limits.get(queue)
+        if limit is None or not item.task.gpus:
+            return
+        mine = [task_id for i in self.launches if i in self.disk.jobs for task_id in self.latest(i)]
+        tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self.given_up(i, now)]
+        held = sum(len(t.gpus) for t in tasks if t.job_id and self.disk.jobs[t.job_id].spec.queue == queue)
+        if held > limit:
+            words = f"{queue} may hold {limit} GPUs, and holds {held} with {item.task.id}"
+            raise Violation("no queue is over its limit", words, item.task.id)
+
+    def given_up(self, task_id: TaskId, now: float) -> bool:
+        """Whether it was cut off for so long that its job may start elsewhere."""
+        word = self.words[task_id]
+        limit_s = self.settings.unreachable_timeout_s
+        return word.given_up or (word.cut_since is not None and now - word.cut_since >= limit_s)
+
+    def _place(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
+        task, spec = item.task, item.spec
+        told = self.agents.get(task.agent_id)
+        if (Target.NODE, task.hostname) in self.drained:
+            raise Violation("nothing is placed on what is drained", f"{task.id} on {task.hostname}", task.id)
+        source, learnt = self.learnt.get(job_id, (None, None))
+        for least in (spec.min_driver if spec else None, None if source in self.evicted else learnt):
+            if not as_new_as(told.driver if told else None, least):
+                words = f"{task.id} needs {least}, {task.hostname} has {told.driver if told else None}"
+                raise Violation("nothing is placed on too old a driver", words, task.id)
+        if spec is None or len(set(task.gpus)) != spec.gpus:
+            raise Violation("a launch has the GPUs it asked for", f"{task.id} has {task.gpus}", task.id)
+
+    def _grant(self, task: Task, now: float) -> None:
+        told = self.agents.get(task.agent_id)
+        stale_s = self.settings.report_stale_s
+        for gpu_id in task.gpus:
+            health = told.health.get(gpu_id) if told and now - told.at <= stale_s else None
+            if health is not Health.OK:
+                words = f"{task.id} got {gpu_id}, which is {health.value if health else 'not known'}"
+                raise Violation("only healthy GPUs are granted", words, task.id)
+            if (Target.GPU, gpu_id) in self.drained:
+                raise Violation("nothing is placed on what is drained", f"{task.id} on {gpu_id}", task.id)
+            self._alone(task.id, gpu_id, "is granted to")
+
+    def _alone(self, task_id: str, gpu_id: GpuId, words: str) -> None:
+        for run in self.mesos.runs.values():
+            if run.alive and gpu_id in run.item.task.gpus and run.id != task_id:
+                words = f"{gpu_id} {words} {task_id} while {run.id} holds it ({run.stage})"
+                raise Violation("no GPU is granted twice", words, task_id, run.id)
+
+    def _within(self, launch: fx.Launch) -> None:
+        offered = [self.mesos.offers[o][1] for o in launch.offer_ids if o in self.mesos.offers]
+        if len(offered) != len(launch.offer_ids):
+            return  # one was rescinded meanwhile
+        for name in ("cpus", "mem", "gpus"):
+            has = sum(amounts[name] for amounts in offered)
+            used = sum(
+                scalar.amount
+                for item in launch.tasks
+                for scalar in (*item.resources, *item.executor_resources)
+                if scalar.name == name
+            )
+            if used > has + 1e-6:
+                tasks = [item.task.id for item in launch.tasks]
+                raise Violation("a launch fits its offers", f"{used} {name} of {has}", *tasks)
+
+    def _take(self, offer_id: OfferId, what: str) -> AgentId:
+        agent_id = self.held.pop(offer_id, None)
+        if agent_id is None:
+            raise Violation("only offers at hand are used", f"{what} of {offer_id}")
+        return agent_id
+
+    def _decline(self, decline: fx.Decline, now: float) -> None:
+        if not decline.offer_ids:
+            raise Violation("only offers at hand are used", "DECLINE of nothing")
+        for offer_id in decline.offer_ids:
+            self._take(offer_id, "DECLINE")
+
+    def _kill(self, kill: fx.Kill, now: float) -> None:
+        task_id = kill.task_id
+        word, job_id = self.words.get(task_id), self._job_of(task_id)
+        if job_id in self.user_killed or task_id in self.evicted or word is None:
+            return
+        if word.ended in ("", "TASK_FINISHED") and not self.given_up(task_id, now):
+            known = task_id in self.disk.tasks
+            if known or task_id in self.launches.get(job_id or JobId(""), ()):
+                raise Violation("no kill without a reason", f"of {task_id}", task_id)
+
+    def _acknowledge(self, ack: fx.Acknowledge, now: float) -> None:
+        key = (ack.task_id, ack.uuid)
+        left = self.unacknowledged.pop(key, 0) - 1
+        if left < 0:
+            raise Violation("only what was heard is acknowledged", f"{ack.uuid} was not", ack.task_id)
+        if left:
+            self.unacknowledged[key] = left
+
+    def _ask_reset(self, ask: fx.AskReset, now: float) -> None:
+        self._alone("a reset", ask.gpu_id, "is asked for")
+
+    def _start(self, start: fx.Start, now: float) -> None:
+        gangs.all_placed(self, start.task_id)
+
+    def _ignore(self, effect: fx.Effect, now: float) -> None:
+        """Reconciling, suppressing and reviving are always allowed."""
+
+    def _job_of(self, task_id: TaskId) -> JobId | None:
+        job_id = self._whose(task_id)
+        return job_id if job_id in self.submitted else None
+
+    def _whose(self, task_id: TaskId) -> JobId:
+        """An instance that came back is another job, whose tasks count on: only what was saved tells them apart."""
+        task = self.disk.tasks.get(task_id)
+        return task.job_id if task and task.job_id else job_of(task_id)
+
+    def forget(self, state: State) -> None:
+        """Drop what is known of jobs and tasks that the engine has forgotten and Mesos, too."""
+        for job_id in [j for j in self.mesos.facts if j in self.submitted and j not in state.jobs]:
+            tasks = self.launches.get(job_id, ())
+            if any(task_id in self.mesos.runs for task_id in tasks):
+                continue
+            for task_id in tasks:
+                self.words.pop(task_id, None)
+                self.evicted.discard(task_id)
+                self.ready.discard(task_id)
+                self.healthy.pop(task_id, None)
+            self.launches.pop(job_id, None)
+            self.learnt.pop(job_id, None)
+        for task_id in [t for t in self.words if t not in state.tasks and t not in self.mesos.runs]:
+            if self._job_of(task_id) is None:
+                del self.words[task_id]
+
+    # --- its state
+
+    def inspect(self, state: State) -> None:
+        """The whole state: sound in itself, and what is on disk.
+
+        Raises:
+            Violation: It is not.
+        """
+        for problem in state.problems():
+            raise Violation("the state is sound", problem)
+        tasks = {task_id: replace(task, heard_at=0.0) for task_id, task in state.tasks.items()}
+        saved = {task_id: replace(task, heard_at=0.0) for task_id, task in self.disk.tasks.items()}
+        pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (
+            ("jobs", state.jobs, self.disk.jobs),
+            ("tasks", tasks, saved),
+            ("nodes", state.nodes, self.disk.nodes),
+            ("drains", state.drains, self.disk.drains),
+            ("cards", state.cards, self.disk.cards),
+            ("deployments", state.deployments, self.disk.deployments),
+            ("apps", _by_version(state.services), _by_version(self.disk.services)),
+        )
+        for name, here, there in pairs:
+            if here != there:
+                keys = [k for k in {**here, **there} if here.get(k) != there.get(k)]
+                raise Violation("what is known is on disk", f"{name} differ: {keys}", *map(str, keys))
+
+
+def _by_version(services: Services) -> Mapping[Any, object]:
+    return {(app.id, services.versions[app.id]): app for app in services.root.all_apps()}
+
+
+_CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
+    fx.Launch: Witness._launch,
+    fx.Decline: Witness._decline,
+    fx.Kill: Witness._kill,
+    fx.Acknowledge: Witness._acknowledge,
+    fx.AskReset: Witness._ask_reset,
+    fx.Start: Witness._start,
+    fx.Reconcile: Witness._ignore,
+    fx.ListTasks: Witness._ignore,
+    fx.Suppress: Witness._ignore,
+    fx.Revive: Witness._ignore,
+}
+_decoded = report.decode

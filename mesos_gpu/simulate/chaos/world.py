@@ -1,0 +1,275 @@
+"""The engine in a world of its own: a virtual cluster, a clock that goes when it is told, a disk, and restarts."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.saves import Save
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.simulate.chaos.virtual import Agent, Run, VirtualMesos
+from mesos_gpu.simulate.chaos.witness import Witness
+from mesos_gpu.testing.builders import saved_of
+
+START: Final = 1_000_000.0  # seconds since the epoch
+DRIVERS: Final = ("470.256.02", "535.104.05", "550.54.14")
+MODELS: Final = ("A100", "T4")
+CPUS, MEM_MIB = 8.0, 16384.0  # of each agent
+SETTINGS: Final = Settings(
+    "executor",
+    "monitor",
+    keep_ended_jobs=20,
+    keep_lost_nodes_s=600.0,
+    reconcile_interval_s=120.0,  # quick, so that it comes to pass
+    queue_limits={"small": 2},
+    max_infrastructure_failures=1000,  # a job is only lost by its own doing: the world is rougher than Mesos
+)
+_INSPECT_EVERY: Final = 16  # batches
+#: The engine may refuse them.
+_REQUESTS: Final = (
+    ev.DrainRequested,
+    ev.UndrainRequested,
+    ev.ResetRequested,
+    ev.AppsChanged,
+    ev.DeploymentDeleted,
+)
+
+
+def _agents(shape: random.Random) -> list[Agent]:
+    found = []
+    for n in range(shape.randint(1, 4)):
+        count, model = shape.choice((0, 1, 2, 3)) if n else shape.choice((2, 4)), shape.choice(MODELS)
+        gpus = tuple(
+            Gpu(GpuId(f"g{n}{i}"), model, 16384, i, f"0000:0{i}:00.0", i // 2, health=Health.OK)
+            for i in range(count)
+        )
+        free = {"cpus": CPUS, "mem": MEM_MIB, "gpus": float(count)}
+        found.append(Agent(AgentId(f"a{n}"), f"a{n}.example", gpus, shape.choice(DRIVERS), free))
+    return found
+
+
+class World:
+    """One cluster and its scheduler. What happens is put in by `acts`; `flush` gives it to the engine.
+
+    Args:
+        shape: A seed of how many agents there are, and of what kind.
+        closely: Whether to inspect the whole state after each batch, and not now and then.
+        story: Whether to keep an account of all that happens, in words.
+    """
+
+    def __init__(self, shape: int, *, closely: bool = False, story: bool = False) -> None:
+        """The scheduler has just started and is connected."""
+        self.settings = SETTINGS
+        self.now = START
+        self.mesos = VirtualMesos(_agents(random.Random(shape)))
+        self.witness = Witness(self.mesos, self.settings)
+        self.state = State(started_at=self.now)
+        self.inbox: list[ev.Event] = []
+        self.lossy = 0  # bits: which of the next calls are lost
+        self.target: str | None = None  # what the act in hand must happen to; None: its numbers say
+        self.chosen: list[str] = []  # what it happened to
+        self.serial = 0
+        self.batches, self._inspect_every = 0, 1 if closely else _INSPECT_EVERY
+        self.counts: Counter[str] = Counter()  # events of the engine, and its calls
+        self.story: list[str] | None = [] if story else None
+        self.mesos.now = self.now
+        self.connect()
+
+    # --- the account
+
+    def say(self, words: str) -> None:
+        """Put a line into the story, if there is one."""
+        if self.story is not None:
+            self.story.append(f"{self.now - START:8.1f} s  {words}")
+
+    # --- the scheduler
+
+    def connect(self) -> None:
+        """The master accepts the subscription."""
+        self.mesos.connected, self.mesos.suppressed = True, False
+        self.inbox.append(ev.Registered("fw-1", "http://master:5050"))
+        self.flush()
+
+    def flush(self, crash: str = "") -> None:
+        """One batch of the daemon: step what is there, then Tick and Match; save; then call Mesos.
+
+        Args:
+            crash: "before" the save or "after" it; "" is none.
+
+        Raises:
+            Violation: An invariant is broken.
+        """
+        events = [*self.inbox, ev.Tick(), ev.Match()]
+        self.inbox.clear()
+        steps: list[tuple[ev.Event, list[fx.Effect]]] = []
+        for event in events:
+            before = saved_of(self.state) if type(event) in _REQUESTS else None
+            try:
+                effects = step(self.state, event, self.now, self.settings)
+            except MesosGpuError as error:
+                self.say(f"    refused: {error.what}")
+                if before != saved_of(self.state):
+                    raise Violation("what is refused changes nothing", f"{event}: {error.what}") from error
+                continue
+            except Exception as error:
+                words = f"{type(error).__name__} at {type(event).__name__}: {error}"
+                raise Violation("the engine never fails", words, *_about(event)) from error
+            steps.append((event, effects))
+        if crash == "before":
+            self.restart()
+            return
+        for event, _ in steps:
+            self.counts[type(event).__name__] += 1
+        self._commit(steps)
+        if crash:
+            self.restart()
+            return
+        for _, effects in steps:
+            for effect in effects:
+                self._send(effect)
+
+    def _commit(self, steps: Sequence[tuple[ev.Event, list[fx.Effect]]]) -> None:
+        if self.story is not None:
+            for _, effects in steps:
+                self._tell(effects)
+        self.witness.hear((event for event, _ in steps), self.now)
+        self.witness.judge(steps, self.now)
+        self.batches += 1
+        if self.batches % self._inspect_every == 0:
+            self.witness.inspect(self.state)
+        if self.batches % 256 == 0:
+            self.witness.forget(self.state)
+
+    def _send(self, effect: fx.Effect) -> None:
+        if isinstance(effect, Save | fx.Publish):
+            return
+        self.counts[type(effect).__name__] += 1
+        self.lossy, lost = self.lossy >> 1, self.lossy & 1
+        if lost:
+            self.say(f"    {type(effect).__name__} is lost on its way")
+        else:
+            self.mesos.call(effect)
+
+    def restart(self) -> None:
+        """The scheduler starts anew from its disk; what it had heard and not saved is lost."""
+        self.witness.inspect(restored := State.restored(self.now, self.witness.disk.load()))
+        self.state = restored
+        self.inbox.clear()
+        self.mesos.disconnect()
+        self.witness.unacknowledged.clear()
+        self.witness.held.clear()
+        self.witness.healthy.clear()  # checks begin anew
+        self.connect()
+
+    def _tell(self, effects: list[fx.Effect]) -> None:
+        for effect in effects:
+            if (words := _words(effect)) is not None:
+                self.say(f"    → {words}")
+
+    # --- what acts look at
+
+    def waiting_or_running(self) -> list[Job]:
+        """Jobs that have not ended, and are no app's."""
+        return [job for job in self.state.jobs.values() if not job.state.ended and job.app_version is None]
+
+    def instances(self) -> list[Job]:
+        """Of apps, those that have not ended."""
+        return [self.state.jobs[job_id] for ids in self.state.instances.values() for job_id in ids]
+
+    def new_id(self, letter: str) -> JobId:
+        """An id that was never used."""
+        self.serial += 1
+        return JobId(f"{letter}{self.serial}")
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock; monitors report when it is time to."""
+        self.now = self.mesos.now = round(self.now + seconds, 3)
+        self.mesos.rescind_old()
+        for run in self.mesos.alive():
+            self._time_out(run)
+        for agent in self.mesos.agents.values():
+            if self.now >= agent.report_due:
+                self.mesos.report(agent)
+
+    def _time_out(self, run: Run) -> None:
+        limit_s = run.item.spec.timeout_s if run.item.spec else None
+        if limit_s is not None and run.began_at is not None and self.now - run.began_at >= limit_s:
+            self.say(f"{run.id} ran for {limit_s:g} s: its executor ends it")
+            self.mesos.update(run, "TASK_FAILED", Outcome(signal=15))
+
+    def progress(self, run: Run, how: int) -> str:
+        """A launch goes on a bit, in one of several ways; its new stage."""
+        stage, mesos = run.stage, self.mesos
+        if stage == "TASK_STAGING":
+            if run.to_be_killed:
+                mesos.update(run, "TASK_KILLED")
+            elif how % 12 == 11:
+                mesos.update(run, "TASK_FAILED", reason="REASON_CONTAINER_LAUNCH_FAILED")
+            else:
+                mesos.start(run)
+        elif run.at_barrier and run.to_be_killed:
+            mesos.update(run, "TASK_KILLED")
+        elif run.at_barrier:
+            pass  # it waits for the others
+        elif stage == "TASK_STARTING":
+            run.began_at = self.now
+            mesos.update(run, "TASK_RUNNING")
+            if run.job_id is None:
+                mesos.report(run.agent)
+        elif stage == "TASK_RUNNING" and run.to_be_killed and how % 4:
+            mesos.update(run, "TASK_KILLING")
+        elif stage == "TASK_KILLING" and how % 4:
+            mesos.update(run, "TASK_KILLED")
+        elif how % 3 == 0 and (not run.lasts or how % 16 == 15):
+            self._end(run, how // 3)
+        return run.stage
+
+    def _end(self, run: Run, how: int) -> None:
+        match how % 8:
+            case 0 | 1:
+                self.mesos.update(run, "TASK_FAILED", Outcome(exit_status=1))
+            case 2:
+                self.mesos.update(run, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+            case 3:
+                self.mesos.update(run, "TASK_FAILED", Outcome(infrastructure=True))
+            case _:
+                self.mesos.update(run, "TASK_FINISHED", Outcome(exit_status=0))
+
+
+def _about(event: ev.Event) -> tuple[str, ...]:
+    match event:
+        case ev.StatusArrived(status):
+            return (status.task_id,)
+        case ev.JobSubmitted(job_id) | ev.KillRequested(job_id):
+            return (job_id,)
+    return ()
+
+
+def _words(effect: fx.Effect) -> str | None:
+    match effect:
+        case fx.Launch(_, tasks):
+            each = (f"{i.task.id} with {', '.join(i.task.gpus) or 'no GPU'}" for i in tasks)
+            return f"launch on {tasks[0].task.agent_id}: {'; '.join(each)}"
+        case fx.Kill(task_id):
+            return f"kill {task_id}"
+        case fx.Reconcile(tasks):
+            return f"reconcile {', '.join(task_id for task_id, _ in tasks) or 'all'}"
+        case fx.Decline(offer_ids, refuse_s):
+            return f"decline {', '.join(offer_ids)} for {refuse_s:g} s"
+        case fx.Start(_, _, task_id):
+            return f"tell {task_id} to start"
+        case fx.AskReset(agent_id, _, gpu_id):
+            return f"ask {agent_id} to reset {gpu_id}"
+        case fx.Suppress() | fx.Revive() | fx.ListTasks():
+            return type(effect).__name__.lower()
+    return None

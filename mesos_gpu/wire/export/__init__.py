@@ -1,0 +1,1 @@
+"""Formats that other programs read: metrics and configurations of load balancers."""

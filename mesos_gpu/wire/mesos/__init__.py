@@ -1,0 +1,1 @@
+"""Messages to and from Mesos, executors and node monitors."""

@@ -1,0 +1,71 @@
+"""What goes to an executor in TaskInfo.data, and what its last status brings back.
+
+Only the standard library's json: the executor imports it.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.jobs.mount import Mount
+from mesos_gpu.model.jobs.port import PortBinding
+from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.nodes.driver import version_of
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+
+__all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
+
+VERSION = 1
+
+
+def encode(value: Assignment | Outcome) -> bytes:
+    """As UTF-8 JSON."""
+    return json.dumps(
+        {"version": VERSION, "kind": type(value).__name__, **asdict(value)}, separators=(",", ":")
+    ).encode()
+
+
+def _fields(data: bytes, kind: str) -> dict[str, Any]:
+    value = json.loads(data)
+    if not isinstance(value, dict) or (value.pop("version", 0), value.pop("kind", "")) != (VERSION, kind):
+        raise ValueError(f"not a version {VERSION} {kind}: {data[:80]!r}")
+    return {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+
+
+def decode_assignment(data: bytes) -> Assignment:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not an assignment of this version.
+    """
+    try:
+        fields: dict[str, Any] = _fields(data, "Assignment")
+        for name, noun in (("mounts", Mount), ("bindings", PortBinding), ("control_ports", ControlPort)):
+            if (items := fields.get(name)) is not None:
+                fields[name] = tuple(noun(**item) for item in items)
+        if (docker := fields.get("docker")) is not None:
+            docker["ulimits"] = tuple(Ulimit(**item) for item in docker["ulimits"])
+            docker |= {name: tuple(docker.get(name, ())) for name in ("hosts", "dns")}
+            fields["docker"] = DockerOptions(**docker)
+        return Assignment(**fields)
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"not an assignment: {error}") from error
+
+
+def decode_outcome(data: bytes) -> Outcome:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not an outcome of this version.
+    """
+    try:
+        outcome = Outcome(**_fields(data, "Outcome"))
+        if outcome.min_driver is not None and version_of(outcome.min_driver) is None:
+            raise TypeError(f"{outcome.min_driver!r} is no driver's version")
+        for name in ("needs", "unhealthy"):
+            if not isinstance(getattr(outcome, name), str):
+                raise TypeError(f"{name} must be a string, got {getattr(outcome, name)!r}")
+    except TypeError as error:
+        raise ValueError(f"not an outcome: {error}") from error
+    return outcome

@@ -1,0 +1,89 @@
+"""Health checks on their way to an executor, and the HTTP that checks speak. Only the standard library.
+
+Sources: RFC 9112, sections 2 to 4 (lines of a message); RFC 9110, section 15.2 (interim answers).
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Final
+
+from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+
+MOST_HEAD: Final = 65536
+MOST_INTERIM: Final = 64  # answers before the final one
+_LINE: Final = re.compile(rb"HTTP/\d(?:\.\d)? (\d{3})(?: |\r?$)")
+_BLANK: Final = re.compile(rb"\r?\n\r?\n")
+_SWITCHED: Final = 101  # the one 1xx that no other answer follows
+
+
+def encode(checks: Sequence[HealthCheck]) -> str:
+    """As JSON; "" for none."""
+    return json.dumps([_plain(check) for check in checks], separators=(",", ":")) if checks else ""
+
+
+def _plain(check: HealthCheck) -> dict[str, object]:
+    kinds = {"protocol": check.protocol.value, "ip_protocol": check.ip_protocol.value}
+    return {**asdict(check), **kinds}
+
+
+def decode(text: str) -> tuple[HealthCheck, ...]:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not checks as this version has them.
+    """
+    told = json.loads(text) if text else []
+    if not isinstance(told, list):
+        raise ValueError(f"not health checks: {text[:80]!r}")
+    return tuple(_check(entry) for entry in told)
+
+
+def _check(told: object) -> HealthCheck:
+    names = {field.name for field in fields(HealthCheck)}
+    if not isinstance(told, dict) or set(told) != names:
+        raise ValueError(f"not a health check: {told!r}")
+    kinds = {"protocol": Protocol(told["protocol"]), "ip_protocol": IpProtocol(told["ip_protocol"])}
+    return HealthCheck(**{**told, **kinds})
+
+
+def request(host: str, port: int, path: str | None) -> bytes:
+    """A GET of `path`, which may lack its slash. Whatever would break the request's lines is escaped."""
+    asked = f"/{(path or '').removeprefix('/')}"
+    asked = re.sub(r"[^!-~]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), asked)
+    host = f"[{host}]" if ":" in host else host
+    lines = (f"GET {asked} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: mesos-gpu", "Accept: */*")
+    return "\r\n".join((*lines, "Connection: close", "", "")).encode()
+
+
+def status_of(data: bytes) -> tuple[int | None, bool]:
+    """What the beginning of an answer says.
+
+    Returns:
+        Its final status, None if that has not come yet; and whether interim answers (1xx) have.
+
+    Raises:
+        ValueError: It is no answer of HTTP/1.
+    """
+    interim = 0
+    while data:
+        line, ended, _ = data.partition(b"\n")
+        found = _LINE.match(line) if ended else None
+        if not found:
+            if ended or not data.startswith(b"HTTP/"[: len(data)]) or len(data) > MOST_HEAD:
+                raise ValueError(f"not an answer of HTTP: {line[:40]!r}")
+            break
+        status = int(found[1])
+        if status >= 200 or status == _SWITCHED:
+            return status, interim > 0
+        interim += 1
+        if interim > MOST_INTERIM:
+            raise ValueError(f"more than {MOST_INTERIM} interim answers")
+        blank = _BLANK.search(data)
+        if not blank:
+            if len(data) > MOST_HEAD:
+                raise ValueError("the head of the answer has no end")
+            break
+        data = data[blank.end() :]
+    return None, interim > 0

@@ -1,0 +1,63 @@
+"""Readings and the monitor's memory to JSON, and back. Only the standard library, pure."""
+
+from dataclasses import fields
+from typing import Any
+
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.health import CardHealth, Reading
+from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
+
+
+def reading_to_json(reading: Reading) -> dict[str, Any]:
+    """One reading as a JSON object."""
+    return {field.name: getattr(reading, field.name) for field in fields(reading)} | {
+        "gpu": gpu_to_json(reading.gpu)
+    }
+
+
+def reading_from_json(value: Any) -> Reading:
+    """The inverse.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is none.
+    """
+    pids = value["pids"]
+    return Reading(
+        **{
+            **value,
+            "gpu": gpu_from_json(value["gpu"]),
+            "xids": tuple(map(int, value["xids"])),
+            "pids": None if pids is None else tuple(map(int, pids)),
+        }
+    )
+
+
+def record_to_json(record: CardHealth) -> dict[str, Any]:
+    """What is remembered of one card, as a JSON object."""
+    return {field.name: getattr(record, field.name) for field in fields(record)} | {
+        "gpu": gpu_to_json(record.gpu),
+        "state": record.state.value,
+    }
+
+
+def record_from_json(value: Any) -> CardHealth:
+    """The inverse.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is none.
+    """
+    ecc = value["uncorrectable_ecc"]
+    return CardHealth(
+        gpu=gpu_from_json(value["gpu"]),
+        state=Health(value["state"]),
+        why=str(value["why"]),
+        bad=int(value["bad"]),
+        clean=int(value["clean"]),
+        times_sick=int(value["times_sick"]),
+        sick_at=float(value["sick_at"]),
+        recheck_at=float(value["recheck_at"]),
+        latched=bool(value["latched"]),
+        uncorrectable_ecc=None if ecc is None else int(ecc),
+        notes=tuple((float(at), str(text)) for at, text in value["notes"]),
+        resets=tuple(map(str, value["resets"])),
+    )

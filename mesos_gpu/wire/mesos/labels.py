@@ -1,0 +1,90 @@
+"""Labels of our tasks in Mesos: what a scheduler whose state does not know a task makes of it, and back. Pure.
+
+Who may look at the master can read them: neither a command nor an environment is in them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.tasks.unknown import Label, Listed
+
+JOB: Final = "mesos_gpu.job"
+GPUS: Final = "mesos_gpu.gpus"
+LAUNCH: Final = "mesos_gpu.launch"
+ROLE: Final = "mesos_gpu.role"
+_OURS: Final = (JOB, GPUS, LAUNCH, ROLE)
+_PID: Final = re.compile(r"[^@]*@(.+:[0-9]+)")  # of an agent, as libprocess writes it: slave(1)@10.0.0.1:5051
+
+
+def monitor_labels() -> dict[str, str]:
+    """Of a node monitor."""
+    return {ROLE: "monitor"}
+
+
+def launch_labels(
+    task: Task, launch: int, spec: JobSpec, default_user: str | None, app_version: float | None
+) -> dict[str, str]:
+    """Of a launch, the job's so many-th; all of them always, so that labels of its job cannot stand for ours."""
+    label = Label(
+        job_id=JobId(str(task.job_id)),
+        gpus=task.gpus,
+        ports=task.ports,
+        attempt=task.attempt,
+        launch=launch,
+        rank=task.rank,
+        tasks=spec.tasks,
+        launched_at=task.launched_at,
+        app=spec.app,
+        app_version=app_version,
+        user=spec.user or default_user,
+        queue=spec.queue,
+        kill_grace_s=spec.kill_grace_s,
+        sealed=task.sealed,
+    )
+    return {
+        JOB: label.job_id,
+        GPUS: ",".join(label.gpus),
+        LAUNCH: msgspec.json.encode(label).decode(),
+        ROLE: "job",
+    }
+
+
+def label_of(labels: Mapping[str, str]) -> Label | None:
+    """What a task's labels say of its launch; None: nothing that can be read."""
+    try:
+        label = msgspec.json.decode(labels[LAUNCH], type=Label)
+    except (KeyError, msgspec.DecodeError):
+        return None
+    gpus = tuple(GpuId(gpu) for gpu in labels.get(GPUS, "").split(",") if gpu)
+    return replace(label, gpus=gpus) if labels.get(JOB) == label.job_id else None
+
+
+def listed_from_json(tasks: Iterable[Mapping[str, Any]], agents: Iterable[Mapping[str, Any]]) -> list[Listed]:
+    """The master's `/tasks` and `/slaves`; a task comes once, in its latest state there."""
+    hosts = {agent["id"]: agent for agent in agents}
+    found = {}
+    for task in tasks:
+        labels = {label["key"]: label.get("value", "") for label in task.get("labels", ())}
+        agent = hosts.get(task["slave_id"], {})
+        place = _PID.fullmatch(agent.get("pid", ""))
+        resources = task.get("resources", {})
+        found[task["id"]] = Listed(
+            task_id=TaskId(task["id"]),
+            agent_id=AgentId(task["slave_id"]),
+            state=task["state"],
+            name=task.get("name", ""),
+            hostname=agent.get("hostname", ""),
+            agent_url=f"http://{place[1]}" if place else "",
+            cpus=float(resources.get("cpus", 0.0)),
+            mem_mib=int(resources.get("mem", 0)),
+            label=label_of(labels),
+            labels={key: value for key, value in labels.items() if key not in _OURS},
+        )
+    return list(found.values())

@@ -1,0 +1,135 @@
+"""A node monitor's report: `Inventory` to JSON, in TaskStatus.data, and back.
+
+Only the standard library's json: the host side imports it.
+"""
+
+import json
+from typing import Any
+
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
+
+VERSION = 1
+_KNOWN = frozenset(
+    {
+        "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
+        "warnings", "history", "compute_capability",
+    }
+)  # fmt: skip
+
+
+def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
+    """One GPU as a JSON object; also the shape of an entry in an inventory file."""
+    return {
+        "uuid": gpu.id,
+        "model": gpu.model,
+        "memory_mib": gpu.memory_mib,
+        "minor": gpu.minor,
+        "pci_bus_id": gpu.pci_bus_id,
+        "numa_node": gpu.numa_node,
+        "links": [{"peer": link.peer, "kind": link.kind} for link in gpu.links],
+        "health": gpu.health.value,
+        "reason": gpu.reason,
+        "since": gpu.since,
+        "warnings": list(gpu.warnings),
+        "history": [transition_to_json(change) for change in gpu.history],
+        "compute_capability": gpu.compute_capability,
+    }
+
+
+def transition_to_json(change: Transition) -> dict[str, Any]:
+    """One change of health as a JSON object."""
+    return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
+
+
+def transition_from_json(value: Any) -> Transition:
+    """The inverse.
+
+    Raises:
+        ValueError, KeyError, TypeError: It is none.
+    """
+    return Transition(float(value["at"]), Health(value["old"]), Health(value["new"]), str(value["reason"]))
+
+
+def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
+    """The inverse; a missing `health` becomes `health`.
+
+    Raises:
+        ValueError: A field is missing, of another type, or out of range; the message names it.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"a GPU must be a JSON object, got {value!r}")
+    unknown = sorted(set(value) - _KNOWN)
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_KNOWN))}")
+
+    def field(name: str, kind: type, default: Any = None) -> Any:
+        got = value.get(name, default)
+        if not isinstance(got, kind) or isinstance(got, bool):
+            raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
+        return got
+
+    numa, capability = value.get("numa_node"), value.get("compute_capability")
+    try:
+        state = Health(value.get("health", health.value))
+    except ValueError:
+        raise ValueError(
+            f"health must be one of {', '.join(h.value for h in Health)}, got {value['health']!r}"
+        ) from None
+    links = field("links", list, [])
+    if not all(isinstance(link, dict) and {"peer", "kind"} <= set(link) for link in links):
+        raise ValueError(f"links must be objects with peer and kind, got {links!r}")
+    return Gpu(
+        id=GpuId(field("uuid", str)),
+        model=field("model", str),
+        memory_mib=field("memory_mib", int),
+        minor=field("minor", int),
+        pci_bus_id=field("pci_bus_id", str, ""),
+        numa_node=None if numa is None else field("numa_node", int),
+        links=tuple(Link(GpuId(str(link["peer"])), str(link["kind"])) for link in links),
+        health=state,
+        reason=field("reason", str, ""),
+        since=float(value.get("since", 0.0)),
+        warnings=tuple(map(str, field("warnings", list, []))),
+        history=tuple(map(transition_from_json, field("history", list, []))),
+        compute_capability=None if capability is None else field("compute_capability", str),
+    )
+
+
+def encode(inventory: Inventory) -> bytes:
+    """The report as UTF-8 JSON."""
+    return json.dumps(
+        {
+            "version": VERSION,
+            "source": inventory.source,
+            "driver_version": inventory.driver_version,
+            "cuda_version": inventory.cuda_version,
+            "isolation": inventory.isolation,
+            "control_ports": inventory.control_ports,
+            "volume": inventory.volume,
+            "volume_problem": inventory.volume_problem,
+            "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
+        },
+        separators=(",", ":"),
+    ).encode()
+
+
+def decode(data: bytes) -> Inventory:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: Not a report of this version.
+    """
+    value = json.loads(data)
+    if not isinstance(value, dict) or value.get("version") != VERSION:
+        raise ValueError(f"not a version {VERSION} monitor report: {data[:80]!r}")
+    return Inventory(
+        gpus=tuple(gpu_from_json(gpu) for gpu in value["gpus"]),
+        source=value["source"],
+        driver_version=value["driver_version"],
+        cuda_version=value.get("cuda_version"),
+        isolation=value.get("isolation", ""),
+        control_ports=value.get("control_ports", ""),
+        volume=value.get("volume"),
+        volume_problem=value.get("volume_problem", ""),
+    )

@@ -1,0 +1,209 @@
+"""Mesos' v1 JSON to nouns and back. Field names are those of include/mesos/v1/mesos.proto, Mesos 1.11.0."""
+
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mesos_gpu.model.ids import AgentId, OfferId, TaskId
+from mesos_gpu.model.jobs.constraint import scalar_text
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.wire.mesos import seal
+
+_PLACED_BY_MASTER = ("name", "type", "scalar", "ranges", "allocation_info")
+
+
+def _scalar(resource: Mapping[str, Any]) -> Scalar | None:
+    if resource.get("type") != "SCALAR" or "revocable" in resource:
+        return None  # revocable resources may be taken back at any time: not for a GPU's owner
+    if resource.get("disk", {}).keys() & {"volume", "persistence", "source"}:
+        return None  # of disk only the agent's own file system, where sandboxes are
+    return Scalar(resource["name"], float(resource["scalar"]["value"]), _kind(resource))
+
+
+def _kind(resource: Mapping[str, Any]) -> str:
+    kind = {key: value for key, value in resource.items() if key not in _PLACED_BY_MASTER}
+    return json.dumps(kind, sort_keys=True, separators=(",", ":"))
+
+
+def _ports(resource: Mapping[str, Any]) -> list[PortRange]:
+    if resource["name"] != "ports" or resource.get("type") != "RANGES" or "revocable" in resource:
+        return []
+    kind = _kind(resource)
+    return [PortRange(int(r["begin"]), int(r["end"]), kind) for r in resource["ranges"].get("range", ())]
+
+
+def _attribute(attribute: Mapping[str, Any]) -> str:
+    """As constraints compare it: `text`, `1.5`, `[1-3,7-9]`, `{a,b}` (Marathon's Constraints.scala)."""
+    match attribute["type"]:
+        case "TEXT":
+            return str(attribute["text"]["value"])
+        case "SCALAR":
+            return scalar_text(attribute["scalar"]["value"])
+        case "RANGES":
+            found = sorted((r["begin"], r["end"]) for r in attribute["ranges"].get("range", ()))
+            return f"[{','.join(f'{begin}-{end}' for begin, end in found)}]"
+        case _:
+            return f"{{{','.join(sorted(attribute['set'].get('item', ())))}}}"
+
+
+def _domain(offer: Mapping[str, Any], level: str) -> str | None:
+    found = offer.get("domain", {}).get("fault_domain", {}).get(level)
+    return None if found is None else str(found["name"])
+
+
+def _agent_url(offer: Mapping[str, Any]) -> str:
+    url = offer.get("url", {})
+    address = url.get("address", {})
+    host = address.get("ip") or address.get("hostname") or offer["hostname"]
+    return f"{url.get('scheme', 'http')}://{host}:{address.get('port', 5051)}"
+
+
+def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
+    """An Offer message; resources that cannot be used (other ranges, sets, revocable, volumes) are left out."""
+    resources = offer.get("resources", ())
+    scalars = (_scalar(resource) for resource in resources)
+    return Offer(
+        id=OfferId(offer["id"]["value"]),
+        agent_id=AgentId(offer["agent_id"]["value"]),
+        hostname=offer["hostname"],
+        agent_url=_agent_url(offer),
+        resources=tuple(scalar for scalar in scalars if scalar is not None),
+        # Of two with one name the first counts, as for Marathon.
+        attributes={a["name"]: _attribute(a) for a in reversed(offer.get("attributes", ()))},
+        received_at=now,
+        region=_domain(offer, "region"),
+        zone=_domain(offer, "zone"),
+        ports=tuple(found for resource in resources for found in _ports(resource)),
+    )
+
+
+def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
+    """A TaskStatus message. With the `key` that secrets are made of, `proof` says whether its seal holds."""
+    agent = status.get("agent_id")
+    found = Status(
+        task_id=TaskId(status["task_id"]["value"]),
+        state=status["state"],
+        agent_id=AgentId(agent["value"]) if agent else None,
+        reason=status.get("reason", ""),
+        source=status.get("source", ""),
+        message=status.get("message", ""),
+        uuid=status.get("uuid"),
+        data=base64.b64decode(status.get("data", "")),
+        healthy=status.get("healthy"),
+        at=status.get("timestamp"),
+    )
+    return _unsealed(found, key)
+
+
+def _unsealed(found: Status, key: bytes) -> Status:
+    sealed = seal.opened(found.data)
+    if sealed is None:
+        return found
+    mark, number, body = sealed
+    said = seal.Said(
+        found.task_id, found.state, number, found.message, found.reason, found.healthy, body.decode()
+    )
+    true = bool(key) and seal.holds(mark, seal.secret_for(key, found.task_id), said)
+    return replace(found, data=body, proof=number if true else None)
+
+
+def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = ()) -> list[dict[str, Any]]:
+    """Resource messages, with the role and reservation that they were offered with."""
+    scalars = [
+        {**json.loads(r.kind), "name": r.name, "type": "SCALAR", "scalar": {"value": r.amount}}
+        for r in resources
+    ]
+    return scalars + [
+        {
+            **json.loads(p.kind),
+            "name": "ports",
+            "type": "RANGES",
+            "ranges": {"range": [{"begin": p.begin, "end": p.end}]},
+        }
+        for p in ports
+    ]
+
+
+def discovery_to_json(name: str, wishes: Sequence[PortWish], numbers: Sequence[int]) -> dict[str, Any]:
+    """DiscoveryInfo of a task, as Marathon gives it: for Mesos-DNS and the like.
+
+    Args:
+        name: Of what the task is one of.
+        wishes: The ports that were asked for; none: any.
+        numbers: What the task has of its host: of each wish that is not of the container only.
+    """
+    of_host, ports = iter(numbers), []
+    for wish in wishes or [PortWish(None, 0, 0)] * len(numbers):
+        number = wish.number if wish.host_port is None else next(of_host)
+        more: dict[str, Any] = {} if wish.name is None else {"name": wish.name}
+        if wish.labels:
+            more |= {"labels": _labels(dict(wish.labels))}
+        ports += [{"number": number, "protocol": protocol, **more} for protocol in wish.protocols]
+    return {"visibility": "FRAMEWORK", "name": name, "ports": {"ports": ports}}
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, Any]:
+    return {"labels": [{"key": key, "value": value} for key, value in sorted(labels.items())]}
+
+
+def start_message() -> bytes:
+    """What the executor of a gang's member is told when all members are in their places."""
+    return json.dumps({"start": True}).encode()
+
+
+def reset_message(gpu_id: str, request: str) -> bytes:
+    """What a node monitor is told to reset a GPU; it does one request once."""
+    return json.dumps({"reset": gpu_id, "request": request}).encode()
+
+
+def task_info(
+    *,
+    task_id: str,
+    agent_id: str,
+    name: str,
+    data: bytes,
+    resources: Iterable[Scalar],
+    ports: Iterable[PortRange] = (),
+    executor_id: str,
+    executor_name: str,
+    executor_command: str,
+    executor_resources: Iterable[Scalar],
+    executor_env: Mapping[str, str],
+    labels: Mapping[str, str],
+    discovery: Mapping[str, Any] | None = None,
+    kill_grace_s: float | None,
+) -> dict[str, Any]:
+    """A TaskInfo with an executor of its own (one executor a task: its own container, sandbox and fate)."""
+    info: dict[str, Any] = {
+        "name": name,
+        "task_id": {"value": task_id},
+        "agent_id": {"value": agent_id},
+        "resources": resources_to_json(resources, ports),
+        "data": base64.b64encode(data).decode(),
+        "labels": _labels(labels),
+        "executor": {
+            "type": "CUSTOM",
+            "executor_id": {"value": executor_id},
+            "name": executor_name,
+            "source": "mesos_gpu",
+            "command": {
+                "value": executor_command,
+                "environment": {
+                    "variables": [
+                        {"name": key, "type": "VALUE", "value": value}
+                        for key, value in sorted(executor_env.items())
+                    ]
+                },
+            },
+            "resources": resources_to_json(executor_resources),
+        },
+    }
+    if discovery is not None:
+        info["discovery"] = discovery
+    if kill_grace_s is not None:
+        info["kill_policy"] = {"grace_period": {"nanoseconds": int(kill_grace_s * 1e9)}}
+    return info

@@ -1,0 +1,270 @@
+"""What one client may take of the server, and under which names it answers."""
+
+import asyncio
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from starlette.types import Message, Receive, Scope, Send
+
+from mesos_gpu.api.app import ApiSettings, create_app
+from mesos_gpu.api.http import bounds
+from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.guard import Guard
+from mesos_gpu.api.http.server import Server, listen
+from tests.conftest import wait_until
+from tests.contract.api.test_api import Rig, code_of
+
+PATIENCE_S = 30.0
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+def connect(rig: Rig) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", rig.server.port), timeout=PATIENCE_S)
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    found = b""
+    while more := connection.recv(65536):
+        found += more
+    return found
+
+
+# --- time, bytes, connections
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-"])
+def test_a_head_that_does_not_come_is_not_waited_for(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(bounds, "HEAD_S", 0.5)
+    with connect(rig) as slow:
+        slow.sendall(said)
+        assert b"408" in rest_of(slow)
+
+
+def test_nor_that_of_a_further_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte at a time, so that the pause between requests is none."""
+    monkeypatch.setattr(bounds, "HEAD_S", 1.0)
+    with connect(rig) as slow:
+        slow.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        first = b""
+        while not first.endswith(b"}"):
+            first += slow.recv(65536)
+        assert b"200 OK" in first
+        slow.settimeout(0.2)
+        began, answer = time.monotonic(), b""
+        for byte in b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-Y: " + b"z" * 1000:
+            try:
+                slow.sendall(bytes([byte]))
+                answer = slow.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+            break
+        assert b"408" in answer
+        assert time.monotonic() - began < PATIENCE_S
+
+
+def test_a_slow_answer_is_no_slow_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "HEAD_S", 0.3)
+    job = rig.submit()
+    found = rig.call("GET", f"/v1/jobs/{job['id']}?after_version={job['version']}&timeout_s=1.5")
+    assert (found.status_code, found.elapsed.total_seconds() > 1) == (200, True)
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asked, "BODY_S", 0.5)
+    with connect(rig) as slow:
+        slow.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Connection: close\r\nContent-Length: 100\r\n\r\n{")  # fmt: skip
+        answer = rest_of(slow)
+    assert b"408" in answer
+    assert b"did not come within 0.5 s" in answer
+
+
+def test_a_head_without_end_is_refused(rig: Rig) -> None:
+    with connect(rig) as greedy, pytest.raises(OSError, match=r"Broken pipe|reset"):
+        greedy.sendall(b"GET / HTTP/1.1\r\n" + b"X-Y: zzzzzzzzzz\r\n" * 10_000_000)
+
+
+def test_connections_are_counted_and_come_free_again(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.server.stop()
+    rig.server = Server(rig.app, listen("127.0.0.1", 0), most_connections=5)
+    rig.url = rig.server.url
+    held = [connect(rig) for _ in range(5)]
+    wait_until("all are taken", lambda: requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 503)
+    assert "more than 5 connections" in caplog.text
+    held.pop().close()
+    wait_until("one is free", lambda: requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 200)
+    for each in held:
+        each.close()
+    rig.close()
+
+
+CROWD = """
+import os, resource, subprocess, sys, threading, time
+import logging; logging.basicConfig(format="LOG %(message)s")
+from tests.contract.api.test_api import Rig
+rig = Rig()
+assert rig.call("GET", "/v1/health").status_code == 200
+highest = max(map(int, os.listdir("/proc/self/fd")))
+crowd = subprocess.Popen([sys.executable, "-c", "import socket, sys\\nheld = [socket.create_connection(('127.0.0.1', "
+    f"{rig.server.port})) for _ in range(60)]\\nprint('in', flush=True)\\nsys.stdin.read()"],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=())
+resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 12, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+crowd.stdout.readline()
+time.sleep(3)  # asyncio tries again each second
+assert rig.call("GET", "/v1/health").status_code == 200, "who is connected is served"
+crowd.stdin.close(); crowd.wait()
+deadline = time.monotonic() + 30
+while True:
+    try:
+        rig.session.close()
+        assert rig.call("GET", "/v1/health").status_code == 200
+        break
+    except Exception:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+rig.close()
+"""
+
+
+def test_without_descriptors_it_says_so_in_a_line_and_serves_on() -> None:
+    """In a process of its own, whose limit is lowered while others connect."""
+    done = subprocess.run(
+        [sys.executable, "-c", CROWD], capture_output=True, text=True, timeout=100, cwd=Path.cwd()
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert 1 <= done.stderr.count("LOG connections cannot be taken: Too many open files") <= 2, done.stderr
+
+
+def test_as_many_as_there_are_descriptors_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: limits.append(new))
+    assert bounds.connections() == bounds.MOST_CONNECTIONS
+    assert limits[-1] == (4096, 4096)
+    limits.append((256, 256))
+    assert bounds.connections() == 128
+
+
+# --- names
+
+
+@pytest.fixture
+def open_rig() -> Iterator[Rig]:
+    """One that listens on every address."""
+    rig = Rig()
+    rig.server.stop()
+    settings = ApiSettings("http://w", "0.1.0", host_names=("gpu.example.com",))
+    rig.server = Server(create_app(rig.daemon, settings), listen("0.0.0.0", 0))
+    rig.url = f"http://127.0.0.2:{rig.server.port}"
+    yield rig
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 201),
+        ("localhost", 201),
+        ("evil.example", 403),
+        ("gpu.example.com", 201),
+        ("GPU.example.com.", 201),
+        ("10.1.2.3", 403),
+    ],
+)
+def test_a_name_that_is_not_this_host_s_is_refused(open_rig: Rig, host: str, status: int) -> None:
+    """As a page does whose own name was made to resolve to this address."""
+    open_rig.url = f"http://127.0.0.1:{open_rig.server.port}"
+    headers = {"Host": f"{host}:{open_rig.server.port}"}
+    answer = open_rig.call("POST", "/v1/jobs", json={"command": "true"}, headers=headers)
+    assert answer.status_code == status, answer.text
+    if status == 403:
+        assert code_of(answer) == (403, "forbidden")
+        assert f"--allowed-host {host}" in answer.json()["error"]["remedy"]
+
+
+@pytest.mark.parametrize("server", ["10.1.2.3", "2001:db8::1"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("10.1.2.3", 200),
+        ("[2001:db8::1]", 200),
+        ("192.0.2.7", 200),  # an address is nobody's to make resolve to another one
+        ("evil.example", 403),
+        ("localhost", 403),
+        ("gpu.example.com", 200),
+        ("evil.gpu.example.com", 403),
+        ("", 403),
+    ],
+)
+def test_nor_on_another_address_than_loopback(server: str, host: str, status: int) -> None:
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    found: list[int] = []
+
+    async def send(message: Message) -> None:
+        found.extend([message["status"]] if "status" in message else [])
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b""}
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "query_string": b"", "server": (server, 8080),
+             "headers": [(b"host", f"{host}:8080".encode())]}  # fmt: skip
+    asyncio.run(Guard(app, ("gpu.example.com",))(scope, receive, send))
+    assert found == [status]
+
+
+def test_it_is_not_open_to_all_without_a_word(tmp_path: Path) -> None:
+    host = "0.0.0.0"
+    command = [
+        sys.executable,
+        "-m",
+        "mesos_gpu.scheduler",
+        "--master",
+        "127.0.0.1:1",
+        "--port",
+        "0",
+        "--host",
+        host,
+    ]
+    done = subprocess.run(
+        [*command, "--state", str(tmp_path / "s" / "state")], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 78, done.stderr
+    assert "there is no authentication" in done.stderr
+    assert "--insecure-no-authentication" in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_its_log_says_where_it_listens(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mesos_gpu.scheduler", "--master", "127.0.0.1:1", "--port", "0"]
+    more = ["--host", "0.0.0.0", "--insecure-no-authentication", "--state", str(tmp_path / "s" / "state")]
+    with (tmp_path / "log").open("w") as log, subprocess.Popen([*command, *more], stderr=log) as process:
+        try:
+            said = wait_until(
+                "it listens", lambda: (t := (tmp_path / "log").read_text()).count("\n") > 1 and t, 60
+            )
+        finally:
+            process.terminate()
+    assert "every address of this host, port " in str(said)
+    assert "whoever reaches that address can do everything" in str(said)
+    assert "127.0.0.1:0" not in str(said)

@@ -1,0 +1,202 @@
+"""The OpenAPI document of /v1: that it is the interface, the whole of it, and that the interface keeps to it."""
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from schemathesis.checks import not_a_server_error
+from schemathesis.config import SchemathesisConfig
+from schemathesis.generation.case import Case
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    positive_data_acceptance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+from starlette.routing import Route
+
+from mesos_gpu.api.spec import openapi
+from mesos_gpu.model.apps.healthcheck import HealthCheck as Check
+from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.testing.builders import gpu
+from mesos_gpu.wire.jobs import ARTIFACT_KNOWN, CHECK_KNOWN, KNOWN, object_of, spec_from_mapping
+from tests.contract.api.test_api import Rig
+
+ROOT = Path(__file__).parents[3]
+CHECKS: Final = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    positive_data_acceptance,
+    unsupported_method,
+]
+KINDS: Final = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
+NOT_FOR: Final = {("GET", "/v1/jobs/{id}/logs"): (not_a_server_error,)}  # 503: there is no agent
+OPERATIONS: Final = sorted(openapi.OPERATIONS)
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    rig.node(gpus=(gpu("g0"), gpu("g1")))
+    rig.submit(name="one", gpus=1)
+    rig.submit(name="two", gpus=2)
+    for verb, path, body in (
+        ("PUT", "/v2/apps/web", {"cmd": "serve", "instances": 0}),
+        ("PUT", "/v1/services/web", {"apps": {"/web": 1}}),
+    ):
+        assert rig.call(verb, path, json=body).ok
+    yield rig
+    rig.close()
+
+
+def strict() -> dict[str, Any]:
+    """The document, with answers that have what it says and no more."""
+    found = deepcopy(openapi.document())
+    for schema in found["components"]["schemas"].values():
+        schema["additionalProperties"] = False
+    return found
+
+
+CONFIG: Final = SchemathesisConfig()
+SCHEMA: Final = schemathesis.openapi.from_dict(strict(), config=CONFIG)
+
+
+def test_it_is_committed() -> None:
+    said = (ROOT / "docs/reference/openapi.json").read_text(encoding="utf-8")
+    assert said == openapi.text(), "run: make docs"
+
+
+def test_it_is_served(rig: Rig) -> None:
+    assert rig.call("GET", "/v1/openapi.json").json() == openapi.document()
+
+
+def test_it_has_every_route_and_no_other(rig: Rig) -> None:
+    served = {
+        (verb, route.path)
+        for route in rig.app.routes
+        if isinstance(route, Route) and (route.path.startswith("/v1/") or route.path == "/metrics")
+        for verb in route.methods or ()
+        if verb != "HEAD"
+    }
+    assert served == set(openapi.OPERATIONS)
+
+
+def test_what_it_takes_is_what_is_known() -> None:
+    shapes = openapi.document()["components"]["schemas"]
+    for name, known in (("Job", KNOWN), ("HealthCheck", CHECK_KNOWN), ("Artifact", ARTIFACT_KNOWN)):
+        assert set(shapes[f"{name}Request"]["properties"]) == set(known)
+
+
+def test_its_defaults_are_those_of_the_parsers() -> None:
+    shapes, spec = openapi.document()["components"]["schemas"], spec_from_mapping({"command": "true"})
+    for name, found in (("Job", spec), ("HealthCheck", Check()), ("Artifact", Artifact("/a"))):
+        for key, schema in shapes[f"{name}Request"]["properties"].items():
+            own = getattr(found, key, None)
+            if "default" in schema:
+                assert schema["default"] == (own.value if isinstance(own, Enum) else own), (name, key)
+
+
+def test_its_examples_keep_to_it(rig: Rig) -> None:
+    for (verb, path), operation in openapi.OPERATIONS.items():
+        if operation.body is not None:
+            schema = {"$ref": f"#/components/schemas/{operation.body.__name__}", **openapi.document()}
+            Draft202012Validator(schema).validate(operation.example)
+            answer = rig.call(verb, path.format(id="none", name="none"), json=operation.example)
+            assert answer.status_code != 422 or "there is no app" in answer.text
+
+
+JOB: Final = Draft202012Validator({"$ref": "#/components/schemas/JobRequest", **openapi.document()})
+ODD: Final = (
+    st.none() | st.booleans() | st.integers(-2, 3) | st.sampled_from([2**31, 2**31 + 1, 1e5, 1e9, 0.5, 1e300, 65535])
+    | st.sampled_from(["", " ", "a", "A", "a\0", "8.0", "535", "restart", "mesos", "spread", "a:5000/b:c", "/x:/y"])
+)  # fmt: skip
+VALUES: Final = st.recursive(
+    ODD,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "=", "uri", *CHECK_KNOWN]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {}, optional={"command": st.just("true"), "image": st.just("x"), "gpus": st.just(1)}
+    ),
+    st.dictionaries(st.sampled_from([*KNOWN, "colour"]), VALUES, max_size=2),
+)
+@settings(max_examples=150, deadline=None)
+def test_what_it_does_not_allow_is_refused(some: dict[str, Any], more: dict[str, Any]) -> None:
+    body = object_of(json.dumps({**some, **more}).encode())
+    if not JOB.is_valid(body):
+        found = spec_from_mapping(body)
+        assert isinstance(found, list), (found, [each.message for each in JOB.iter_errors(body)])
+
+
+def keep(rig: Rig, operation: tuple[str, str], count: int) -> None:
+    """Send what keeps to the document and what does not, to what is there and to what is not."""
+    verb, path = operation
+    described, asked = SCHEMA[path][verb], openapi.OPERATIONS[operation].body
+    checks = [check for check in CHECKS if check not in NOT_FOR.get(operation, ())]
+    if "{" in path or asked:  # what is there, and whether it can be done, no schema says
+        checks.remove(positive_data_acceptance)
+    name = "id" if "{id}" in path else "name"
+    ids = st.sampled_from(["", *there(rig, path)]) if "{" in path else st.just("")
+
+    def cases(kind: schemathesis.GenerationMode, id: str) -> st.SearchStrategy[Case[Any]]:
+        return described.as_strategy(generation_mode=kind, path_parameters={name: id} if id else None)
+
+    @given(case=st.tuples(st.sampled_from(KINDS), ids).flatmap(lambda drawn: cases(*drawn)))
+    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    def check(case: Case[Any]) -> None:
+        if operation == ("GET", "/v1/jobs/{id}"):
+            case.query["timeout_s"] = soon(case.query.get("timeout_s", 30.0))
+        case.call_and_validate(base_url=rig.url, session=rig.session, checks=checks, timeout=20)
+
+    check()
+
+
+def soon(timeout_s: Any) -> Any:
+    """The same if it is wrong; nobody waits for a minute."""
+    try:
+        return min(float(timeout_s), 0.02)
+    except (TypeError, ValueError):
+        return timeout_s
+
+
+def there(rig: Rig, path: str) -> list[str]:
+    """Ids that are no longer made up."""
+    if path.startswith("/v1/gpus"):
+        return ["g0", "a1.example:1", "g"]
+    if path.startswith("/v1/nodes"):
+        return ["a1.example", "a1"]
+    if path.startswith("/v1/services"):
+        return ["web"]
+    return [job["id"] for job in rig.call("GET", "/v1/jobs?limit=3").json()["jobs"]]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=" ".join)
+def test_it_is_kept(rig: Rig, operation: tuple[str, str]) -> None:
+    keep(rig, operation, 8)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("operation", OPERATIONS, ids=" ".join)
+def test_it_is_kept_over_many(rig: Rig, operation: tuple[str, str]) -> None:
+    keep(rig, operation, 300)

@@ -1,0 +1,98 @@
+"""`mesos-gpu logs`: of jobs, launches and apps, byte for byte."""
+
+import subprocess
+
+from mesos_gpu.testing.fake_rest import FakeRest
+from tests.contract.cli.cli_rig import UUIDS, call, finish, started
+
+
+def test_logs(rest: FakeRest) -> None:
+    job = rest.add()
+    got = call("logs", job)
+    assert (got.exit_code, got.stdout) == (73, "")
+    assert "has not been launched yet" in got.stderr
+    task = rest.launch(job)
+    rest.write(task, "stdout", b"1\n2\n3\nno end")
+    rest.write(task, "stderr", b"e\n")
+    rest.end(job, "finished", 0)
+    assert call("logs", job).stdout == "1\n2\n3\nno end"
+    assert call("logs", job, "--stderr").stdout == "e\n"
+    for lines, want in ((0, ""), (1, "no end"), (2, "3\nno end"), (9, "1\n2\n3\nno end")):
+        assert call("logs", job, "--tail", str(lines)).stdout == want
+    assert call("logs", job, "-f", "-n", "1").stdout == "no end"
+
+
+def test_bytes_come_out_as_they_were_written(rest: FakeRest) -> None:
+    every = bytes(range(256)) * 3 + b"\xe2\x82"
+    with started("run", "x") as process:
+        job = rest.submitted()
+        rest.write(rest.launch(job), "stdout", every)
+        rest.end(job, "finished", 0)
+        assert process.communicate(timeout=30)[0] == every
+    assert call("logs", job).stdout_bytes == every
+
+
+def test_logs_of_an_attempt_and_of_a_launch_by_its_task_id(rest: FakeRest) -> None:
+    job = rest.add()
+    for word in (b"first\n", b"second\n"):
+        rest.write(rest.launch(job), "stdout", word)
+    rest.end(job, "failed", 1)
+    assert call("logs", job).stdout == "second\n"
+    assert call("logs", job, "--attempt", "1").stdout == "first\n"
+    assert call("logs", f"{job}.1").stdout == "first\n"
+    assert call("show", f"{job}.1").exit_code == 0
+    got = call("logs", job, "--attempt", "3")
+    assert (got.exit_code, f"job {job} has no attempt 3; there are: 1, 2" in got.stderr) == (66, True)
+    assert call("logs", f"{job}.1", "--attempt", "1").exit_code == 2
+
+
+def test_both_streams_are_marked_where_they_come_out_at_one_place(rest: FakeRest) -> None:
+    job = rest.add()
+    task = rest.launch(job)
+    rest.write(task, "stdout", b"out")
+    rest.write(task, "stderr", b"err\n")
+    rest.end(job, "failed", 1)
+    apart = call("logs", job)
+    assert (apart.stdout, apart.stderr) == ("out", "err\n"), "two places: as it was written"
+    with started("logs", job, stderr=subprocess.STDOUT) as process:
+        code, out, _ = finish(process)
+    assert (code, out) == (0, "==> stdout <==\nout\n\n==> stderr <==\nerr\n")
+    with started("logs", job, "--stderr", stderr=subprocess.STDOUT) as process:
+        assert finish(process)[1] == "err\n"
+
+
+def test_logs_of_an_app_are_those_of_its_tasks(rest: FakeRest) -> None:
+    jobs = [rest.add(f"web.instance-{uuid}._app") for uuid in UUIDS]
+    tasks = [rest.launch(job) for job in jobs]
+    for task in tasks:
+        rest.write(task, "stdout", f"of {task[:-2]}\n".encode())
+    rest.write(tasks[1], "stderr", b"bad\n")
+    staged = [{"id": task, "stagedAt": str(i)} for i, task in enumerate(tasks)]
+    rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": staged}})
+    first, second = ("web.instance-748f8361", "web.instance-c5d8ee65")
+    assert call("logs", "/web").stdout == (
+        f"==> {first} stdout <==\nof {jobs[0]}\n\n"
+        f"==> {second} stdout <==\nof {jobs[1]}\n\n==> {second} stderr <==\nbad\n"
+    )
+    assert call("logs", "/web", "--stderr").stdout == f"==> {second} stderr <==\nbad\n"
+    assert call("logs", "/web", "--attempt", "1").exit_code == 2
+    rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": []}})
+    got = call("logs", "/web")
+    assert (got.exit_code, "see why: mesos-gpu why /web" in got.stderr) == (66, True)
+
+
+def test_logs_that_cannot_be_read_are_an_error(rest: FakeRest) -> None:
+    job = rest.add()
+    rest.launch(job)
+    rest.fixed[f"GET /v1/jobs/{job}/logs"] = (
+        404,
+        {"error": {"code": "not-found", "message": "the sandbox is gone", "remedy": "r"}},
+    )
+    got = call("logs", job)
+    assert (got.exit_code, got.stderr) == (66, "Error: the sandbox is gone\nTo fix: r\n")
+    rest.end(job, "finished", 0)
+    got = call("logs", "-f", job)
+    assert (got.exit_code, got.stderr) == (
+        0,
+        f"mesos-gpu: output of {job}.1 is missing: the sandbox is gone\n",
+    )

@@ -1,0 +1,143 @@
+"""What `mesos-gpu run` sends of a request's needs, what it refuses, and how `show` tells them."""
+
+import pytest
+
+from mesos_gpu.testing.fake_rest import FakeRest
+from tests.contract.cli.cli_rig import call
+
+
+def test_run_sends_what_the_host_and_the_image_give(rest: FakeRest) -> None:
+    volumes = ("--volume", "/data:/data:ro", "--volume", "/scratch:out")
+    got = call("run", "-d", "--image", "app:1", "--pull", *volumes)
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert asked == {"image": "app:1", "pull": True, "volumes": ["/data:/data:ro", "/scratch:out"]}
+    rest.add("app", **asked)
+    assert "volumes       /data:/data:ro /scratch:out\n" in call("show", "app").stdout
+
+
+def test_run_sends_what_the_sandbox_shall_have(rest: FakeRest) -> None:
+    uris = ("http://host/a.tgz", "/b")
+    got = call("run", "-d", "--disk", "2GiB", "--fetch", uris[0], "--fetch", uris[1], "--", "true")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert (asked["disk_mib"], asked["fetch"]) == (2048, list(uris))
+    rest.add("files", disk_mib=2048, fetch=uris)
+    shown = call("show", "files").stdout
+    assert "disk          2048 MiB\n" in shown
+    assert "fetched       http://host/a.tgz /b\n" in shown
+
+
+def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: FakeRest) -> None:
+    needs = ("--gpus", "2", "--gpu-memory", "40g", "--compute-capability", "8.0")
+    gang = ("--tasks", "3", "--on-member-failure", "fail", "--preemptible")
+    got = call("run", "-d", *needs, *gang, "--", "work")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert asked == {
+        "argv": ["work"],
+        "gpus": 2,
+        "gpu_memory_mib": 40960,
+        "compute_capability": "8.0",
+        "tasks": 3,
+        "on_member_failure": "fail",
+        "preemptible": True,
+    }
+    rest.add("gang", **asked)
+    shown = call("show", "gang").stdout
+    assert "gpus          2 with 40960 MiB or more, compute capability 8.0 or newer\n" in shown
+    assert "tasks         3, 6 GPUs in all; if one fails, the job fails\n" in shown
+    assert "queue         default, priority 0, preemptible\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--gpus", "0.5"), "fractions of a GPU are not enabled; ask for whole GPUs"),
+        (("--gpus", ".25"), "fractions of a GPU are not enabled; ask for whole GPUs"),
+        (("--gpus", "one"), "'one' is not a number of GPUs, as 0 or 8"),
+        (("--gpus", "-1"), "'-1' is not a number of GPUs, as 0 or 8"),
+        (("--tasks", "0"), "0 is not in the range 1<=x<=1024"),
+        (("--compute-capability", "8"), "'8' is not a compute capability, as 8.0"),
+        (("--gpu-memory", "40GB"), "'40GB' is not a memory size"),
+        (("--on-member-failure", "hope"), "'hope' is not one of 'restart', 'fail'"),
+    ],
+)
+def test_run_refuses_what_no_request_may_ask(rest: FakeRest, words: tuple[str, str], why: str) -> None:
+    got = call("run", "-d", *words, "--", "work")
+    assert got.exit_code == 2
+    assert why in " ".join(got.stderr.split())
+    assert not rest.asked
+
+
+def test_run_sends_what_the_options_say(rest: FakeRest) -> None:
+    got = call(
+        "run",
+        "-d",
+        "--name",
+        "t",
+        "--cpus",
+        "0.5",
+        "--mem",
+        "2GiB",
+        "--gpus",
+        "2",
+        "--gpu-model",
+        "B",
+        "--gpu-model",
+        "A",
+        "--env",
+        "X=1",
+        "--env",
+        "Y=",
+        "--user",
+        "u",
+        "--label",
+        "k=v",
+        "--max-attempts",
+        "3",
+        "--timeout",
+        "2h",
+        "python",
+        "-c",
+        "print(1)",
+        "--gpus",
+    )
+    assert (got.exit_code, got.stdout) == (0, "t-00000000\n")
+    assert rest.asked[-1] == (
+        "POST /v1/jobs",
+        {
+            "name": "t",
+            "cpus": 0.5,
+            "mem_mib": 2048,
+            "gpus": 2,
+            "gpu_model": ["B", "A"],
+            "env": {"X": "1", "Y": ""},
+            "user": "u",
+            "labels": {"k": "v"},
+            "max_attempts": 3,
+            "timeout_s": 7200,
+            "argv": ["python", "-c", "print(1)", "--gpus"],
+        },
+    )
+    call("run", "-d", "--shell", "--", "echo", "a", "|", "cat")
+    assert rest.asked[-1][1] == {"command": "echo a | cat"}
+
+
+def test_run_sends_constraints_and_show_shows_them(rest: FakeRest) -> None:
+    rules = ("--constraint", "hostname:unique", "--constraint", "rack:LIKE:a:[1-3]")
+    got = call("run", "-d", "--app", "web", *rules, "--near", "db", "--away", "batch", "--", "work")
+    assert got.exit_code == 0, got.stderr
+    assert rest.asked[-1][1] == {
+        "argv": ["work"],
+        "app": "web",
+        "constraints": [["hostname", "UNIQUE"], ["rack", "LIKE", "a:[1-3]"]],
+        "near": "db",
+        "away": "batch",
+    }
+    shown = call("show", got.stdout.strip()).stdout
+    assert "constraints   hostname UNIQUE, rack LIKE a:[1-3]\n" in shown
+    assert "app           web\n" in shown
+    bad = call("run", "-d", "--constraint", "rack:IN:a", "--", "work")
+    assert bad.exit_code == 2
+    assert "has no operator IN; there are UNIQUE," in bad.stderr

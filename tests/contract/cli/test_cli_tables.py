@@ -1,0 +1,171 @@
+"""Tables on terminals of 60, 80, 120 and 200 columns, beside what tests/data/tables.txt says they are.
+
+After a change that is meant: `python -m tests.contract.cli.test_cli_tables > tests/data/tables.txt`, and look at it.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import mesos_gpu
+from mesos_gpu.cli import main, output
+from mesos_gpu.cli.fit import Column, Fit, fitted, short_hosts, short_ids
+from mesos_gpu.testing.fake_rest import FakeRest
+from mesos_gpu.wire.marathon.moments import stamp
+from tests.contract.cli.cli_rig import GPU, NODE, UUIDS
+
+GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
+WIDTHS = (60, 80, 120, 200)
+# What each table must show at every width: what it is asked for.
+TABLES: dict[str, tuple[str, ...]] = {
+    "nodes": ("HOST", "STATE", "GPUS", "USED", "SICK"),
+    "ps": ("ID", "STATE", "GPUS", "NODE"),
+    "ps -a": ("ID", "STATE", "EXIT", "GPUS"),
+    "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
+    "queue": ("PLACE", "ID", "GPUS", "START"),
+    "app list": ("ID", "RUNNING"),
+}
+HOSTS = [f"gpu-{i}.rack7.example.com" for i in range(1, 4)]
+COMMAND = "exec python3 -m http.server $PORT0 --bind 127.0.0.1 --directory /srv/models"
+APP = {
+    "id": "/shop/web", "instances": 2, "tasksRunning": 2, "tasksHealthy": 2, "healthChecks": [{}], "cpus": 0.1,
+    "mem": 64, "gpus": 1, "deployments": [], "cmd": COMMAND,
+}  # fmt: skip
+
+
+def fill(rest: FakeRest) -> None:
+    now = time.time() - 0.5
+    for i, uuid in enumerate(UUIDS):
+        id = f"shop_web.instance-{uuid}._app"
+        made = rest.add(command=COMMAND, gpus=1, cpus=0.1, mem_mib=64)
+        rest.tasks[id] = rest.tasks.pop(made)
+        rest.jobs[id] = {
+            **rest.jobs.pop(made), "id": id, "state": "running",
+            "hostnames": HOSTS[i : i + 1], "submitted_at": now - 3700, "started_at": now - 3690,
+        }  # fmt: skip
+    gang = rest.add("gang", tasks=3, gpus=4, argv=["torchrun", "--nnodes", "3", "train.py"], queue="night")
+    rest.jobs[gang].update(
+        state="running", hostnames=HOSTS, submitted_at=now - 90061, started_at=now - 90000, priority=-20
+    )
+    failed = rest.add("sh", argv=["sh", "-c", "echo out; exit 3"])
+    rest.jobs[failed].update(
+        state="failed",
+        exit_code=3,
+        hostnames=HOSTS[:1],
+        submitted_at=now - 9,
+        started_at=now - 9,
+        ended_at=now - 8,
+    )
+    waits = rest.add("train", argv=["./train.sh"], gpus=9)
+    rest.jobs[waits].update(submitted_at=now - 59)
+    kept = {"hostname": HOSTS[0], "gpu_ids": ["GPU-1", "GPU-2"], "at": None}
+    queued = {
+        "position": 0, "id": waits, "name": "train", "queue": "default", "priority": 0, "effective_priority": 3,
+        "gpus": 9, "cpus": 1.0, "mem_mib": 128, "submitted_at": now - 59, "reservation": kept,
+        "estimate": {"at": None, "basis": "no node would have room for it if all that runs there ended"},
+    }  # fmt: skip
+    rest.fixed["GET /v1/queue"] = (200, {"jobs": [queued], "queues": []})
+    rest.fixed["GET /v1/gpus"] = (200, {"gpus": [_gpu(i, now) for i in range(3)]})
+    rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
+    rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
+
+
+def _gpu(i: int, now: float) -> dict[str, Any]:
+    sick = {"health": "sick", "reason": "XID 79, the GPU has fallen off the bus", "job_id": None}
+    return {
+        **GPU, "uuid": f"GPU-{i}22fbf57-c73e-9aea-5239-e7d583afc8ba", "minor": i, "hostname": HOSTS[i],
+        "since": now - 60,
+        "model": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920, "health": "ok", "reason": "", "node_health": "ok",
+        "job_id": f"shop_web.instance-{UUIDS[i % 2]}._app", **(sick if i == 2 else {}),
+    }  # fmt: skip
+
+
+def _node(i: int, now: float) -> dict[str, Any]:
+    drain = {
+        "target": "node", "name": HOSTS[i], "reason": "the fan is loud", "by": "ann", "since": 0.0, "deadline_at": None
+    }  # fmt: skip
+    return {
+        **NODE, "hostname": HOSTS[i], "driver_version": "535.104.05", "cuda_version": "12.2", "volume": "535.104.05",
+        "volume_problem": None, "isolation": "cgroup2", "control_ports": "denied", "source": "nvml",
+        "reported_at": now - 1,
+        "agent_id": f"0bb8021f-e9bd-4280-a261-138352eff3dc-S{i}", "drain": drain if i == 1 else None,
+        "attributes": {"rack": "r7", "gpu_model": "NVIDIA-A100-SXM4-80GB", "room": "cellar-north"},
+    }  # fmt: skip
+
+
+def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: int) -> str:
+    monkeypatch.setenv("MESOS_GPU_URL", rest.url)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(output, "_is_terminal", lambda _stream: True)
+    got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu")
+    assert got.exit_code == 0, got.output
+    return "\n".join(line.rstrip() for line in got.stdout.splitlines())
+
+
+def sections(text: str) -> dict[str, str]:
+    found = re.findall(r"^=== (.+)\n((?:(?!===).*\n)*)", text, re.MULTILINE)
+    return {title: body.rstrip("\n") for title, body in found}
+
+
+@pytest.fixture
+def rest() -> Iterator[FakeRest]:
+    with FakeRest() as server:
+        fill(server)
+        yield server
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("words", TABLES)
+def test_a_table_shows_what_matters_in_any_width(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: int
+) -> None:
+    text = drawn(rest, monkeypatch, words, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert set(TABLES[words]) <= set(text.splitlines()[0].split())
+    assert text == sections(GOLDEN.read_text())[f"{words} at {width}"]
+
+
+def test_what_ps_shows_of_an_id_is_a_start_that_names_one_job(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = [line.split()[0] for line in drawn(rest, monkeypatch, "ps -a", 60).splitlines()[1:]]
+    assert shown[1:3] == ["shop_web.instance-c5d8ee65", "shop_web.instance-748f8361"]
+    for short in shown:
+        assert len([id for id in rest.jobs if id.startswith(short)]) == 1
+        assert drawn(rest, monkeypatch, f"show {short}", 80)
+
+
+def test_ids_and_hosts_stay_whole_where_the_short_ones_are_not_unique() -> None:
+    near = "c5d8ee65-225e-547c-968b-e6d1aeffee4b"
+    ids = [f"web.instance-{uuid}._app.1" for uuid in (*UUIDS, near)]
+    assert short_ids([*ids, "-"]) == ["web.instance-748f8361", *ids[1:], "-"]
+    assert short_ids([ids[0], ids[0]]) == ["web.instance-748f8361"] * 2
+    assert short_hosts(["a.x", "b.x", "b.y", "-", "10.0.0.1", "fe80::1"]) == [
+        "a", "b.x", "b.y", "-", "10.0.0.1", "fe80::1"
+    ]  # fmt: skip
+    assert short_hosts(["a.x b.x", "a.x b.x c.x"]) == ["a b", "a +2"]
+
+
+def test_what_may_not_give_way_is_whole_in_any_width() -> None:
+    columns = [Column("ID", ["x" * 50]), Column("STATE", ["running"]), Column("COMMAND", ["c" * 30])]
+    found = fitted(columns, 40, Fit(leave=("COMMAND",)))
+    assert [(column.header, column.width) for column in found] == [("ID", 50), ("STATE", 7)]
+
+
+def test_a_wide_character_counts_twice() -> None:
+    (column,) = fitted([Column("NAME", ["語" * 10])], 80, Fit())
+    assert column.width == 20
+
+
+if __name__ == "__main__":
+    with FakeRest() as server, pytest.MonkeyPatch.context() as patch:
+        fill(server)
+        texts = {
+            f"{words} at {width}": drawn(server, patch, words, width) for words in TABLES for width in WIDTHS
+        }
+        print("\n\n".join(f"=== {title}\n{text}" for title, text in texts.items()))

@@ -1,0 +1,56 @@
+"""The gate, as the kernel runs it: of this machine, and by an emulator of the other, where there is one."""
+
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isolator.confinement import gate
+from isolator.runs.run import NotStarted
+from tests.kernel.conftest import needs
+
+pytestmark = pytest.mark.kernel
+RUNNERS = {os.uname().machine: ()} | {
+    machine: (found,)
+    for machine in ("x86_64", "aarch64")
+    if machine != os.uname().machine and (found := shutil.which(f"qemu-{machine}-static"))
+}
+
+
+@pytest.mark.parametrize("machine", [machine for machine in ("x86_64", "aarch64") if machine in RUNNERS])
+def test_it_becomes_the_command_once_it_is_behind_the_fence(machine: str) -> None:
+    needs("cgroup2")
+    script = Path(__file__).with_name("through_gate.py")
+    done = subprocess.run(
+        ["unshare", "-m", sys.executable, script, machine, *RUNNERS[machine]],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
+    assert found["runs"] == [True, 7, ["named", "mesos_gpu/gate"]]
+    assert found["below an init"] == [True, 0, ["mesos_gpu/gate"]], "the init is of the task's user"
+    assert found["absent"] == ["cannot start 'no-such-program': No such file or directory", 127, []]
+    assert found["no program"] == ["cannot start '/etc/passwd': it cannot be executed", 126, []]
+    assert found["not behind it"] == [
+        "the rules of its cgroup do not keep the container from the control ports", 125, [],
+    ]  # fmt: skip
+
+
+def test_a_machine_without_one_runs_no_images() -> None:
+    with pytest.raises(
+        NotStarted, match="images are run on x86_64 and aarch64 only: there is no gate for riscv64"
+    ):
+        gate.program("riscv64")
+
+
+@pytest.mark.parametrize(("machine", "number"), [("x86_64", 62), ("aarch64", 183)])
+def test_it_is_one_small_file(machine: str, number: int) -> None:
+    file = gate.program(machine)
+    assert file[:4] == b"\x7fELF"
+    assert struct.unpack_from("<H", file, 18)[0] == number
+    assert len(file) < 500

@@ -1,0 +1,266 @@
+"""Tasks with an image, run by the executor through a real Docker Engine: the same guarantees as without."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.host.facts import write_inventory
+from isolator.node.reaper import reap
+from isolator.runs.docker_engine import DockerEngine
+from mesos_gpu.local import helpers
+from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.testing import dockerd
+from mesos_gpu.testing.dockerd import Dockerd
+from mesos_gpu.testing.images import busybox_layer, save
+from mesos_gpu.testing.scripted_agent import ScriptedAgent
+from mesos_gpu.wire.mesos.checks import encode
+from tests.conftest import wait_until
+from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
+from tests.kernel.conftest import needs
+
+pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())]
+APPLETS = [
+    "sh",
+    "wget",
+    "cat",
+    "echo",
+    "env",
+    "id",
+    "ls",
+    "mknod",
+    "mount",
+    "sleep",
+    "touch",
+    "rm",
+    "grep",
+    "sort",
+    "test",
+]
+CUDA = json.loads((Path(__file__).parents[2] / "data/cuda-image/config.json").read_text())
+ALLOWED, DENIED, ABSENT = "No such device or address", "Operation not permitted", "No such file or directory"
+NOWHERE = "no-such-registry.invalid/plain:1"
+NEW = replace(INVENTORY, driver_version="550.54.14", cuda_version="12.4")
+OLD = replace(INVENTORY, driver_version="530.30.02", cuda_version="12.1")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
+    with Dockerd() as started:
+        directory, base = tmp_path_factory.mktemp("images"), busybox_layer(dockerd.busybox(), APPLETS)
+        path = f"PATH=/bin:{dict(e.split('=', 1) for e in CUDA['Env'])['PATH']}"
+        env = [path, *(entry for entry in CUDA["Env"] if not entry.startswith("PATH="))]
+        started.load(save(directory, "nvidia/cuda:12.4.1-base", [base], {**CUDA, "Env": env}))
+        for name in ("plain:1", NOWHERE):
+            started.load(save(directory, name, [base], {"Env": ["PATH=/bin"]}))
+        yield started
+    assert started.processes() == []
+    assert started.mounts() == []
+
+
+@pytest.fixture
+def one(open_directory: Path, agent: ScriptedAgent, engine: Dockerd) -> Iterator[Host]:
+    needs("cgroup1")
+    directory = open_directory / f"docker-{time.monotonic_ns()}"
+    driver_volume(directory / "volumes", "550.54.14")
+    given = {
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_VOLUMES": str(directory / "volumes"),
+        "MESOS_GPU_ISOLATION": "cgroup1",
+    }
+    with host(directory, agent, **given) as one:
+        write_inventory(directory / "node", NEW)
+        yield one
+    assert [
+        name
+        for name in DockerEngine(str(engine.socket)).containers("mesos_gpu.task")
+        if one.sandbox.name in name
+    ] == []
+
+
+def run(one: Host, command: str, image: str = "nvidia/cuda:12.4.1-base", **more: object) -> None:
+    one.launch(
+        command, image=image, container_engine="docker", **{"user": "nobody", "gpus": GPUS[:1], **more}
+    )
+
+
+def test_its_card_and_the_drivers_volume_and_nothing_else(one: Host) -> None:
+    run(
+        one,
+        "for f in /dev/nvidia*; do cat $f 2>&1; done; echo /usr/local/nvidia/lib64/libcuda.so.5*;"
+        " touch /usr/local/nvidia/x;"
+        "echo $NVIDIA_VISIBLE_DEVICES; echo $LD_LIBRARY_PATH; id -u; pwd > /mnt/mesos/sandbox/kept; true",
+        env={"LD_LIBRARY_PATH": "/opt/own"},
+    )
+    assert one.end("TASK_FINISHED") == ("Command exited with status 0", Outcome(exit_status=0))
+    said = one.stdout().splitlines()
+    assert said[:2] == [f"cat: can't open '/dev/{name}': {ALLOWED}" for name in ("nvidia0", "nvidiactl")]
+    assert said[2:4] == ["/usr/local/nvidia/lib64/libcuda.so.550.54.14", GPUS[0]]
+    assert said[4] == "/opt/own:/usr/local/nvidia/lib:/usr/local/nvidia/lib64", (
+        "what the job sets stands first"
+    )
+    assert said[5] == "65534"
+    assert "Read-only file system" in one.stderr()
+    assert (one.sandbox / "kept").owner() == "nobody"
+
+
+def test_a_task_without_gpus_gets_no_card_whatever_the_image_and_the_job_say(one: Host) -> None:
+    run(one, "ls /dev; echo $NVIDIA_VISIBLE_DEVICES", gpus=(), env={"NVIDIA_VISIBLE_DEVICES": "all"})
+    one.end("TASK_FINISHED")
+    assert "nvidia" not in one.stdout()
+    assert one.stdout().endswith("void\n")
+
+
+def test_escapes_are_refused(one: Host) -> None:
+    for minor in (0, 1):
+        os.mknod(one.sandbox / f"n{minor}", 0o20666, os.makedev(195, minor))
+        (one.sandbox / f"n{minor}").chmod(0o666)
+    run(
+        one,
+        "cd /mnt/mesos/sandbox; cat n0; cat n1; mknod /tmp/n c 195 1; mkdir -p /tmp/d; mount -t devtmpfs none /tmp/d;"
+        "echo $$ > /sys/fs/cgroup/devices/cgroup.procs; true",
+        user="root",
+        image="plain:1",
+    )
+    one.end("TASK_FINISHED")
+    said = one.stderr()
+    assert f"can't open 'n0': {ALLOWED}" in said or f"can't open 'n0': {DENIED}" in said  # binds may be nodev
+    assert f"can't open 'n1': {DENIED}" in said
+    assert f"mknod: /tmp/n: {DENIED}" in said
+    assert "mount: " in said
+    assert "cgroup.procs" in said
+
+
+def test_a_newer_cuda_than_the_driver_has_is_refused_with_both_versions(one: Host) -> None:
+    write_inventory(one.sandbox.parent / "node", OLD)
+    run(one, "echo never")
+    message, outcome = one.end("TASK_FAILED")
+    assert "12.4" in message
+    assert "530.30.02" in message
+    assert "12.1" in message
+    assert outcome == Outcome(min_driver="535", needs="CUDA 12.4 or newer")
+    assert one.stdout() == ""
+
+
+def test_a_missing_driver_volume_is_said(one: Host) -> None:
+    write_inventory(
+        one.sandbox.parent / "node", replace(NEW, driver_version="560.35.03", cuda_version="12.6")
+    )
+    run(one, "echo never")
+    message, outcome = one.end("TASK_FAILED")
+    assert "nvidia_560.35.03" in message
+    assert not outcome.infrastructure, "placement would choose the same host again"
+
+
+def test_an_image_without_needs_gets_no_volume(one: Host) -> None:
+    run(one, "ls /usr/local; echo $LD_LIBRARY_PATH; exit 7", image="plain:1")
+    assert one.end("TASK_FAILED")[1] == Outcome(exit_status=7)
+    assert one.stdout().split() == []
+
+
+def test_a_kill_is_sigterm_then_the_grace(one: Host) -> None:
+    run(one, "trap 'echo saved; exit 4' TERM; echo ready; while :; do sleep 0.05; done", kill_grace_s=20.0)
+    wait_until("it is ready", lambda: "ready" in one.stdout())
+    one.kill()
+    assert one.end("TASK_KILLED")[1] == Outcome(exit_status=4)
+    assert "saved" in one.stdout()
+
+
+def test_an_image_that_nobody_has(one: Host) -> None:
+    run(one, "true", image="no-such-registry.invalid/image:1")
+    message, _ = one.end("TASK_FAILED")
+    assert "no-such-registry.invalid/image:1" in message
+
+
+def test_an_image_that_is_there_is_fetched_again_only_if_that_is_asked(one: Host) -> None:
+    run(one, "true", image=NOWHERE, pull=True)
+    message, _ = one.end("TASK_FAILED")
+    assert NOWHERE in message
+
+
+def test_a_host_without_an_engine_says_so_and_keeps_nothing(
+    open_directory: Path, agent: ScriptedAgent
+) -> None:
+    needs("cgroup1")
+    directory = open_directory / f"none-{time.monotonic_ns()}"
+    directory.mkdir()
+    given = {"MESOS_GPU_DOCKER_SOCKET": str(directory / "none.sock"), "MESOS_GPU_ISOLATION": "cgroup1"}
+    with host(directory, agent, **given) as one:
+        run(one, "echo never", image="plain:1")
+        message, outcome = one.end("TASK_FAILED")
+    assert "no Docker Engine answers" in message
+    assert "\n" not in message
+    assert not outcome.infrastructure, "placement would choose the same host again"
+    assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
+
+
+def test_the_container_of_a_killed_executor_is_removed_by_the_monitor(one: Host, engine: Dockerd) -> None:
+    run(one, "echo ready; sleep 600")
+    wait_until("it is ready", lambda: "ready" in one.stdout())
+    docker = DockerEngine(str(engine.socket))
+    name = f"mesos-gpu-{one.sandbox.name}"
+    assert name in docker.containers("mesos_gpu.task")
+    one.process.kill()
+    one.process.wait(60)
+    assert name in docker.containers("mesos_gpu.task"), "the engine keeps it"
+    reap(one.ledger)
+    assert name not in docker.containers("mesos_gpu.task")
+    assert one.ledger.holdings() == ()
+    assert not Path("/dev/mesos_gpu", one.sandbox.name).exists()
+
+
+def test_its_health_is_checked_inside(one: Host) -> None:
+    cards = "test -e /dev/nvidia0 && test ! -e /dev/nvidia1"
+    inside = f"test $(id -u) = 65534 && {cards} && test ! -e $MESOS_SANDBOX/down || exit 4"
+    check = HealthCheck(Protocol.COMMAND, command=inside, interval_s=0, delay_s=0, grace_period_s=0)
+    run(one, "sleep 60", checks=encode([check]), kill_grace_s=0)
+    one.agent.wait_for(lambda: any(status.get("healthy") for status in one.agent.updates))
+    (one.sandbox / "down").touch()
+    assert one.end("TASK_KILLED")[0] == "unhealthy: COMMAND check failed 3 times: exit code 4"
+
+
+@pytest.mark.parametrize("user", ["nobody", "root"])
+def test_a_container_reaches_no_control_port(one: Host, engine: Dockerd, user: str) -> None:
+    """By its name, by another, and by the one that means this host; what ran before its command is gone."""
+    port = one.agent.endpoint.rpartition(":")[2]
+    tries = "; ".join(
+        f"wget -q -O - http://{ip}:{port}/ 2>&1" for ip in ("127.0.0.1", "127.3.2.1", "0.0.0.0")
+    )
+    run(one, f"{tries}; cat /proc/1/comm; true", user=user)
+    one.end("TASK_FINISHED")
+    *denied, first = one.stdout().splitlines()
+    assert len(denied) == 3
+    assert all("Operation not permitted" in line for line in denied), denied
+    assert first == "sh"
+
+
+@pytest.mark.parametrize(("mode", "end"), [(0o600, "TASK_FAILED"), (0o644, "TASK_FINISHED")])
+def test_what_is_fetched_for_root_of_an_image_is_not_fetched_by_root_of_the_host(
+    open_directory: Path, agent: ScriptedAgent, engine: Dockerd, mode: int, end: str
+) -> None:
+    """Its operator allowed for root in images; fetching is done on the host."""
+    needs("cgroup1")
+    directory = open_directory / f"fetch-{time.monotonic_ns()}"
+    directory.mkdir()
+    (directory / "file").write_text("of root\n")
+    (directory / "file").chmod(mode)
+    helpers.write(directory / "libexec", directory)
+    program = directory / "libexec" / "mesos-fetcher"
+    # By the system's interpreter: a uid without an account cannot read that of root's.
+    program.write_text(program.read_text().replace(helpers.python(), "/usr/bin/python3"))
+    given = {
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_FETCHER": str(program),
+        "MESOS_GPU_ALLOW_ROOT": "image",
+    }
+    with host(directory, agent, **given) as one:
+        look = "cd $MESOS_SANDBOX; id -u; cat file; touch file && rm file"
+        run(one, look, image="plain:1", user="root", fetch=({"value": f"{directory}/file"},))
+        message, _ = one.end(end)
+        said = (False, "0\nof root\n") if end == "TASK_FINISHED" else (True, "")
+        assert ("could not fetch" in message, one.stdout()) == said

@@ -1,0 +1,84 @@
+"""Credentials for Mesos: read from a file that only its owner can read, sent to the agent, never to a task."""
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from isolator.agent.agent_api import Settings
+from isolator.runs.environment import image_environment, task_environment
+from mesos_gpu.adapters.credentials import VARIABLE, read
+from mesos_gpu.cli import main
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.tasks.assignment import Assignment
+
+AGENT = {"MESOS_AGENT_ENDPOINT": "a:1", "MESOS_FRAMEWORK_ID": "f", "MESOS_EXECUTOR_ID": "e"}
+
+
+def file_of(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
+    path = tmp_path / "credentials"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("text", ['{"principal": "gpu", "secret": "s3"}', "gpu s3", "gpu s3\n"])
+def test_both_forms_of_mesos_are_read(tmp_path: Path, text: str) -> None:
+    found = read(file_of(tmp_path, text))
+    assert found.header == "Basic " + base64.b64encode(b"gpu:s3").decode()
+    assert "s3" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("gpu s3", 0o640, "mode 0640"),
+        ("gpu s3", 0o604, "mode 0604"),
+        ("gpu", 0o600, "no principal and secret"),
+        ("", 0o600, "no principal and secret"),
+        ('{"principal": "gpu"}', 0o600, "no principal and secret"),
+        ('{"principal": "g:pu", "secret": "s"}', 0o600, "no principal and secret"),
+        ("[" * 100_000, 0o600, "no principal and secret"),
+    ],
+)
+def test_what_others_can_read_or_nobody_understands_is_not_used(
+    tmp_path: Path, text: str, mode: int, said: str
+) -> None:
+    with pytest.raises(BadConfiguration, match=said) as raised:
+        read(file_of(tmp_path, text, mode))
+    assert raised.value.remedy
+    assert "s3" not in str(raised.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_file_of_somebody_else_is_not_used(tmp_path: Path) -> None:
+    path = file_of(tmp_path, "gpu s3")
+    os.chown(path, 65534, 65534)
+    with pytest.raises(BadConfiguration, match="owner 65534"):
+        read(path)
+
+
+def test_a_missing_file_stops_the_scheduler_with_its_name(tmp_path: Path) -> None:
+    words = ["scheduler", "--master", "m:1", "--state", str(tmp_path / "s"), "--port", "0"]
+    found = CliRunner().invoke(main, [*words, "--mesos-credentials", str(tmp_path / "none")])
+    assert found.exit_code == BadConfiguration.exit_code
+    assert str(tmp_path / "none") in found.stderr
+
+
+def test_the_operator_api_gets_the_credentials_before_the_executors_token(tmp_path: Path) -> None:
+    token = {**AGENT, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t"}
+    assert Settings.from_environment(AGENT).authorization() == {}
+    assert Settings.from_environment(token).authorization() == {"Authorization": "Bearer t"}
+    named = Settings.from_environment({**token, VARIABLE: str(file_of(tmp_path, "gpu s3"))})
+    assert named.authorization() == {"Authorization": read(tmp_path / "credentials").header}
+
+
+def test_no_task_is_told_where_they_are() -> None:
+    own = {**AGENT, VARIABLE: "/etc/agent.credentials", "MESOS_DIRECTORY": "/sandbox"}
+    for made in (
+        task_environment(own, "t", Assignment("j", 1), {}),
+        image_environment(own, "t", Assignment("j", 1)),
+    ):
+        assert VARIABLE not in made

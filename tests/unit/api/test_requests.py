@@ -1,0 +1,89 @@
+"""What a request may ask of GPUs, as reservations see it, and how an operator places apps."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from click.testing import CliRunner
+
+from mesos_gpu.cli import main
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.room.reservation import Holding, Room, reserve, room_of
+from mesos_gpu.testing.builders import gpu, spec
+from mesos_gpu.wire.jobs import spec_from_mapping
+
+NOW = 1000.0
+JOB = Job(JobId("big"), spec(), NOW, 1)
+SMALL, LARGE = gpu("g1"), replace(gpu("g2"), memory_mib=90_000, compute_capability="9.0")
+
+
+def room(name: str, free: tuple[Gpu, ...], held: tuple[Gpu, ...] = (), ends_at: float = inf) -> Room:
+    holding = Holding(JobId("x"), 1, 100, held, len(held), NOW, ends_at)
+    return room_of(AgentId(name), name, cpus=8, mem_mib=1000, free=free, holdings=[holding] if held else [])
+
+
+@pytest.mark.parametrize(
+    ("ask", "takes"),
+    [
+        (Ask(1, 1, 1), (True, True)),
+        (Ask(1, 1, 1, gpu_memory_mib=81_920), (True, True)),
+        (Ask(1, 1, 1, gpu_memory_mib=81_921), (False, True)),
+        (Ask(1, 1, 1, compute_capability="9.0"), (False, True)),
+        (Ask(1, 1, 1, compute_capability="10.0"), (False, False)),
+        (Ask(1, 1, 1, gpu_memory_mib=1, compute_capability="7.0"), (False, True)),
+    ],
+)
+def test_what_a_gpu_must_have(ask: Ask, takes: tuple[bool, bool]) -> None:
+    assert (ask.takes(SMALL), ask.takes(LARGE)) == takes
+    assert ask.choosy is (ask != Ask(1, 1, 1))
+
+
+KEPT = {
+    "only GPUs that will do are waited for and kept": (
+        Ask(1, 100, 1, ("A100",), gpu_memory_mib=90_000),
+        [room("n1", (SMALL,), (gpu("g3"),), NOW + 5), room("n2", (gpu("g4"),), (LARGE,), NOW + 30)],
+        ("n2", NOW + 30, {"g2"}),
+    ),
+    "nobody has so much memory": (Ask(1, 100, 1, gpu_memory_mib=90_001), [room("n1", (SMALL, LARGE))], None),
+    "a capability that nobody knows": (
+        Ask(1, 100, 1, compute_capability="8.0"),
+        [room("n1", (SMALL,))],
+        None,
+    ),
+    "all of one model, as it will be placed": (
+        Ask(1, 100, 2),
+        [room("n1", (SMALL, gpu("g5", "T4")), (gpu("g3"),), NOW + 30)],
+        ("n1", NOW + 30, {"g1", "g3"}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "rooms", "want"), KEPT.values(), ids=KEPT)
+def test_kept(ask: Ask, rooms: list[Room], want: tuple[str, float, set[str]] | None) -> None:
+    found = reserve(JOB, ask, rooms, now=NOW)
+    assert (None if found is None else (found.agent_id, found.at, set(found.gpus))) == want
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["web"], "'web' is not APP=POLICY, as web=spread; POLICY: bundle, spread, fragmentation"),
+        (["web=best"], "'web=best' is not APP=POLICY"),
+        (["Web=spread"], "'Web=spread' is not"),
+        (["web=spread", "web=bundle"], "app web has two placements"),
+    ],
+)
+def test_wrong_placements_of_apps_are_refused(given: list[str], said: str) -> None:
+    options = [word for each in given for word in ("--placement-of", each)]
+    found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *options])
+    assert found.exit_code == 2
+    assert said in " ".join(found.stderr.split())
+
+
+def test_the_tasks_of_one_job_can_be_compared_with_each_other() -> None:
+    found = spec_from_mapping({"command": "true", "tasks": 3, "constraints": [["hostname", "UNIQUE"]]})
+    assert isinstance(found, JobSpec)
+    assert (found.tasks, found.app) == (3, None)

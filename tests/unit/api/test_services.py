@@ -1,0 +1,245 @@
+"""Services: from splits and labels to what HAProxy and Traefik read."""
+
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.model.apps.app import App, PortDefinition
+from mesos_gpu.model.apps.healthcheck import HealthCheck
+from mesos_gpu.model.apps.split import Backend, Mode, Server, Split
+from mesos_gpu.policy.apps.backends import Address, Serving, labelled, named, without_clashes
+from mesos_gpu.wire.export import haproxy, traefik
+
+HAPROXY = shutil.which("haproxy")
+
+
+def tasks(**numbers: int) -> Serving:
+    """So many tasks of each app serve, at ports 1000 and 2000 on."""
+    found: Mapping[str, Sequence[Address]] = {
+        f"/{app}": [(f"{app}.{n}", "10.0.0.1", (1000 + n, 2000 + n)) for n in range(number)]
+        for app, number in numbers.items()
+    }
+    return lambda id: found.get(id, ())
+
+
+def app(id: str, labels: Mapping[str, str] | None = None, instances: int = 1, ports: int = 1) -> App:
+    definitions = tuple(PortDefinition(0, f"p{n}") for n in range(ports))
+    return App(id, cmd="x", labels=labels or {}, instances=instances, port_definitions=definitions)
+
+
+def apps(*found: App) -> Mapping[str, App]:
+    return {each.id: each for each in found}
+
+
+# --- named services
+
+
+def test_a_split_weighs_the_tasks_that_serve() -> None:
+    found = named(Split("web", {"/a": 90, "/b": 10}), apps(app("/a"), app("/b")), tasks(a=2, b=1))
+    assert [(each.task_id, each.app_id, each.port) for each in found.servers] == [
+        ("a.0", "/a", 1000),
+        ("a.1", "/a", 1001),
+        ("b.0", "/b", 1000),
+    ]
+    total = sum(each.weight for each in found.servers)
+    assert found.servers[2].weight / total == pytest.approx(0.1, abs=0.005)
+    assert (found.shares, found.mode, found.port) == ({"/a": 90, "/b": 10}, Mode.HTTP, None)
+
+
+def test_what_has_no_task_leaves_its_share_to_the_others() -> None:
+    for serving in (tasks(a=1), tasks(a=1, b=0)):
+        found = named(Split("web", {"/a": 1, "/b": 99}), apps(app("/a"), app("/b")), serving)
+        assert ([each.app_id for each in found.servers], found.shares) == (["/a"], {"/a": 1})
+    gone = named(Split("web", {"/a": 1, "/b": 99}), apps(app("/a")), tasks(a=1, b=1))
+    assert gone.shares == {"/a": 1}
+    none = named(Split("web", {"/a": 1, "/b": 0}), apps(app("/a"), app("/b")), tasks(b=3))
+    assert none.servers == ()
+
+
+def test_a_second_port_serves_if_there_is_one() -> None:
+    found = named(Split("web", {"/a": 1}, port_index=1), apps(app("/a")), tasks(a=1))
+    assert [each.port for each in found.servers] == [2000]
+    assert named(Split("web", {"/a": 1}, port_index=2), apps(app("/a")), tasks(a=1)).servers == ()
+
+
+def test_labels_say_what_a_split_leaves_open() -> None:
+    labels = {
+        "HAPROXY_0_PORT": "8000",
+        "HAPROXY_0_VHOST": "Shop.example, www.example",
+        "HAPROXY_0_MODE": "HTTP",
+        "HAPROXY_0_BALANCE": "leastconn",
+        "HAPROXY_0_STICKY": "true",
+        "HAPROXY_1_PORT": "9",
+        "HAPROXY_GROUP": "external",
+    }
+    found = named(Split("web", {"/a": 1, "/b": 1}), apps(app("/a"), app("/b", labels)), tasks(a=1))
+    assert (found.port, found.hosts) == (8000, ("shop.example", "www.example"))
+    assert (found.mode, found.balance, found.sticky, found.problems) == (Mode.HTTP, "leastconn", True, ())
+    own = named(Split("web", {"/b": 1}, 0, 80, ("x.example",), Mode.TCP), apps(app("/b", labels)), tasks())
+    assert (own.port, own.hosts, own.mode) == (80, ("x.example",), Mode.TCP)
+
+
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "80\n  bind *:22"),
+        ("VHOST", "a.example }\nbackend evil"),
+        ("VHOST", "*"),
+        ("MODE", "tcp\n  acl x"),
+        ("BALANCE", "roundrobin\n  server x 1.2.3.4"),
+        ("STICKY", "perhaps"),
+    ],
+)
+def test_a_label_of_another_form_is_left_out_and_named(label: str, value: str) -> None:
+    bad = app("/a", {f"HAPROXY_0_{label}": value})
+    found = named(Split("web", {"/a": 1}), apps(bad), tasks(a=1))
+    (problem,) = found.problems
+    assert problem.startswith(f"/a: HAPROXY_0_{label} ")
+    plain = named(Split("web", {"/a": 1}), apps(app("/a")), tasks(a=1))
+    comment, _, rest = haproxy.render([found], http_port=80).partition("\n")
+    assert comment.startswith("# /a: HAPROXY_0_")
+    assert rest.strip() == haproxy.render([plain], http_port=80).strip()
+
+
+def test_a_label_that_has_no_effect_is_named() -> None:
+    found = named(Split("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
+    assert found.problems == ("/a: HAPROXY_0_PATH is of no effect here",)
+
+
+# --- apps by their labels
+
+
+def test_apps_of_a_group_are_exposed_as_marathon_lb_does() -> None:
+    labels = {"HAPROXY_GROUP": "external, other", "HAPROXY_1_GROUP": "internal", "HAPROXY_1_PORT": "9001"}
+    checked = App(
+        "/shop/web",
+        cmd="x",
+        labels=labels,
+        port_definitions=(PortDefinition(10001, "a"), PortDefinition(0, "b")),
+        health_checks=(HealthCheck(port_index=0),),
+    )
+    serving: Serving = lambda _: [("t", "h", (31000, 31001))]  # noqa: E731 - one line says it
+    (first,) = labelled([checked, app("/no")], serving, ["external"])
+    assert (first.name, first.port, first.mode) == ("shop_web_10001", 10001, Mode.HTTP)
+    assert [(each.port, each.weight) for each in first.servers] == [(31000, 256)]
+    (second,) = labelled([checked], serving, ["internal"])
+    assert (second.name, second.mode, second.servers[0].port) == ("shop_web_9001", Mode.TCP, 31001)
+    assert len(labelled([checked, app("/no")], serving, ["*"])) == 2  # /no says no port
+
+
+def colour(id: str, started: str, instances: int, target: int = 4) -> App:
+    labels = {
+        "HAPROXY_GROUP": "x",
+        "HAPROXY_0_PORT": "80",
+        "HAPROXY_DEPLOYMENT_GROUP": "shop",
+        "HAPROXY_DEPLOYMENT_STARTED_AT": started,
+        "HAPROXY_DEPLOYMENT_TARGET_INSTANCES": str(target),
+    }
+    return app(id, labels, instances)
+
+
+@pytest.mark.parametrize(
+    ("blue", "green", "asked", "want"),
+    [
+        (4, 0, 0, (4, 0)),  # green does not serve yet
+        (4, 1, 1, (3, 1)),  # one for one
+        (4, 3, 4, (1, 3)),
+        (4, 4, 4, (0, 4)),
+        (4, 6, 6, (0, 6)),
+        (0, 4, 4, (0, 4)),
+    ],
+)
+def test_colours_serve_together_and_the_old_one_gives_way(
+    blue: int, green: int, asked: int, want: tuple[int, int]
+) -> None:
+    members = [colour("/green", "2026-02", asked), colour("/blue", "2026-01", 4)]
+    (found,) = labelled(members, tasks(blue=blue, green=green), ["x"])
+    assert (found.name, found.port) == ("shop_80", 80)
+    served = [each.app_id for each in found.servers]
+    assert (served.count("/blue"), served.count("/green")) == want
+    assert len({each.weight for each in found.servers}) == 1
+
+
+def test_a_port_or_host_serves_one_only() -> None:
+    found = without_clashes(
+        [
+            Backend("a", port=8000, hosts=("h",)),
+            Backend("a", port=1),
+            Backend("b", port=8000, hosts=("h", "i")),
+            Backend("c", port=80),
+        ],
+        80,
+    )
+    assert [(each.name, each.port, each.hosts) for each in found] == [
+        ("a", 8000, ("h",)),
+        ("b", None, ("i",)),
+        ("c", None, ()),
+    ]
+    assert found[1].problems == (
+        "8000 is that of a already, and left out",
+        "h is that of a already, and left out",
+    )
+    assert len(found[2].problems) == 1
+
+
+# --- for load balancers
+
+WEB = Backend(
+    "web",
+    port=8000,
+    hosts=("shop.example", "www.example"),
+    sticky=True,
+    servers=(Server("a.1", "/a", "10.0.0.1", 31000, 252), Server("b.1", "/b", "::1", 31001, 28)),
+    shares={"/a": 90, "/b": 10},
+)
+RAW = Backend("raw", Mode.TCP, 9000, servers=(Server("c.1", "/c", "node1", 31000, 256),), shares={"/c": 1})
+NOBODY = Backend("nobody", port=8001)
+
+
+def test_haproxy_gets_a_backend_or_all() -> None:
+    assert haproxy.render([WEB], http_port=80, sections=False) == (
+        "backend web from mesos_gpu\n"
+        "  mode http\n"
+        "  balance roundrobin\n"
+        "  option forwardfor\n"
+        "  cookie mesos_gpu_server insert indirect nocache httponly\n"
+        "  server a.1 10.0.0.1:31000 check weight 252 cookie a.1\n"
+        "  server b.1 [::1]:31001 check weight 28 cookie b.1\n"
+    )
+    text = haproxy.render([WEB, RAW, NOBODY], http_port=8080)
+    assert "frontend raw from mesos_gpu\n  bind *:9000\n  mode tcp\n  default_backend raw\n" in text
+    assert "bind *:8080" in text
+    assert "-m str shop.example www.example }" in text
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="no haproxy: apt-get install haproxy")
+def test_haproxy_takes_it(tmp_path: Path) -> None:
+    file = tmp_path / "haproxy.cfg"
+    named_host = Backend("raw", Mode.TCP, 9000, servers=(Server("c.1", "/c", "localhost", 31000, 256),))
+    file.write_text(haproxy.render([WEB, named_host, NOBODY], http_port=8080))
+    done = subprocess.run([str(HAPROXY), "-c", "-f", str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "ALERT" not in done.stderr
+    assert "WARNING" not in done.stderr
+
+
+def test_traefik_gets_its_dynamic_configuration() -> None:
+    found = traefik.render([WEB, RAW, NOBODY])
+    assert found["http"]["routers"] == {
+        "web": {"rule": "Host(`shop.example`) || Host(`www.example`)", "service": "web"}
+    }
+    services = found["http"]["services"]
+    assert services["web"]["weighted"]["services"] == [
+        {"name": "web__a", "weight": 90},
+        {"name": "web__b", "weight": 10},
+    ]
+    assert services["web"]["weighted"]["sticky"] == {"cookie": {"httpOnly": True}}
+    assert services["web__b"]["loadBalancer"]["servers"] == [{"url": "http://[::1]:31001"}]
+    assert services["nobody"] == {"loadBalancer": {"servers": []}}
+    assert found["tcp"]["services"]["raw__c"] == {"loadBalancer": {"servers": [{"address": "node1:31000"}]}}
+    assert traefik.render([]) == {}

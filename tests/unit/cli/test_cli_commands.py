@@ -1,0 +1,99 @@
+"""Every command as a whole: help, reference page, what it imports."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import mesos_gpu
+from mesos_gpu.cli import COMMANDS, main
+from mesos_gpu.cli.reference import reference
+from mesos_gpu.cli.table import Table
+
+ROOT = Path(mesos_gpu.__file__).parents[1]
+# These print no data: a job's own bytes, a script for a shell, or what a service does while it runs; or have --format.
+WITHOUT_JSON = {"logs", "completion", "up", "down", "demo", "scheduler", "export"}
+
+
+def _command(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    return command
+
+
+def _leaves(command: click.Command) -> list[click.Command]:
+    """The commands that print: those of a group, not it."""
+    if not isinstance(command, click.Group):
+        return [command]
+    context = click.Context(command)
+    inner = [command.get_command(context, name) for name in command.list_commands(context)]
+    return [leaf for found in inner if found is not None for leaf in _leaves(found)]
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu", "node", "volume", "template", "simulate", "plan", "app", "deployment", "service"]
+)
+def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
+    group = _command(name)
+    assert isinstance(group, Table)
+    context = click.Context(group)
+    for inner, (_, line) in group.table.items():
+        command = group.get_command(context, inner)
+        assert command is not None
+        assert (command.name, command.get_short_help_str(limit=200)) == (inner, line)
+        assert all(param.help for param in command.params if isinstance(param, click.Option))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name: str) -> None:
+    command = _command(name)
+    assert command.name == name
+    assert command.get_short_help_str(limit=200) == COMMANDS[name][1], (
+        "the table and the docstring must agree"
+    )
+    for param in command.params:
+        if isinstance(param, click.Option):
+            assert param.help, param.name
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_JSON))
+def test_every_command_that_prints_data_has_json(name: str) -> None:
+    for command in _leaves(_command(name)):
+        has = any("--json" in param.opts for param in command.params)
+        assert has or command.name in WITHOUT_JSON, command.name
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    page = (ROOT / "docs/reference/cli.md").read_text()
+    assert page == reference(), "run: python -m mesos_gpu.cli.reference > docs/reference/cli.md"
+
+
+def test_help_imports_no_command_and_no_library_that_is_slow() -> None:
+    code = (
+        "import sys; from mesos_gpu.cli import main; main(['--help'], standalone_mode=False);"
+        "slow = {'requests', 'rich', 'yaml', 'msgspec', 'starlette', 'pymesos', 'mesos_gpu.cli.jobs.commands'};"
+        "sys.exit(repr(slow & set(sys.modules)) if slow & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+@pytest.mark.parametrize("module", ["click", "mesos_gpu.cli", "mesos_gpu.cli.jobs.commands", "requests"])
+def test_a_ctrl_c_while_modules_are_imported_leaves_no_traceback(module: str) -> None:
+    code = (
+        "import signal, sys\n"
+        "from mesos_gpu.start import main\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        name == {module!r} and signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "sys.argv = ['mesos-gpu', '--url', 'http://127.0.0.1:9', 'ps']\n"
+        "main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr.strip()) == ("", "")
+    assert done.returncode in (-signal.SIGINT, 130)

@@ -1,0 +1,82 @@
+"""`mesos-gpu template`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mesos_gpu.cli import main
+from mesos_gpu.cli.apps import template
+from mesos_gpu.wire.marathon.app import decode_app
+
+
+def _run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["template", *arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_list_names_them_all() -> None:
+    lines = _run("list").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == template.names()
+    found = {each["name"]: each for each in json.loads(_run("list", "--json").stdout)}
+    assert (found["vllm"]["kind"], found["vllm"]["route"]) == ("app", "/v2/apps")
+    assert (found["tensorflow-train"]["kind"], found["tensorflow-train"]["route"]) == ("group", "/v2/groups")
+
+
+def test_show_says_what_can_be_set() -> None:
+    shown = _run("show", "torch-distributed").stdout
+    assert "torch-distributed: PyTorch training over several nodes" in shown
+    assert "(required)" in shown
+    found = json.loads(_run("show", "torch-distributed", "--json").stdout)
+    assert found["parameters"]["host"]["required"] is True
+    assert found["parameters"]["host"]["default"] is None
+    assert found["parameters"]["workers"]["default"] == 2
+    assert found["document"]["id"] == "/train/torch"
+
+
+def test_render_prints_what_marathon_takes() -> None:
+    result = _run("render", "vllm", "-s", "gpus=2", "-s", "args=--max-model-len=4096 --seed=1")
+    assert "/v2/apps" in result.stderr
+    app = decode_app(result.stdout.encode())
+    assert (app.gpus, app.env["ARGS"]) == (2, "--max-model-len=4096 --seed=1")  # type: ignore[union-attr]
+    assert _run("render", "vllm", "--json").stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("vllm", "-s", "gpu=2"), 2, "gpu=2: there is no parameter gpu"),
+        (("vllm", "-s", "gpus"), 2, "is not of the form KEY=VALUE, as gpus=2"),
+        (("vllm", "-s", "gpus=1", "-s", "gpus=2"), 2, "set twice: gpus"),
+        (("vllm", "-s", "gpus=-1"), 2, "gpus=-1 (/gpus): "),
+        (("mesos-gpu-scheduler",), 2, "host: is missing"),
+        (("vlm",), 66, "there is no template vlm"),
+        (("../setup",), 66, "there is no template ../setup"),
+    ],
+)
+def test_what_cannot_be_rendered(arguments: tuple[str, ...], code: int, said: str) -> None:
+    result = _run("render", *arguments, code=code)
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_installation_without_templates_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(template, "directory", lambda: tmp_path)
+    assert "install mesos_gpu anew" in _run("show", "vllm", code=69).stderr
+    assert "there are no templates in " in _run("list", code=69).stderr
+
+
+def test_names_are_completed() -> None:
+    result = CliRunner().invoke(
+        main,
+        [],
+        prog_name="mesos-gpu",
+        env={
+            "_MESOS_GPU_COMPLETE": "bash_complete",
+            "COMP_WORDS": "mesos-gpu template show t",
+            "COMP_CWORD": "3",
+        },
+    )
+    assert result.stdout.split() == ["plain,tensorflow-train", "plain,torch-distributed", "plain,triton"]

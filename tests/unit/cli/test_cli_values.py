@@ -1,0 +1,210 @@
+"""Values on the command line, job files, and where the scheduler is."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.adapters.proc import start_ticks
+from mesos_gpu.cli import locate, output
+from mesos_gpu.cli.jobs.jobfile import BadJobFile, read_jobs
+from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
+from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("512", 512), ("2GiB", 2048), ("2g", 2048), ("1.5 GiB", 1536), ("1T", 1 << 20)]
+)
+def test_memory(text: str, mib: int) -> None:
+    assert MEMORY.convert(text, None, None) == mib
+
+
+@pytest.mark.parametrize("text", ["", "2GB", "-1", "0", "1.5", "GiB", "1e3", "2 gib x"])
+def test_bad_memory_shows_the_form(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"write MiB, as 512, or a unit, as 2GiB|whole, positive"):
+        MEMORY.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("2h", 7200), ("1h30m", 5400), ("0.5s", 0.5), ("1d", 86400)],
+)
+def test_duration(text: str, seconds: float) -> None:
+    assert DURATION.convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "0", "0s", "10x", "1h30", "m"])
+def test_bad_duration_shows_the_form(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"as 90s, 2h, 1h30m|longer than nothing"):
+        DURATION.convert(text, None, None)
+
+
+def test_pairs() -> None:
+    assert ENV.convert("A=b=c", None, None) == ("A", "b=c")
+    assert LABEL.convert("team/x=", None, None) == ("team/x", "")
+    for text in ("A", "=x", "1A=x", "A B=x"):
+        with pytest.raises(click.BadParameter, match="KEY=VALUE, as LANG=C"):
+            ENV.convert(text, None, None)
+
+
+@pytest.mark.parametrize("text", ["../status", "a/b", "-x", "a b", "", "?"])
+def test_what_can_be_no_id_never_becomes_an_address(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="not a job's ID"):
+        JOB.convert(text, None, None)
+
+
+def test_urls() -> None:
+    assert URL.convert("localhost:80/", None, None) == "http://localhost:80"
+    assert URL.convert("https://[::1]:9/x", None, None) == "https://[::1]:9/x"
+    for text in ("", "http://", "ftp://x", "h:port", "h:99999", "http://a b", "h?x=1"):
+        with pytest.raises(click.BadParameter, match=r"as http://127\.0\.0\.1:8080"):
+            URL.convert(text, None, None)
+
+
+def _up(home: Path, pid: int, ticks: int | None) -> None:
+    value = {"url": "http://127.0.0.1:8081", "pid": pid, "started_at": time.time(), "start_ticks": ticks}
+    (home / "up.json").write_text(json.dumps(value))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MESOS_GPU_HOME", str(tmp_path))
+    monkeypatch.delenv("MESOS_GPU_URL", raising=False)
+    return tmp_path
+
+
+def test_the_running_up_is_found(home: Path) -> None:
+    _up(home, os.getpid(), start_ticks(os.getpid()))
+    assert locate.find_url() == "http://127.0.0.1:8081"
+
+
+def test_a_stale_file_is_as_if_not_there(home: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    for pid, ticks in ((gone.pid, 1), (os.getpid(), 1)):  # it has ended; its id is another's by now
+        _up(home, pid, ticks)
+        assert locate.running() is None
+        with pytest.raises(Unavailable, match="mesos-gpu up"):
+            locate.find_url()
+
+
+def test_a_damaged_file_is_said(home: Path) -> None:
+    for text in ("", "[]", "{}", '{"url": "x y", "pid": 1, "started_at": 1, "start_ticks": 1}'):
+        (home / "up.json").write_text(text)
+        with pytest.raises(Damaged, match="To fix: remove it"):
+            locate.find_url()
+
+
+def test_what_is_named_comes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _up(home, os.getpid(), start_ticks(os.getpid()))
+    monkeypatch.setenv("MESOS_GPU_URL", "other:1")
+    assert locate.find_url() == "http://other:1"
+    assert locate.find_url("http://third") == "http://third"
+    monkeypatch.setenv("MESOS_GPU_URL", "http://")
+    with pytest.raises(BadConfiguration, match="MESOS_GPU_URL"):
+        locate.find_url()
+
+
+def test_job_files_in_both_languages() -> None:
+    want = [{"command": "true", "gpus": 1, "gpu_model": ["A100"]}]
+    assert read_jobs(json.dumps(want), name="x.json") == want
+    assert read_jobs("- command: 'true'\n  gpus: 1\n  gpu_model: [A100]\n", name="-") == want
+    assert read_jobs("command: 'true'", name="x.yaml") == [{"command": "true"}]
+
+
+def test_every_problem_of_every_job_at_once() -> None:
+    jobs = [{"command": "x", "cpus": -1, "gpu": 1}, {"env": {"A": 1}, "mem_mib": True}, 5]
+    with pytest.raises(BadJobFile) as caught:
+        read_jobs(json.dumps(jobs), name="f.json")
+    lines = caught.value.what.splitlines()
+    assert lines[0] == "f.json was not submitted:"
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        "  /0/gpu", "  /0/cpus", "  /1", "  /1/mem_mib", "  /1/env/A", "  /2",
+    ]  # fmt: skip
+    assert "must be a positive number" in lines[2]
+    assert lines[2].endswith("got -1")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("x.json", "{", "x.json is not JSON: .* line 1 column 2"),
+        ("x.yaml", "a: [", "neither JSON nor YAML at line 1, column 5"),
+        ("-", "", "must be an object, got null"),
+        ("-", "[]", "holds no job"),
+        ("-", "\x00", "neither JSON nor YAML"),
+    ],
+)
+def test_what_is_no_job_file(name: str, text: str, words: str) -> None:
+    with pytest.raises(BadJobFile, match=words):
+        read_jobs(text, name=name)
+
+
+_FIELDS = st.sampled_from(["command", "argv", "cpus", "env", "name", "gpu_model", "?"])
+_PLAIN = st.none() | st.booleans() | st.floats() | st.text()
+
+
+@given(st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(_FIELDS, inner)))
+def test_any_document_is_jobs_or_a_clear_no(value: object) -> None:
+    try:
+        jobs = read_jobs(json.dumps(value), name="x.json")
+    except BadJobFile:
+        return  # never another exception
+    assert all(("command" in job) or ("argv" in job) for job in jobs)
+
+
+def test_spans_and_hostile_text() -> None:
+    assert [output.span(s) for s in (-5, 0, 59.9, 192, 7500, 273600)] == [
+        "0s",
+        "0s",
+        "59s",
+        "3m12s",
+        "2h05m",
+        "3d04h",
+    ]
+    assert output.clean("a\x1b[31m\n\tü") == r"a\x1b[31m\n\tü"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "where"),
+    [
+        ('{"command": "a", "gpus": 1, "gpus": 2}', "x.json", "x.json has 'gpus' twice in one object"),
+        ('[{"command": "a", "env": {"A": "1", "A": "2"}}]', "stdin", "stdin has 'A' twice"),
+        ("command: a\ngpus: 1\ngpus: 2\n", "x.yaml", "'gpus' twice in one object at line 3, column 1"),
+        (
+            "- command: a\n  env: {A: x, B: y, A: z}\n",
+            "x.yaml",
+            "'A' twice in one object at line 2, column 21",
+        ),
+    ],
+)
+def test_a_key_given_twice_is_refused(text: str, name: str, where: str) -> None:
+    with pytest.raises(BadJobFile, match=re.escape(where)):
+        read_jobs(text, name=name)
+
+
+def test_what_yaml_merges_may_be_overridden() -> None:
+    text = "- &a {command: a, gpus: 1}\n- &b {<<: *a, gpus: 2}\n- {<<: *b, gpus: 3}\n"
+    assert [job["gpus"] for job in read_jobs(text, name="x.yaml")] == [1, 2, 3]
+
+
+def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed_once() -> None:
+    with pytest.raises(BadJobFile) as found:
+        read_jobs(
+            json.dumps({"command": "a", "gpu": 1, "memory_mib": 5, "colour": 1, "zzz": 2}), name="x.json"
+        )
+    lines = found.value.what.splitlines()[1:]
+    assert lines[:2] == [
+        "  /gpu: unknown field; did you mean gpus?",
+        "  /memory_mib: unknown field; did you mean gpu_memory_mib or mem_mib?",
+    ]
+    assert lines[2].startswith("  /colour: unknown field; known are name, command, argv")
+    assert lines[3] == "  /zzz: unknown field"

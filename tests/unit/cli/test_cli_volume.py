@@ -1,0 +1,152 @@
+"""`mesos-gpu volume`, on a host made of files."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from isolator.gpus import driver_volume
+from isolator.gpus.ledger import Ledger, Owner
+from mesos_gpu.cli import main
+from mesos_gpu.testing.elf_files import driver_tree
+from volumes.store import Store
+
+V, NEW = "535.129.03", "550.54.14"
+
+
+class Host:
+    """Its root and its store; `run` gives a command both."""
+
+    def __init__(self, path: Path) -> None:
+        self.root, self.store = path / "root", path / "volumes"
+        driver_tree(self.root, V)
+
+    def run(self, *arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, ["volume", *arguments])
+        assert result.exit_code == code, result.output
+        return result
+
+    def json(self, *arguments: str, code: int = 0) -> object:
+        return json.loads(self.run(*arguments, "--json", code=code).stdout)
+
+    def build(self) -> Path:
+        self.run("build")
+        current = Store(self.store).current(V)
+        assert current is not None
+        return current
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    host = Host(tmp_path)
+    monkeypatch.setenv("MESOS_GPU_DRIVER_ROOT", str(host.root))
+    monkeypatch.setenv("MESOS_GPU_VOLUMES", str(host.store))
+    monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(tmp_path / "node"))
+    return host
+
+
+def test_build_says_what_it_did(host: Host) -> None:
+    first = host.run("build").stdout
+    assert f"{host.store}/nvidia_{V} built in " in first
+    assert "by hard link)" in first
+    assert "is there already" in host.run("build").stdout
+    assert host.json("build", "--anew")["new"] is True  # type: ignore[index]
+    assert not (host.store.parent / "node").exists(), "to look is not to make a ledger"
+
+
+def test_options_go_before_the_environment(host: Host, tmp_path: Path) -> None:
+    driver_tree(tmp_path / "other", NEW)
+    place = ("--store", str(tmp_path / "elsewhere"))
+    found = host.json("build", "--root", str(tmp_path / "other"), *place)
+    assert found["version"] == NEW  # type: ignore[index]
+    assert [each["version"] for each in host.json("list", *place)] == [NEW]  # type: ignore[attr-defined]
+    assert host.json("list") == []
+
+
+def test_the_plan_gives_a_reason_for_all_that_is_left_out(host: Host) -> None:
+    text = host.run("plan").stdout
+    assert f"lib64/libcuda.so.{V}" in text
+    assert "it loads kernel modules, which is the host's matter" in text
+    found = host.json("plan")
+    assert isinstance(found, dict)
+    assert found["version"] == V
+    assert {"target": "lib64/libcuda.so.1", "to": f"libcuda.so.{V}"} in found["links"]
+    assert all(each["reason"] for each in found["excluded"])
+    assert not host.store.exists(), "nothing is done"
+
+
+def test_list_and_show(host: Host) -> None:
+    assert host.run("list").stdout.split() == [
+        "DRIVER",
+        "BUILD",
+        "CURRENT",
+        "FILES",
+        "MIB",
+        "BUILT",
+        "HELD",
+        "BY",
+    ]
+    build = host.build()
+    (row,) = [line for line in host.run("list").stdout.splitlines() if V in line]
+    assert f"{build.name}  yes" in row
+    text = host.run("show").stdout
+    assert "its file system is mounted" in text
+    assert f"lib64/libcuda.so.{V}" in text
+    assert "libcuda.so, libcuda.so.1" in text
+    shown = host.json("show", V)
+    assert isinstance(shown, dict)
+    assert shown["links"]["lib64/libcuda.so"] == f"libcuda.so.{V}"
+    assert (
+        f"there is no driver volume of 1.2 in {host.store}; there: {V}"
+        in host.run("show", "1.2", code=66).output
+    )
+
+
+def test_verify_names_what_changed(host: Host) -> None:
+    build = host.build()
+    assert "files as they were built" in host.run("verify").stdout
+    (build / "bin/nvidia-smi").unlink()
+    result = host.run("verify", V, code=65)
+    assert "bin/nvidia-smi is missing" in result.stdout
+    assert "mesos-gpu volume build --anew" in result.stderr
+    found = host.run("verify", "--json", code=65).stdout
+    assert json.loads(found) == {"volumes": {build.name: {"problems": ["bin/nvidia-smi is missing"]}}}
+
+
+def test_gc_leaves_what_is_held_and_what_the_driver_needs(host: Host) -> None:
+    build = host.build()
+    driver_tree(host.root, NEW)
+    host.run("build")
+    ledger, owner = Ledger(), Owner.of(os.getpid())
+    ledger.claim("job-1.0", [], owner, traces=driver_volume.lease(build))
+    kept = host.run("gc")
+    assert kept.stdout == ""
+    assert f"kept {build.name}: job-1.0 has it" in kept.stderr
+    (held,) = [each for each in host.json("list") if each["held_by"]]  # type: ignore[attr-defined]
+    assert (held["version"], held["held_by"]) == (V, ["job-1.0"])
+    ledger.release("job-1.0", owner)
+    assert f"removed {build}" in host.run("gc").stdout
+    assert [volume.version for volume in Store(host.store).volumes()] == [NEW]
+    assert len(host.json("gc", "--all")["removed"]) == 1  # type: ignore[index]
+
+
+WRONG = {
+    "no such root": (("build", "--root", "/no/such"), 2, "does not exist"),
+    "no such version": (("build", "--driver-version", "1.2"), 66, f"there are those of {V}"),
+    "no such volume": (("verify", "9.9"), 66, "build it: mesos-gpu volume build"),
+    "nothing there": (("show",), 66, "there is no driver volume"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "text"), WRONG.values(), ids=WRONG)
+def test_wrong_use(host: Host, arguments: tuple[str, ...], code: int, text: str) -> None:
+    assert text in host.run(*arguments, code=code).output
+
+
+def test_a_disagreement_is_refused(host: Host) -> None:
+    driver_tree(host.root, V, kernel=NEW)
+    text = host.run("build", code=73).output
+    assert f"the kernel module is of driver {NEW}, and of that there are no libraries" in text
+    assert not (host.store / "builds").exists() or not list((host.store / "builds").iterdir())

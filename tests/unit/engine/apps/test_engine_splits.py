@@ -1,0 +1,83 @@
+"""Services in the engine: they are kept, and only tasks that are fit serve."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.apps.splits import serving
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.apps.app import PortDefinition, ReadinessCheck
+from mesos_gpu.model.apps.healthcheck import HealthCheck, Readiness
+from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.saves import ForgetSplit, SaveSplit
+from mesos_gpu.testing.builders import World, only, saved_of
+from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want
+
+CHECKED = replace(WEB, health_checks=(HealthCheck(port=80), HealthCheck(port=81)))
+SPLIT = Split("web", {"/web": 9, "/gone": 1})
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    return world
+
+
+def served(world: World) -> set[str]:
+    return {task.id for task in serving(world.state, "/web")}
+
+
+def test_a_service_is_kept_until_it_is_dropped(world: World) -> None:
+    assert only(world.feed(ev.SplitSet(SPLIT)), SaveSplit).split == SPLIT
+    other = replace(SPLIT, weights={"/web": 1})
+    world.feed(ev.SplitSet(other))
+    assert State.restored(0.0, saved_of(world.state)).splits == {"web": other}
+    assert only(world.feed(ev.SplitDropped("web")), ForgetSplit).name == "web"
+    with pytest.raises(NotFound):
+        world.feed(ev.SplitDropped("web"))
+
+
+def test_what_runs_serves_until_it_is_told_to_end(world: World) -> None:
+    want(world, WEB)
+    world.tick(1)
+    assert served(world) == set()
+    serve(world, 2)
+    assert served(world) == {job.task_id for job in instances(world)}
+    assert len(served(world)) == 2
+    world.feed(ev.KillRequested(instances(world)[0].id))
+    assert served(world) == {instances(world)[1].task_id}
+
+
+def test_what_was_healthy_serves_after_a_restart_until_something_else_is_found(world: World) -> None:
+    want(world, CHECKED)
+    serve(world, 3)
+    one, two = (world.state.tasks[job.task_id] for job in instances(world) if job.task_id)
+    assert served(world) == set()
+    world.feed(ev.HealthFound(one.id, None))
+    assert served(world) == set()
+    world.feed(ev.HealthFound(one.id, True), ev.HealthFound(two.id, True))
+    world.state = State.restored(world.now, saved_of(world.state))
+    assert served(world) == {one.id, two.id}
+    world.feed(ev.HealthFound(one.id, None))  # one of two checks was made
+    assert served(world) == {one.id, two.id}
+    world.feed(ev.HealthFound(one.id, False))
+    assert served(world) == {two.id}
+
+
+def test_what_must_prove_ready_serves_from_then_on(world: World) -> None:
+    ports = (PortDefinition(0, "http-api"),)
+    want(world, replace(WEB, instances=1, port_definitions=ports, readiness_checks=(ReadinessCheck(),)))
+    serve(world, 3)
+    (job,) = instances(world)
+    assert job.task_id is not None
+    assert served(world) == set()
+    world.feed(ev.ReadinessFound(job.task_id, Readiness("readinessCheck", True)))
+    assert served(world) == {job.task_id}
+
+
+def test_an_app_that_is_not_there_has_nothing(world: World) -> None:
+    running(world, WEB)
+    assert serving(world.state, "/gone") == []

@@ -1,0 +1,95 @@
+"""Disk, from offers to launches: it is counted as cpus and memory are."""
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.nodes.offer import total
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, every, offer
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    return world
+
+
+def disks(effects: list[fx.Effect]) -> list[tuple[str, float]]:
+    """Of each launch its agent and its disk."""
+    tasks = [item for launch in every(effects, fx.Launch) for item in launch.tasks]
+    return sorted((item.task.agent_id, total(item.resources, "disk")) for item in tasks)
+
+
+def runs(world: World, name: str, agent: str, disk_mib: float, **fields: object) -> None:
+    """It has all of an agent's disk."""
+    world.submit(name, disk_mib=disk_mib, **fields)
+    world.offers(offer(f"of-{name}", agent, disk=disk_mib))
+    task_id = world.job(name).task_id
+    assert task_id is not None
+    world.status(task_id, "TASK_RUNNING", agent=agent)
+
+
+def test_it_goes_where_the_disk_is_and_takes_it(world: World) -> None:
+    world.submit(disk_mib=100)
+    effects = world.offers(offer("o1", "a1", disk=99), offer("o2", "a2", disk=100), offer("o3", "a3"))
+    assert disks(effects) == [("a2", 100.0)]
+
+
+def test_no_disk_is_given_twice_in_one_match(world: World) -> None:
+    for name in ("j1", "j2", "j3"):
+        world.submit(name, disk_mib=100)
+    assert disks(world.offers(offer("o1", disk=250))) == [("a1", 100.0)] * 2
+    assert world.job("j3").state is JobState.PENDING
+
+
+def test_why_says_how_much_is_lacking(world: World) -> None:
+    world.submit(disk_mib=100)
+    world.offers(offer("o1", disk=60))
+    why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
+    assert [(found.reason, found.example) for found in why.funnel] == [
+        (Stage.DISK, "a1.example lacks 40 MiB of disk")
+    ]
+    assert "100 MiB of disk" in why.summary
+
+
+@pytest.mark.parametrize(("disk_mib", "passes"), [(0, True), (50, True), (51, False)])
+def test_what_is_kept_for_the_first_of_the_line_is_left_alone(
+    world: World, disk_mib: int, passes: bool
+) -> None:
+    runs(world, "j1", "a1", 100, timeout_s=60.0)
+    world.submit("first", disk_mib=150, timeout_s=60.0)
+    world.offers(offer("o2", "a1", disk=100))
+    world.submit("later", disk_mib=disk_mib)
+    assert (world.job("later").state is JobState.STARTING) == passes
+
+
+def test_a_gang_is_spread_by_its_disk(world: World) -> None:
+    world.submit(disk_mib=100, tasks=3)
+    assert disks(world.offers(offer("o1", "a1", disk=199))) == []
+    effects = world.offers(offer("o2", "a2", disk=200))
+    assert disks(effects) == [("a1", 100.0), ("a2", 100.0), ("a2", 100.0)]
+
+
+def test_jobs_of_lower_priority_make_room(world: World) -> None:
+    runs(world, "small", "a1", 50, preemptible=True)
+    runs(world, "large", "a2", 100, preemptible=True)
+    world.submit("first", disk_mib=80, priority=10)
+    for agent in ("a1", "a2"):
+        world.offers(offer(f"left-{agent}", agent))
+    assert {kill.task_id for kill in every(world.tick(5), fx.Kill)} == {world.job("large").task_id}
+
+
+def test_an_end_gives_it_back(world: World) -> None:
+    runs(world, "j1", "a1", 100)
+    world.submit("j2", disk_mib=100)
+    world.offers(offer("o2", "a1"))
+    found = StateView(world.state, world.settings, world.now).explain(JobId("j2")).nearest
+    assert found is not None
+    assert found.hostname == "a1.example"
+    world.status(world.job("j1").task_id or "", "TASK_FINISHED")
+    assert disks(world.feed(ev.OffersArrived((offer("o3", "a1", disk=100),)))) == [(AgentId("a1"), 100.0)]

@@ -1,0 +1,100 @@
+"""Ports of a host, from offers to the task's environment."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import JobSpec, JobState
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.nodes.offer import PortRange
+from mesos_gpu.policy.apps.ports import choose, enough
+from mesos_gpu.testing.builders import World, every, offer, spec
+from mesos_gpu.wire.jobs import spec_from_mapping
+
+ANY = PortWish(None, 0, 0)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    return world
+
+
+def wish(port: int) -> PortWish:
+    return PortWish(None, port, port)
+
+
+def launched(world: World, *wishes: PortWish, name: str = "j1") -> list[fx.LaunchTask]:
+    effects = world.feed(ev.JobSubmitted(JobId(name), spec(ports=wishes)))
+    return [item for launch in every(effects, fx.Launch) for item in launch.tasks]
+
+
+def test_a_job_gets_ports_and_is_told(world: World) -> None:
+    world.offers(replace(offer("o1"), ports=(PortRange(100, 104),)))
+    (item,) = launched(world, wish(102), ANY)
+    first, second = item.task.ports
+    assert first == 102
+    assert second in (100, 101, 103, 104)
+    assert {port.begin for port in item.ports} == {first, second}
+    assert (item.env["PORT"], item.env["PORT0"], item.env["PORT1"]) == ("102", "102", str(second))
+    assert item.env["HOST"] == "a1.example"
+    assert item.env["PORTS"] == f"102,{second}"
+
+
+def test_no_port_is_given_twice_in_one_match(world: World) -> None:
+    for name in ("j1", "j2"):
+        world.feed(ev.JobSubmitted(JobId(name), spec(ports=(ANY, ANY))))
+    world.offers(replace(offer("o1"), ports=(PortRange(100, 103),)))
+    ports = [port for task in world.state.tasks.values() for port in task.ports]
+    assert sorted(ports) == [100, 101, 102, 103]
+
+
+@pytest.mark.parametrize(("wishes", "agent"), [((wish(9),), "b"), ((ANY, ANY), "a"), ((ANY,) * 4, None)])
+def test_it_goes_where_the_ports_are(world: World, wishes: tuple[PortWish, ...], agent: str | None) -> None:
+    world.offers(
+        replace(offer("o1", "a"), ports=(PortRange(100, 102),)),
+        replace(offer("o2", "b"), ports=(PortRange(9, 9),)),
+    )
+    assert [item.task.agent_id for item in launched(world, *wishes)] == ([agent] if agent else [])
+    assert (world.job().state is JobState.PENDING) == (agent is None)
+
+
+@given(
+    st.lists(
+        st.sampled_from((ANY, wish(1), wish(4), wish(5), PortWish(None, 8, None))), max_size=5, unique=True
+    ),
+    st.lists(st.integers(0, 6), max_size=6, unique=True),
+)
+def test_enough_is_what_can_be_chosen(wishes: list[PortWish], ports: list[int]) -> None:
+    wishes = [*wishes, *[ANY] * (len(ports) % 3)]
+    offered = [PortRange(port, port) for port in ports]
+    assert enough(wishes, offered) == (choose(wishes, offered, "seed") is not None)
+
+
+@pytest.mark.parametrize(
+    ("ports", "more", "words"),
+    [
+        (1, {}, "must be a list of at most 100 ports"),
+        ([70000], {}, "each from 0 (any) to 65535"),
+        ([True], {}, "got [true]"),
+        ([5, 5], {}, "names a port twice"),
+        ([0], {"tasks": 2}, "is for jobs of one task"),
+    ],
+)
+def test_what_is_wrong_with_ports(ports: object, more: dict[str, object], words: str) -> None:
+    found = spec_from_mapping({"command": "true", "ports": ports, **more})
+    assert isinstance(found, list)
+    assert [problem.path for problem in found] == ["/ports"]
+    assert words in found[0].reason
+
+
+def test_a_request_s_ports() -> None:
+    found = spec_from_mapping({"command": "true", "ports": [0, 80]})
+    assert isinstance(found, JobSpec)
+    assert found.ports == (ANY, wish(80))

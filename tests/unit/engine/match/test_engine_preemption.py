@@ -1,0 +1,232 @@
+"""A job of higher priority ends preemptible ones: with notice, the cheapest, no more than needed, never for nothing."""
+
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, every, gpu, offer, only, saved_of
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    return world
+
+
+def node(world: World, agent: str = "a1", gpus: int = 4, first: int = 0) -> None:
+    world.node(agent, *(gpu(f"g{first + i}") for i in range(gpus)), cpus=32)
+
+
+def runs(world: World, name: str, gpus: int = 1, *, ran_s: float = 0.0, **more: object) -> None:
+    """A job that runs; nothing else is offered by its agent afterwards but what is left."""
+    world.submit(name, **{"gpus": gpus, "preemptible": True, **more})
+    for found in list(world.state.nodes.values()):  # an idle scheduler has given its offers back
+        if world.job(name).state is JobState.PENDING:
+            again(world, found.id)
+    for task in world.state.round_of(world.job(name)):
+        world.status(task.id, "TASK_STARTING", agent=task.agent_id)
+        world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
+        again(world, task.agent_id)
+    assert world.job(name).state is JobState.RUNNING
+    report(world)
+    world.tick(ran_s)
+
+
+def again(world: World, agent: str) -> None:
+    """What is free there is offered."""
+    held = sum(len(t.gpus) for t in world.state.tasks.values() if t.agent_id == agent and not t.ended)
+    cards = [g for n in world.state.nodes.values() if n.id == agent for g in n.gpus]
+    world.serial += 1
+    if len(cards) > held:
+        world.offers(offer(f"r{world.serial}", agent, gpus=len(cards) - held, cpus=16))
+
+
+def report(world: World) -> None:
+    for found in list(world.state.nodes.values()):
+        world.report(found.id, *found.gpus)
+
+
+def kills(effects: list[fx.Effect]) -> set[str]:
+    return {kill.task_id for kill in every(effects, fx.Kill)}
+
+
+def asked(world: World, name: str = "big", gpus: int = 2, **more: object) -> set[str]:
+    """Who is ended for a new job within its first seconds."""
+    world.submit(name, **{"gpus": gpus, "priority": 10, **more})
+    report(world)
+    return kills(world.tick(5))
+
+
+def test_the_victim_gets_notice_and_its_place_back(world: World) -> None:
+    node(world, gpus=2)
+    runs(world, "low", 2, kill_grace_s=30.0)
+    world.submit("big", gpus=2, priority=10)
+    effects = world.tick(5)
+    assert only(effects, fx.Kill) == fx.Kill(TaskId("low.1"), "a1", 30.0)  # type: ignore[arg-type]
+    assert world.job("low").message.startswith("makes room for job big, whose priority is 10, not 0")
+    why = StateView(world.state, world.settings, world.now).explain(JobId("big"))
+    assert why.summary == "waits for the end of low, of lower priority, which was asked for to make room"
+    world.status("low.1", "TASK_KILLED")
+    low = world.job("low")
+    assert (low.state, low.attempts, low.infrastructure_failures) == (JobState.PENDING, 0, 0)
+    world.offers(offer("free", gpus=2, cpus=16))
+    assert world.job("big").state is JobState.STARTING
+    assert world.job("low").state is JobState.PENDING
+
+
+def test_nobody_is_ended_before_what_is_free_could_be_offered(world: World) -> None:
+    node(world, gpus=2)
+    runs(world, "low", 2)
+    world.submit("big", gpus=2, priority=10)
+    assert not kills(world.tick(world.settings.preempt_after_s - 1))
+    assert kills(world.tick(2))
+
+
+@pytest.mark.parametrize(
+    ("victim", "more"),
+    [
+        ({"preemptible": False}, {}),
+        ({"priority": 10}, {}),
+        ({"priority": 11}, {}),
+        ({}, {"gpu_model": ("H100",)}),
+        ({}, {"gpus": 3}),
+        ({}, {"min_driver": "550"}),
+        ({}, {"cpus": 1000.0}),
+    ],
+)
+def test_nobody_is_ended_in_vain(world: World, victim: dict[str, Any], more: dict[str, Any]) -> None:
+    node(world, gpus=2)
+    runs(world, "low", 2, **victim)
+    assert not asked(world, **more)
+
+
+def test_nobody_is_ended_where_nothing_may_start(world: World) -> None:
+    node(world, gpus=2)
+    runs(world, "low", 2)
+    world.feed(ev.DrainRequested(Target.NODE, "a1.example", "new fan"))
+    assert not asked(world)
+
+
+def test_the_cheapest_are_ended_and_no_more_than_needed(world: World) -> None:
+    node(world)
+    runs(world, "old", ran_s=20)
+    runs(world, "middle", ran_s=5)
+    runs(world, "young")
+    runs(world, "younger")
+    assert asked(world) == {"young.1", "younger.1"}
+
+
+def test_one_that_is_enough_is_ended_alone(world: World) -> None:
+    node(world)
+    runs(world, "pair", 2)
+    runs(world, "one")
+    runs(world, "two")
+    assert asked(world) == {"pair.1"}
+
+
+def test_lower_priority_goes_first_however_long_it_ran(world: World) -> None:
+    node(world, gpus=2)
+    runs(world, "low", ran_s=25)
+    runs(world, "higher", priority=5)
+    assert asked(world, gpus=1) == {"low.1"}
+
+
+def test_free_gpus_are_used_before(world: World) -> None:
+    node(world, gpus=4)
+    runs(world, "a")
+    runs(world, "b")
+    runs(world, "c")
+    assert len(asked(world, gpus=2)) == 1
+    node(world, "a2", gpus=4, first=10)
+    assert not asked(world, "other", gpus=2)
+
+
+def test_nobody_else_takes_the_room(world: World) -> None:
+    node(world, gpus=2)
+    runs(world, "low", 2)
+    world.tick(5)
+    world.submit("waits", gpus=1, priority=999, timeout_s=1.0, preemptible=True)
+    world.feed(ev.KillRequested(JobId("waits")))
+    assert asked(world, "big") == {"low.1"}
+    world.submit("urgent", gpus=1, priority=999)
+    world.status("low.1", "TASK_KILLED")
+    report(world)
+    world.offers(offer("free", gpus=2, cpus=16))
+    assert world.job("big").state is JobState.STARTING, "low was ended for it"
+    assert world.job("big").room_made_at is None
+    assert world.job("urgent").state is JobState.PENDING
+
+
+def test_it_waits_for_those_that_are_being_ended(world: World) -> None:
+    node(world)
+    runs(world, "one", 2)
+    runs(world, "two", 2)
+    first = asked(world, gpus=2)
+    assert len(first) == 1
+    report(world)
+    assert kills(world.tick(20)) == first, "the other one need not go"
+
+
+def test_who_ends_anyway_is_waited_for(world: World) -> None:
+    node(world)
+    runs(world, "leaves", 2)
+    runs(world, "stays", 2)
+    world.feed(ev.KillRequested(JobId("leaves")))
+    assert "stays.1" not in asked(world, gpus=2)
+
+
+def test_room_for_a_gang_over_agents(world: World) -> None:
+    node(world, "a1", 2)
+    node(world, "a2", 2, first=2)
+    runs(world, "one", 1, ran_s=3)
+    runs(world, "two", 1)
+    runs(world, "three", 1)
+    runs(world, "four", 1)
+    assert asked(world, gpus=1, tasks=3) == {"two.1", "three.1", "four.1"}
+
+
+def test_a_gang_is_ended_whole(world: World) -> None:
+    node(world, "a1", 2)
+    node(world, "a2", 2, first=2)
+    runs(world, "gang", 1, tasks=4)
+    assert asked(world, gpus=1) == {f"gang.1.{i}" for i in range(4)}
+    for task in world.state.round_of(world.job("gang")):
+        world.status(task.id, "TASK_KILLED", agent=task.agent_id)
+    gang = world.job("gang")
+    assert (gang.state, gang.attempts, gang.infrastructure_failures) == (JobState.PENDING, 0, 0)
+
+
+def test_an_operator_can_forbid_it() -> None:
+    world = World(settings=Settings("executor", "monitor", preemption=False))
+    world.register()
+    node(world, gpus=2)
+    runs(world, "low", 2)
+    assert not asked(world)
+
+
+def test_a_queue_at_its_limit_ends_nobody() -> None:
+    world = World(settings=Settings("executor", "monitor", queue_limits={"small": 1}))
+    world.register()
+    node(world, gpus=2)
+    runs(world, "low", 2)
+    assert not asked(world, queue="small")
+
+
+def test_a_restart_in_between_ends_nobody_else(world: World) -> None:
+    node(world)
+    runs(world, "one", 2)
+    runs(world, "two", 2)
+    (first,) = asked(world, gpus=2)
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    report(world)
+    assert kills(world.tick(15)) <= {first}

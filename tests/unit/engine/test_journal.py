@@ -1,0 +1,512 @@
+"""The journal: what it keeps is exact, what it writes is bounded, and its end does not end the scheduler."""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import random
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from click.testing import CliRunner, Result
+
+from mesos_gpu.cli import main
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine import journal as kept
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import Reconciliation, State
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
+from mesos_gpu.model.apps.app import App, Group, SecretRef
+from mesos_gpu.model.apps.healthcheck import Answer, CheckHealth, Readiness
+from mesos_gpu.model.apps.rollout import VersionInfo
+from mesos_gpu.model.apps.service import AppVersion, Deployment, GroupShape, RootVersion, Services
+from mesos_gpu.model.apps.split import Mode, Split
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.unknown import Label, Listed
+from mesos_gpu.policy.apps.rollout.plan import plan
+from mesos_gpu.scheduler import journal as writing
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.journal import Journal
+from mesos_gpu.simulate.chaos import run as chaos
+from mesos_gpu.simulate.chaos import world
+from mesos_gpu.simulate.chaos.acts import do
+from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.simulate.replay import files_of, replay
+from mesos_gpu.testing.builders import offer, spec
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
+from mesos_gpu.wire import journal as wire
+
+SETTINGS = Settings("executor", "monitor", aging_step_s=inf, queue_limits={"b": 1, "a": 2})
+APP = App("/a", cmd="true", env={"A": "b", "C": SecretRef("c")}, instances=2)
+FAILED_CHECK = CheckHealth(0.1, 0.2, 1 / 3, "HTTP status 500", 2)
+READINESS = Readiness("web", False, Answer(503, "text/plain", "loading"))
+EVENTS: tuple[ev.Event, ...] = (
+    ev.Registered("fw", "http://m"),
+    ev.Disconnected(),
+    ev.OffersArrived((offer("o1", cpus=0.1 + 0.2, gpus=2),)),
+    ev.OfferRescinded(OfferId("o1")),
+    ev.StatusArrived(Status(TaskId("t"), "TASK_RUNNING", AgentId("a"), data=b"\x00\xff")),
+    ev.AgentLost(AgentId("a")),
+    ev.JobSubmitted(JobId("j"), spec(env={"b": "1", "a": "✓ \n"}, timeout_s=0.1, gpu_model=("A", "B"))),
+    ev.KillRequested(JobId("j")),
+    ev.DrainRequested(Target.GPU, "g", "why", "ann", 1 / 3),
+    ev.UndrainRequested(Target.NODE, "n"),
+    ev.ResetRequested(GpuId("g"), "r", "why"),
+    ev.AppsChanged("d", Group("/", (APP,)), True, frozenset({"/a"}), {"/a": ("i",)}),
+    ev.DeploymentDeleted("d", "e", force=True),
+    ev.DelayReset("/a"),
+    ev.HealthFound(TaskId("t"), False, "HTTP check failed", (FAILED_CHECK,)),
+    ev.ReadinessFound(TaskId("t"), READINESS),
+    ev.SplitSet(Split("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
+    ev.SplitDropped("web"),
+    ev.TasksListed(
+        (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
+    ),
+    ev.UnknownAdopted(TaskId("t")),
+    ev.UnknownKilled(TaskId("t")),
+    ev.Tick(),
+    ev.Match(),
+)
+
+
+class Recorder:
+    """Stands in the place of `step` in a chaotic world, and journals it as a daemon does."""
+
+    def __init__(self, directory: Path, most_bytes: int = 1 << 30) -> None:
+        self.directory, self.most_bytes = directory, most_bytes
+        self.journal, self.state = Journal(directory, most_bytes), State(0.0)
+
+    def __call__(self, state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
+        if state is not self.state:  # the scheduler has started anew
+            self.journal.close()
+            self.journal, self.state = Journal(self.directory, self.most_bytes), state
+            self.journal.begin(state, settings)
+        outcome: kept.Outcome = []
+        try:
+            outcome = step(state, event, now, settings)
+        except Exception as error:
+            outcome = error
+            raise
+        finally:
+            self.journal.note(event, outcome, now)
+        if isinstance(event, ev.Match):
+            self.journal.flush(state, settings)
+        return outcome
+
+
+def stepped(
+    state: State, event: ev.Event, now: float, settings: Settings
+) -> tuple[list[fx.Effect], MesosGpuError | None]:
+    try:
+        return step(state, event, now, settings), None
+    except MesosGpuError as error:
+        return [], error
+
+
+def rough_life(directory: Path, steps: int, most_bytes: int = 1 << 30, *, seed: int = 5) -> None:
+    """Journal a scheduler's life in one chaotic episode, restarts included."""
+    recorder = Recorder(directory, most_bytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world, "step", recorder)
+        happen(seed, steps)
+    recorder.journal.close()
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The journal of a short life; only to be read."""
+    directory = tmp_path_factory.mktemp("journal")
+    rough_life(directory, 200)
+    return directory
+
+
+@pytest.fixture
+def own(short: Path, tmp_path: Path) -> Path:
+    """One to be changed."""
+    return Path(shutil.copytree(short, tmp_path / "own"))
+
+
+def happen(seed: int, steps: int) -> None:
+    """Chaos; whether all is well in it is for other tests."""
+    place, chance = world.World(seed), random.Random(seed)
+    for act in chaos._acts(chance, steps):
+        with contextlib.suppress(Violation):
+            do(place, act)
+
+
+def call(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, ["simulate", "replay", *map(str, words)], prog_name="mesos-gpu")
+
+
+def edit(path: Path, change: Callable[[list[dict[str, Any]]], None]) -> None:
+    """Change the documents of a file."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    change(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def head_of(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text().partition("\n")[0])  # type: ignore[no-any-return]
+
+
+def launching(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first step that launched something."""
+    steps = (step for line in lines[1:] for step in line["steps"])
+    return next(step for step in steps if any(w.startswith("Launch") for w in step.get("decided", ())))
+
+
+# --- exact
+
+
+def test_every_event_comes_back_as_it_was() -> None:
+    assert {type(event) for event in EVENTS} == set(get_args(ev.Event)), "an event is missing here"
+    for event in EVENTS:
+        found = wire.decode_batch(kept.batch_line(7, 0.1, [(event, [])]))
+        assert (found.seq, found.at) == (7, 0.1)
+        assert kept.EVENTS.decode(found.steps[0].event) == event
+
+
+def test_settings_come_back_as_they_were() -> None:
+    assert wire.decode_flat(wire.encode_flat(SETTINGS), Settings) == SETTINGS
+    found = wire.decode_flat(wire.encode_flat(SETTINGS), Settings)
+    assert list(found.queue_limits) == ["b", "a"]
+
+
+def test_every_field_of_the_state_comes_back_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = set[str]()
+    empty = State(0.0)
+
+    def both(state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
+        """Step the state and one that went through JSON: the same effects, and the same state after."""
+        twin = kept.STATES.decode(kept.STATES.encode(state))
+        assert twin == state
+        seen.update(name for name in kept.STATES.names if getattr(state, name) != getattr(empty, name))
+        (wanted, error), again = stepped(state, event, now, settings), stepped(twin, event, now, settings)
+        assert again == (wanted, error) or str(again[1]) == str(error)
+        for name in kept.STATES.names:
+            one, other = getattr(state, name), getattr(twin, name)
+            assert one == other
+            assert not isinstance(one, dict) or list(one) == list(other), f"the order of {name}"
+        if error:
+            raise error
+        return wanted
+
+    monkeypatch.setattr(world, "step", both)
+    for seed in range(3, 9):
+        happen(seed, 100)
+    saved = {field.name for field in dataclasses.fields(State) if not field.metadata.get("derived")}
+    assert set(kept.STATES.names) == saved
+    rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
+    rare |= {"doubtful", "unknown", "listing_at"}
+    rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness"}
+    assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
+
+
+def test_rare_fields_of_the_state_come_back() -> None:
+    state = State(
+        1.5, idle_since=0.1, reconciliation=Reconciliation(0.1, 0.2, 3), contested={GpuId("g"): 1 / 3}
+    )
+    state.released[TaskId("t")] = 0.7
+    state.resets[GpuId("z")] = state.resets[GpuId("b")] = None
+    info, root = VersionInfo(1.5, 1.25, 1 / 3), Group("/", (APP,))
+    state.services = Services(root, {"/a": info})
+    state.app_versions["/a"] = [AppVersion(1.5, APP)]
+    state.roots = [RootVersion(1.5, GroupShape("/", (("/a", 1 / 3),), (GroupShape("/g"),), ("/b",), False))]
+    state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
+    state.splits["web"] = Split("web", {"/b": 90, "/a": 10})
+    state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
+    state.vacant = {"/a": [JobId("j")]}
+    state.stirred, state.fallen, state.backoffs = {"/a"}, [JobId("j")], {("/a", 1.5): (2, 1 / 3)}
+    state.healths = {TaskId("t"): None, TaskId("u"): False}
+    state.check_results = {TaskId("u"): (FAILED_CHECK,)}
+    state.readiness = {TaskId("t"): READINESS}
+    found = kept.STATES.decode(kept.STATES.encode(state))
+    assert found == state
+    assert list(found.resets) == ["z", "b"]
+    assert found.reconciliation is not state.reconciliation
+
+
+# --- replayed
+
+
+def test_a_rough_life_comes_to_the_same_again(tmp_path: Path) -> None:
+    rough_life(tmp_path, 700, 1 << 19, seed=14)
+    files = files_of(tmp_path)
+    assert {head_of(path)["follows"] for path in files} == {False, True}, "started anew, and files were full"
+    seqs: list[int] = []
+    found = replay(files, told=lambda step: seqs.append(step.seq))
+    assert found.first_difference is None
+    assert found.warnings == []
+    assert seqs == list(range(seqs[0], seqs[0] + found.events))
+    assert found.events > 700
+    assert found.decisions > 50
+    for path in files:  # each by itself, too
+        assert replay([path]).first_difference is None
+
+
+def test_another_process_decides_the_same(short: Path) -> None:
+    program = [sys.executable, "-m", "mesos_gpu", "simulate", "replay", str(short), "--json"]
+    done = subprocess.run(
+        program, capture_output=True, check=False, timeout=60, env={**os.environ, "PYTHONHASHSEED": "77"}
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["same"], "no order of a set may decide"
+
+
+def test_a_replay_can_be_read(own: Path) -> None:
+    done = call(own, "--json", "--explain")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert (found["same"], found["first_difference"], found["warnings"]) == (True, None, [])
+    assert sum(words.startswith("Launch ") for step in found["steps"] for words in step["decided"]) > 3
+    assert found["files"] == len(files_of(own))
+    done = call(own, "--until", "60", "--explain")
+    assert "60 events of 1 files" in done.output
+    assert "Match: Launch " in done.output
+
+
+def test_the_first_difference_is_told(own: Path) -> None:
+    path = files_of(own)[0]
+    launch: list[str] = []
+
+    def other_gpus(lines: list[dict[str, Any]]) -> None:
+        step = launching(lines)
+        launch.extend(step["decided"])
+        step["decided"] = [words.replace(" on a", " on b") for words in launch]
+
+    edit(path, other_gpus)
+    done = call(own, "--json")
+    assert done.exit_code == 1
+    found = json.loads(done.output)
+    assert not found["same"]
+    difference = found["first_difference"]
+    assert (difference["what"], difference["file"]) == ("decisions", path.name)
+    assert difference["replayed"] == launch != difference["recorded"]
+    assert found["events"] < replay(files_of(own), until=10**6).events + 1
+    done = call(path)
+    assert done.exit_code == 1
+    assert f"step {difference['seq']} in {path.name} differs in its decisions" in done.output
+    assert "\nthen  Launch " in done.output
+    assert "\nnow   Launch " in done.output
+
+
+def test_what_is_saved_must_be_the_same_too(own: Path) -> None:
+    path = files_of(own)[0]
+    edit(path, lambda lines: launching(lines).update(digest="0" * 16))
+    found = replay([path]).first_difference
+    assert found is not None
+    assert found.what == "saves"
+    assert any(words.startswith("SaveTask ") for words in found.replayed)
+
+
+def test_another_version_s_calls_are_compared(own: Path) -> None:
+    path = files_of(own)[0]
+    edit(path, lambda lines: (lines[0].update(program="0.0.1"), launching(lines).update(digest="0" * 16))[0])
+    found = replay([path])
+    assert found.first_difference is None
+    (warning,) = found.warnings
+    assert "version 0.0.1" in warning
+
+
+def test_secrets_of_jobs_are_not_in_the_answer(tmp_path: Path) -> None:
+    journal, state = Journal(tmp_path, 1 << 20), State(0.0)
+    journal.begin(state, SETTINGS)
+    event = ev.JobSubmitted(JobId("j"), spec(env={"TOKEN": "hunter2"}))
+    step(state, event, 1.0, SETTINGS)
+    journal.note(event, [], 1.0)
+    journal.close()
+    done = call(tmp_path, "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.output)["first_difference"]["event"]["JobSubmitted"]["spec"]["env"] == {
+        "TOKEN": "…"
+    }
+    assert "hunter2" not in done.output
+    assert "hunter2" not in call(tmp_path).output
+
+
+# --- damaged, or not there
+
+
+def test_a_torn_last_line_is_left_out(own: Path) -> None:
+    path = files_of(own)[-1]
+    path.write_bytes(path.read_bytes()[:-9])
+    found = replay(files_of(own))
+    assert found.first_difference is None
+    assert "torn" in found.warnings[0]
+    done = call(own)
+    assert done.exit_code == 0
+    assert "torn" in done.output
+
+
+@pytest.mark.parametrize("line", [b"nonsense\n", b'{"seq":1,"at":0.0,"steps":[]}\n', b'{"journal":9}\n'])
+def test_what_is_no_journal_is_refused(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "journal-00000001.jsonl").write_bytes(line)
+    with pytest.raises(Damaged):
+        replay(files_of(tmp_path))
+
+
+def test_a_damaged_middle_is_refused(own: Path) -> None:
+    path = files_of(own)[0]
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join((*whole[:3], *whole[4:])))
+    with pytest.raises(Damaged, match=r"step \d+ stands where \d+ should"):
+        replay([path])
+    path.write_bytes(b"".join((*whole[:3], b'{"seq"\n', *whole[4:])))
+    assert call(path).exit_code == 65
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 300)
+    journal.close()
+    files = files_of(tmp_path)
+    assert replay(files).warnings == []
+    found = replay([files[0], *files[2:]])
+    assert found.first_difference is None
+    assert "are missing" in found.warnings[0]
+
+
+def test_a_state_that_does_not_follow_is_a_difference(tmp_path: Path) -> None:
+    journal, state = Journal(tmp_path, 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 300)
+    journal.close()
+    edit(files_of(tmp_path)[1], lambda lines: lines[0]["state"].update(contested=[["g", 1.0]], swept_at=9.0))
+    found = replay(files_of(tmp_path)).first_difference
+    assert found is not None
+    assert found.what == "state"
+    assert found.recorded == ("contested: g", "swept_at: 9.0")
+    assert found.replayed == ("contested: nothing more", "swept_at: 0.0")
+
+
+def test_no_journal_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        files_of(tmp_path)
+    assert call(tmp_path / "nope").exit_code == 66
+
+
+# --- written
+
+
+def feed(journal: Journal, state: State, count: int, now: float = 1.0) -> None:
+    for _ in range(count):
+        for event in (ev.Tick(), ev.Match()):
+            journal.note(event, step(state, event, now, SETTINGS), now)
+        journal.flush(state, SETTINGS)
+
+
+def test_files_are_private_and_bounded(tmp_path: Path) -> None:
+    directory = tmp_path / "new" / "journal"
+    journal, state = Journal(directory, 64 << 10), State(1.0)
+    journal.begin(state, SETTINGS)
+    feed(journal, state, 2000)
+    journal.close()
+    files = files_of(directory)
+    head = len(files[0].read_bytes().partition(b"\n")[0])
+    assert 6 <= len(files) <= writing.FILES
+    assert sum(path.stat().st_size for path in files) < (64 << 10) + head * 2
+    assert int(files[0].stem[-8:]) > 1, "the oldest are gone"
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert replay(files).first_difference is None
+
+
+def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+    for start in (1.0, 2.0, 3.0):
+        journal, state = Journal(tmp_path, 1 << 20), State(start)
+        journal.begin(state, SETTINGS)
+        feed(journal, state, 0 if start == 2.0 else 2)
+        journal.close()
+        (tmp_path / f"journal-0000000{start * 2:.0f}.jsonl").write_text('{"jour')  # as a full disk leaves it
+    seqs = [head_of(path)["seq"] for path in files_of(tmp_path)[::2]]
+    assert seqs == [1, 5, 5]
+    found = replay(files_of(tmp_path))
+    assert (found.events, found.files, len(found.warnings)) == (8, 3, 3)
+
+
+def test_a_directory_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadConfiguration, match="--journal"):
+        Journal(tmp_path / "file", 1)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_ends_the_journal_with_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = os.open
+    journal, state = Journal(tmp_path, 1 << 20), State(1.0)
+    with monkeypatch.context() as local:
+        local.setattr(os, "open", lambda path, flags, mode: real("/dev/full", os.O_WRONLY))
+        journal.begin(state, SETTINGS)
+    feed(journal, state, 3)
+    journal.close()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "the scheduler goes on" in record.message
+
+
+# --- of a daemon
+
+
+class Rig:
+    def __init__(self, directory: Path) -> None:
+        self.clock, self.store = FakeClock(), MemoryStore()
+        journal = Journal(directory, 1 << 20)
+        self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), self.clock, SETTINGS, journal)
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://m"))
+
+
+def test_a_daemon_s_batches_are_kept_with_what_was_refused(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    job = rig.daemon.submit(spec(name="train")).result(10)
+    with pytest.raises(NotFound):
+        rig.daemon.drain(Target.GPU, "g9", "why").result(10)
+    rig.clock.time += 1.0
+    rig.daemon.kill(job.id).result(10)
+    rig.daemon.stop()
+    done = call(tmp_path, "--json", "--explain")
+    found = json.loads(done.output)
+    assert (found["same"], found["refused"]) == (True, 1)
+    decided = [words for step in found["steps"] for words in step["decided"]]
+    assert any(words.startswith(f"Launch {job.id}.1 on a1 ") for words in decided)
+    assert any("there is no GPU g9" in words for words in decided)
+    assert any(words.startswith("Kill ") for words in decided)
+
+
+def test_a_reader_of_the_state_changes_no_replay(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    job = rig.daemon.submit(spec(gpus=4)).result(10)
+    rig.daemon.read(lambda view: view.explain(job.id)).result(10)
+    rig.daemon.submit(replace(spec(), name="other")).result(10)
+    rig.daemon.stop()
+    assert replay(files_of(tmp_path)).first_difference is None
+
+
+def test_what_broke_the_engine_is_the_last_step(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.daemon.put(ev.StatusArrived(None))  # type: ignore[arg-type] # no such event can come
+    assert rig.daemon.wait(10)
+    assert isinstance(rig.daemon.failure, AttributeError)
+    rig.daemon.stop()
+    last = json.loads(files_of(tmp_path)[-1].read_text().splitlines()[-1])
+    assert last["steps"][-1]["failed"].startswith("AttributeError: ")

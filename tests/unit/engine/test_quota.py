@@ -1,0 +1,102 @@
+"""What one user or queue may take of the scheduler itself."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.queue.quota import MIB, size_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import TooMuch
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.quota import Quota
+from mesos_gpu.testing.builders import World, offer, saved_of, spec
+
+
+def world_of(user: Quota = Quota(), queue: Quota = Quota(), **more: object) -> World:  # noqa: B008
+    settings = Settings("executor", "monitor", user_quota=user, queue_quota=queue, **more)  # type: ignore[arg-type]
+    world = World(settings)
+    world.register()
+    return world
+
+
+def counted(state: State) -> dict[tuple[str, str], tuple[int, int]]:
+    """From the jobs themselves."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for job in state.jobs.values():
+        for key in (("user", job.spec.user or ""), ("queue", job.spec.queue)):
+            pending, size = found.get(key, (0, 0))
+            found[key] = pending + (job.state.value == "pending"), size + size_of(job.spec)
+    return found
+
+
+def test_jobs_that_wait_are_counted_by_user_and_by_queue() -> None:
+    world = world_of(Quota(pending=2), Quota(pending=3))
+    world.submit("a1", user="ann")
+    world.submit("a2", user="ann")
+    with pytest.raises(TooMuch, match=r"user ann: 3 would wait, and 2 may") as refused:
+        world.submit("a3", user="ann")
+    assert (refused.value.http_status, refused.value.exit_code) == (429, 75)
+    assert "--user-pending" in refused.value.remedy
+    world.submit("b1", user="bob")
+    with pytest.raises(TooMuch, match=r"queue default: 4 would wait, and 3 may") as refused:
+        world.submit("b2", user="bob")
+    assert "--queue-pending" in refused.value.remedy
+    world.submit("b2", user="bob", queue="other")
+    assert sorted(world.state.jobs) == ["a1", "a2", "b1", "b2"]
+    world.offers(offer("o1", cpus=100))  # all start: others may wait
+    world.submit("a3", user="ann")
+    world.feed(ev.KillRequested(JobId("a3")))
+    assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
+
+
+def test_bytes_are_counted_as_long_as_a_job_is_remembered() -> None:
+    world = world_of(Quota(stored_mib=1), keep_ended_jobs=1)
+    large = {"env": {"X": "x" * (MIB * 6 // 10)}}
+    world.submit("j1", **large)
+    with pytest.raises(TooMuch, match=r"the default user: 1\.2 MiB would be kept, and 1 MiB may"):
+        world.submit("j2", **large)
+    world.feed(ev.KillRequested(JobId("j1")))
+    with pytest.raises(TooMuch):
+        world.submit("j2", **large)
+    world.submit("j3")
+    world.feed(ev.KillRequested(JobId("j3")))
+    world.tick(1)
+    assert JobId("j1") not in world.state.jobs
+    world.submit("j2", **large)
+    assert {key: (use.pending, use.size) for key, use in world.state.uses.items()} == counted(world.state)
+
+
+def test_the_counts_are_the_same_after_a_restart() -> None:
+    world = world_of()
+    for n in range(4):
+        world.submit(f"j{n}", user=f"u{n % 2}")
+    world.feed(ev.KillRequested(JobId("j0")))
+    again = State.restored(world.now, saved_of(world.state))
+    assert (again.uses, again.sizes) == (world.state.uses, world.state.sizes)
+
+
+def test_one_user_s_apps_are_bounded_too() -> None:
+    world = world_of(Quota(pending=10))
+    web = App("/web", cmd="serve", instances=8, port_definitions=())
+    world.feed(ev.AppsChanged("d1", Group("/", (web,))))
+    with pytest.raises(TooMuch, match="apps of the default user: 16 would wait, and 10 may"):
+        world.feed(ev.AppsChanged("d2", Group("/", (web, replace(web, id="/api"))), force=True))
+    assert [app.id for app in world.state.services.root.all_apps()] == ["/web"]
+    fewer = world_of(Quota(pending=4))
+    fewer.state.services = replace(world.state.services)
+    fewer.feed(
+        ev.AppsChanged("d4", Group("/", (replace(web, instances=6),)), force=True)
+    )  # less than there is
+    large = replace(web, id="/large", env={"X": "x" * MIB})
+    with pytest.raises(TooMuch, match=r"/large of the default user: 8\.0 MiB would be kept, and 4 MiB may"):
+        world_of(Quota(stored_mib=4)).feed(ev.AppsChanged("d3", Group("/", (large,))))
+
+
+def test_without_a_limit_there_is_none() -> None:
+    world = world_of()
+    for n in range(50):
+        world.feed(ev.JobSubmitted(JobId(f"j{n}"), spec()))
+    assert len(world.state.jobs) == 50

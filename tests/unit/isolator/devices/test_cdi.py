@@ -1,0 +1,190 @@
+"""CDI specs: valid for the schema, the right nodes, and the command that writes them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from isolator.devices import cdi as specs
+from isolator.devices.rules import DriverFacts
+from isolator.gpus.ledger import Claimed, Ledger, Owner
+from isolator.host.facts import write_inventory
+from mesos_gpu.cli import main
+from mesos_gpu.errors import BadConfiguration, NotFound
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.testing.builders import gpu
+from tests.hosts import driver_volume
+
+SCHEMAS = Path(__file__).parents[3] / "data/cdi"
+DRIVER = DriverFacts({"nvidia": 195, "nvidia-uvm": 511, "nvidia-caps": 510})
+MINORS = {GpuId("GPU-b"): 1, GpuId("GPU-a"): 7}
+VOLUME = "/var/lib/mesos/volumes/nvidia_535.183.01"
+
+
+def check(spec: Any) -> None:
+    """Against the published schema; its references are to files beside it."""
+    schema = json.loads((SCHEMAS / "schema.json").read_text())
+    defs = json.loads((SCHEMAS / "defs.json").read_text())
+    text = json.dumps(schema).replace("defs.json#/definitions", "#/definitions")
+    jsonschema.Draft7Validator(json.loads(text) | {"definitions": defs["definitions"]}).validate(spec)
+
+
+def paths(edits: Any) -> list[str]:
+    return [node["path"] for node in edits["deviceNodes"]]
+
+
+def test_schema_refuses_what_is_wrong() -> None:
+    spec = specs.host_spec(DRIVER, MINORS, VOLUME)
+    spec["devices"][0]["containerEdits"]["deviceNodes"][0]["major"] = "195"
+    with pytest.raises(jsonschema.ValidationError):
+        check(spec)
+
+
+def test_host() -> None:
+    spec = specs.host_spec(DRIVER, MINORS, VOLUME)
+    check(spec)
+    assert (spec["cdiVersion"], spec["kind"]) == ("0.5.0", "nvidia.com/gpu")
+    devices = {device["name"]: device["containerEdits"] for device in spec["devices"]}
+    assert {name: paths(edits) for name, edits in devices.items()} == {
+        "GPU-a": ["/dev/nvidia7"],
+        "GPU-b": ["/dev/nvidia1"],
+        "1": ["/dev/nvidia1"],
+        "7": ["/dev/nvidia7"],
+        "all": ["/dev/nvidia1", "/dev/nvidia7"],
+    }
+    assert devices["GPU-a"]["deviceNodes"] == [
+        {"path": "/dev/nvidia7", "type": "c", "major": 195, "minor": 7, "permissions": "rw"}
+    ]
+    common = spec["containerEdits"]
+    assert paths(common) == ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
+    assert common["env"] == ["NVIDIA_VISIBLE_DEVICES=void"]
+    assert common["mounts"] == [
+        {
+            "hostPath": VOLUME,
+            "containerPath": "/usr/local/nvidia",
+            "options": ["ro", "nosuid", "nodev", "rbind"],
+        }
+    ]
+
+
+def test_without_a_driver_volume() -> None:
+    spec = specs.host_spec(DRIVER, MINORS, None)
+    check(spec)
+    assert "mounts" not in spec["containerEdits"]
+
+
+def test_what_the_operator_adds_is_shared() -> None:
+    driver = DriverFacts(DRIVER.majors, caps=(1,), modeset=True)
+    shared = paths(specs.host_spec(driver, MINORS, None)["containerEdits"])
+    assert {"/dev/nvidia-modeset", "/dev/nvidia-caps/nvidia-cap1"} < set(shared)
+
+
+def test_no_gpus() -> None:
+    with pytest.raises(NotFound, match="no GPUs to describe"):
+        specs.host_spec(DRIVER, {}, VOLUME)
+
+
+def test_task() -> None:
+    spec = specs.task_spec("train-1.2", DRIVER, MINORS, VOLUME)
+    check(spec)
+    assert spec["kind"] == "mesos-gpu/task"
+    assert [(d["name"], paths(d["containerEdits"])) for d in spec["devices"]] == [
+        ("train-1.2", ["/dev/nvidia1", "/dev/nvidia7"])
+    ]
+
+
+@pytest.mark.parametrize("task", ["", "a b", "-a", "a-", "ä", "a/b"])
+def test_task_that_cdi_cannot_name(task: str) -> None:
+    with pytest.raises(BadConfiguration, match="CDI cannot name"):
+        specs.task_spec(task, DRIVER, MINORS, None)
+
+
+# --- the command
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node directory, as a monitor that knows two GPUs leaves it."""
+    directory = tmp_path / "node"
+    monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(directory))
+    monkeypatch.setenv("MESOS_GPU_VOLUMES", str(tmp_path / "volumes"))
+    write_inventory(directory, Inventory((gpu("GPU-1"), gpu("GPU-2")), "simulated", "535.183.01"))
+    return directory
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["node", "cdi", *arguments])
+
+
+def names(text: str) -> list[str]:
+    spec = json.loads(text)
+    check(spec)
+    return [device["name"] for device in spec["devices"]]
+
+
+def test_command(node: Path, tmp_path: Path) -> None:
+    result = call()
+    assert names(result.stdout) == ["GPU-1", "GPU-2", "1", "2", "all"]
+    assert "without the driver volume" in result.stderr
+    driver_volume(tmp_path / "volumes", "535.183.01")
+    result = call()
+    assert result.stderr == ""
+    assert json.loads(result.stdout)["containerEdits"]["mounts"][0]["hostPath"] == str(
+        tmp_path / "volumes/nvidia_535.183.01"
+    )
+
+
+def test_command_writes_a_file_in_one_step(node: Path, tmp_path: Path) -> None:
+    target = tmp_path / "cdi/nvidia.yaml"
+    target.parent.mkdir()
+    target.write_text("old")
+    old = os.umask(0o077)
+    try:
+        result = call("--output", str(target), "--gpu", "GPU-2")
+    finally:
+        os.umask(old)
+    assert (result.exit_code, result.stdout) == (0, "")
+    spec = yaml.safe_load(target.read_text())
+    check(spec)
+    assert [device["name"] for device in spec["devices"]] == ["GPU-2", "2", "all"]
+    assert target.stat().st_mode & 0o777 == 0o644
+    assert os.listdir(target.parent) == ["nvidia.yaml"]
+    call("--output", str(target), "--json")
+    assert names(target.read_text())
+
+
+def test_command_for_a_task(node: Path) -> None:
+    claimed = Ledger().claim("job-1.1", [GpuId("GPU-2")], Owner.of(os.getpid()), container="c")
+    assert isinstance(claimed, Claimed)
+    result = call("--task", "job-1.1", "--json")
+    assert names(result.stdout) == ["job-1.1"]
+    assert paths(json.loads(result.stdout)["devices"][0]["containerEdits"]) == ["/dev/nvidia2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--gpu", "GPU-9"), "GPU-9 is not on this host"),
+        (("--task", "gone.1"), "no task gone.1 runs on this host"),
+    ],
+)
+def test_command_for_what_is_not_there(node: Path, arguments: tuple[str, ...], what: str) -> None:
+    result = call(*arguments)
+    assert (result.exit_code, result.stdout) == (66, "")
+    assert f"\nError: {what}\nTo fix: " in result.stderr
+
+
+def test_command_on_a_host_without_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(tmp_path))
+    simulated = tmp_path / "gpus.json"
+    simulated.write_text('{"gpus": []}')
+    monkeypatch.setenv("MESOS_GPU_INVENTORY", str(simulated))
+    result = call()
+    assert result.exit_code == 66
+    assert "no GPUs to describe" in result.stderr

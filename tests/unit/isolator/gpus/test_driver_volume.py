@@ -1,0 +1,230 @@
+"""The node's care for driver volumes: who has which, when one is built, when an old one goes."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.gpus import driver_volume
+from isolator.gpus.driver_volume import Keeper, holders, is_older
+from isolator.gpus.ledger import Ledger, Owner
+from isolator.gpus.probing import ChildProbe
+from mesos_gpu.errors import Damaged, Unavailable
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.testing.elf_files import driver_tree
+from tests.conftest import wait_until
+from volumes.store import Store, verify
+
+OLD, NEW = "535.129.03", "550.54.14"
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+
+class Node:
+    """A host whose driver is files below a directory of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.root, self.store, self.ledger = (
+            path / "root",
+            Store(path / "volumes"),
+            Ledger(path / "ledger.sqlite"),
+        )
+        self.env = {"MESOS_GPU_VOLUMES": str(self.store.path), "MESOS_GPU_DRIVER_ROOT": str(self.root)}
+        driver_tree(self.root, OLD)
+        self.keeper = Keeper(self.env, self.ledger)
+        self.inventory = Inventory(source="nvml", driver_version=OLD, cuda_version="12.2")
+
+    def look(self) -> Inventory:
+        return self.keeper.look(self.inventory)
+
+    def ready(self) -> None:
+        wait_until("the volume is built", lambda: self.look().volume == self.inventory.driver_version)
+        wait_until("it is done", lambda: not self.keeper.busy())
+
+    def upgrade(self) -> None:
+        driver_tree(self.root, NEW)
+        self.inventory = replace(self.inventory, driver_version=NEW, cuda_version="12.4")
+
+    def hold(self, task: str) -> Path:
+        """As an executor does; the build."""
+        build = driver_volume.for_tasks(self.env, self.inventory)
+        assert build is not None
+        self.ledger.claim(task, [], Owner.of(os.getpid()), traces=driver_volume.lease(build))
+        return build
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_the_running_drivers_volume_is_built_and_reported(node: Node) -> None:
+    first = node.look()
+    assert (first.volume, first.volume_problem) in [(None, "it is being built"), (OLD, "")]
+    node.ready()
+    assert node.look().volume_problem == ""
+    assert driver_volume.for_tasks(node.env, node.inventory) == node.store.current(OLD)
+
+
+def test_an_upgrade_builds_beside_and_the_old_one_goes_with_its_last_task(node: Node) -> None:
+    """Driver 535 to 550 while two tasks run on 535."""
+    node.ready()
+    build = node.hold("one")
+    assert node.hold("two") == build
+    node.upgrade()
+    node.ready()
+    assert holders(node.ledger)[build.name] == ("one", "two")
+    assert node.hold("three") == node.store.current(NEW) != build
+    node.ledger.release("one", Owner.of(os.getpid()))
+    node.keeper.look_again()
+    node.ready()
+    assert verify(node.store.get(OLD)) == (), "the second task still has it"
+    node.ledger.release("two", Owner.of(os.getpid()))
+    node.keeper.look_again()
+    node.ready()
+    assert [volume.version for volume in node.store.volumes()] == [NEW]
+    assert not node.store.path_of(OLD).is_symlink()
+
+
+def test_a_volume_that_was_built_for_a_driver_to_come_stays(node: Node) -> None:
+    from volumes.build import make
+
+    driver_tree(node.root, NEW, kernel=OLD)
+    make(node.store.path, node.root, NEW)
+    node.ready()
+    assert {volume.version for volume in node.store.volumes()} == {OLD, NEW}
+
+
+def test_libraries_that_are_newer_than_the_module_leave_the_volume_as_it_is(node: Node) -> None:
+    """Packages upgraded, module not reloaded: what is there still fits the module."""
+    node.ready()
+    for path in node.root.rglob(f"*{OLD}"):
+        path.unlink()
+    driver_tree(node.root, NEW, kernel=OLD)
+    node.keeper.look_again()
+    wait_until("it has tried", lambda: node.look().volume_problem)
+    found = node.look()
+    assert found.volume == OLD
+    assert f"no library of driver {OLD} was found" in found.volume_problem
+
+
+def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_by_now(node: Node) -> None:
+    """Packages upgraded, module not reloaded: NVML of the new version would refuse to work."""
+    assert driver_volume.libraries_of_module(node.env) is None
+    node.ready()
+    driver_tree(node.root, NEW, kernel=OLD)
+    libraries = driver_volume.libraries_of_module(node.env)
+    assert libraries == node.store.path_of(OLD).resolve() / "lib64"
+    seen = node.root / "seen"
+    code = "import os, sys; open(sys.argv[1], 'w').write(os.environ['LD_LIBRARY_PATH'])"
+    probe = ChildProbe(command=[sys.executable, "-c", code, str(seen)], libraries=lambda: libraries)
+    with pytest.raises(Unavailable):
+        probe.survey()
+    probe.close()
+    assert seen.read_text().split(":")[0] == str(libraries)
+
+
+def test_what_is_added_to_the_same_driver_is_taken_in(node: Node) -> None:
+    (node.root / f"usr/lib/x86_64-linux-gnu/libnvcuvid.so.{OLD}").rename(node.root / "away")
+    node.ready()
+    first = node.store.get(OLD)
+    (node.root / "away").rename(node.root / f"usr/lib/x86_64-linux-gnu/libnvcuvid.so.{OLD}")
+    node.keeper.look_again()
+    wait_until(
+        "it is rebuilt", lambda: bool(node.look()) and len(node.store.get(OLD).files) > len(first.files)
+    )
+    node.ready()
+    assert len(node.store.volumes()) == 1, "nobody had the first one"
+
+
+def test_damage_is_mended_when_it_begins_to_run(node: Node) -> None:
+    node.ready()
+    (node.store.get(OLD).path / "bin/nvidia-smi").unlink()
+    node.keeper = Keeper(node.env, node.ledger)
+    node.ready()
+    wait_until("it is whole", lambda: bool(node.look()) and verify(node.store.get(OLD)) == ())
+
+
+def test_a_failed_build_says_why(node: Node) -> None:
+    node.env["MESOS_GPU_DRIVER_ROOT"] = str(node.root / "no-such")
+    node.keeper = Keeper(node.env, node.ledger)
+    wait_until("it has tried", lambda: "no-such" in node.look().volume_problem)
+    assert node.look().volume is None
+
+
+def test_an_image_waits_for_a_volume_that_is_being_built_and_for_no_other(node: Node) -> None:
+    building = replace(node.inventory, volume_problem=driver_volume.AT_WORK)
+    assert driver_volume.awaited(node.env, building, timeout_s=0.2) is None
+    node.look()
+    build = driver_volume.awaited(node.env, building)
+    assert build is not None
+    assert build == node.store.current(OLD)
+    failed = replace(node.inventory, driver_version=NEW, volume_problem="the disk is full")
+    began = time.monotonic()
+    assert driver_volume.awaited(node.env, failed) is None
+    assert time.monotonic() - began < driver_volume.AWAITED_S / 2
+    wait_until("it is done", lambda: not node.keeper.busy())
+
+
+def test_a_host_without_a_driver_has_none(node: Node) -> None:
+    assert node.keeper.look(Inventory()) == Inventory()
+    assert not node.store.path.exists()
+
+
+def test_a_simulated_driver_has_an_empty_one(node: Node) -> None:
+    del node.env["MESOS_GPU_DRIVER_ROOT"]
+    node.inventory = Inventory(source="simulated", driver_version="535.0.0-simulated")
+    node.keeper = Keeper(node.env, node.ledger)
+    node.ready()
+    volume = node.store.get("535.0.0-simulated")
+    assert volume.simulated
+    assert volume.files == ()
+    assert (volume.path / "lib64").is_dir()
+
+
+@contextmanager
+def a_container_with(build: Path, point: Path) -> Iterator[int]:
+    """A mount namespace that nobody leased anything for, as of a container by CDI."""
+    point.mkdir()
+    script = 'mount --bind "$0" "$1" && echo there && read -r _'
+    command = ["unshare", "--mount", "sh", "-c", script, str(build), str(point)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        yield process.pid
+        process.communicate("\n", timeout=60)
+
+
+@root_only
+def test_what_is_mounted_somewhere_is_held(node: Node, tmp_path: Path) -> None:
+    node.ready()
+    build = node.store.current(OLD)
+    assert build is not None
+    with a_container_with(build, tmp_path / "point") as pid:
+        assert holders(node.ledger)[build.name] == (f"pid {pid}",)
+        assert node.store.collect(lambda: holders(node.ledger), lambda _: False) == ()
+    assert build.name not in holders(node.ledger)
+
+
+def test_with_a_damaged_ledger_nothing_is_removed(node: Node) -> None:
+    node.ready()
+    node.hold("one")
+    (node.ledger.directory / "ledger.sqlite").write_bytes(b"nonsense")
+    with pytest.raises(Damaged):
+        node.store.collect(lambda: holders(node.ledger), lambda _: False)
+    node.upgrade()
+    wait_until("it has tried", lambda: "damaged" in node.look().volume_problem)
+    assert node.store.current(OLD) is not None
+
+
+@pytest.mark.parametrize(
+    ("version", "other"), [("535.9", "535.104.05"), ("99.1", "535.1"), ("535", "550.1-open")]
+)
+def test_versions_are_compared_by_number(version: str, other: str) -> None:
+    assert is_older(version, other)
+    assert not is_older(other, version)

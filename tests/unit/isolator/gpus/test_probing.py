@@ -1,0 +1,273 @@
+"""NVML in a child process: real processes, a driver that is a fake, and hangs that are real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isolator.gpus.probing import ChildProbe
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.policy.gpus.health import at_first_sight
+from tests.conftest import wait_until
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from isolator.gpus.probing import serve
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
+from mesos_gpu.testing.nvml import FakeNvml
+with open(sys.argv[1] + ".pids", "a") as file:
+    file.write(f"{os.getpid()}\\n")
+sys.exit(serve(FakeNvml(simulated_gpus(int(sys.argv[2]), "Tesla T4", seed="fake"), Path(sys.argv[1]))))
+"""
+GPUS = simulated_gpus(8, "Tesla T4", seed="fake")
+UUIDS = [gpu.id for gpu in GPUS]
+Make = Callable[..., "Driver"]
+
+
+class Driver:
+    """A probe, and the state of the driver that its children see."""
+
+    def __init__(self, path: Path, count: int, **settings: Any) -> None:
+        self.path = path
+        self.says()
+        command = [sys.executable, "-c", PROGRAM, str(path), str(count)]
+        self.probe = ChildProbe(command=command, **{"deadline_s": 1.0, "recheck_s": 60.0, **settings})
+
+    def says(self, **state: Any) -> None:
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(state))
+        part.rename(self.path)
+
+    def pids(self) -> list[int]:
+        """Of its children, from the first on."""
+        return [int(pid) for pid in Path(f"{self.path}.pids").read_text().split()]
+
+    def unreadable(self) -> list[int]:
+        return [n for n, r in enumerate(in_order(self.probe.survey())) if r.unreadable]
+
+
+def in_order(survey: Survey) -> list[Reading]:
+    readings = {reading.gpu.id: reading for reading in survey.readings}
+    assert len(readings) == len(survey.readings)
+    return [readings[uuid] for uuid in UUIDS if uuid in readings]
+
+
+def heard(probe: ChildProbe) -> int:
+    """How many XIDs wait for the next survey."""
+    assert probe._child is not None
+    return sum(len(xids) for xids in probe._child._xids.values())
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Driver] = []
+
+    def driver(count: int = 8, **settings: Any) -> Driver:
+        made.append(Driver(tmp_path / f"{len(made)}.json", count, **settings))
+        return made[-1]
+
+    yield driver
+    for each in made:
+        each.probe.close()
+        left = [pid for pid in each.pids() if os.path.exists(f"/proc/{pid}")]
+        assert left == [], "children were left"
+
+
+def test_the_child_reads_all_and_stays(make: Make) -> None:
+    driver = make()
+    found = driver.probe.survey()
+    assert [reading.gpu.id for reading in found.readings] == UUIDS
+    assert (found.source, found.driver_version, found.cuda_version) == ("nvml", "535.0.0-fake", "12.2")
+    assert found.readings[0].gpu.links == GPUS[0].links
+    assert driver.probe.survey() == found
+    assert len(driver.pids()) == 1
+
+
+def test_a_lost_card_leaves_seven(make: Make) -> None:
+    driver = make()
+    driver.says(cards={"3": {"lost": True}})
+    gpus = at_first_sight(driver.probe.survey(), 1.0).gpus
+    assert {gpu.id: gpu.health for gpu in gpus} == {
+        uuid: Health.LOST if n == 3 else Health.OK for n, uuid in enumerate(UUIDS)
+    }
+
+
+def test_a_card_that_hangs_is_unreadable_it_alone_and_is_tried_again_without_waiting(make: Make) -> None:
+    driver = make(deadline_s=1.5, recheck_s=0.5)
+    driver.says(cards={"3": {"hang": True}})
+    began = time.monotonic()
+    readings = in_order(driver.probe.survey())
+    assert time.monotonic() - began < 30, "two starts of a child and one deadline"
+    assert len(readings) == 7, "it hung before it could be named"
+    driver.says()
+    wait_until("it is read again", lambda: len(driver.probe.survey().readings) == 8)
+    assert driver.unreadable() == []
+
+    driver.says(cards={"3": {"hang": True}})
+    found = in_order(driver.probe.survey())
+    assert [n for n, reading in enumerate(found) if reading.unreadable] == [3]
+    assert found[3].unreadable == "it did not answer within 1.5 s"
+
+    slow = []
+
+    def tried() -> bool:
+        began = time.monotonic()
+        assert driver.unreadable() == [3]
+        slow.append(time.monotonic() - began > 1.5)
+        return driver.probe._hung[3].count >= 2
+
+    wait_until("it is tried again, and hangs again", tried)
+    assert sum(slow) < 2, "nobody waits for the one that is tried again; the machine may be busy once"
+    driver.says()
+    wait_until("it is back", lambda: driver.unreadable() == [])
+
+
+def test_two_cards_that_hang_cost_two_deadlines(make: Make) -> None:
+    driver = make()
+    assert driver.unreadable() == []
+    driver.says(cards={"0": {"hang": True}, "7": {"hang": True}})
+    assert driver.unreadable() == [0, 7]
+    assert driver.unreadable() == [0, 7], "they are skipped now"
+    assert len(driver.pids()) == 3
+
+
+def test_a_child_that_cannot_be_killed_is_left_and_its_card_is_not_tried_while_it_is_there(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped process stands for one in uninterruptible sleep: neither a signal nor the end of its stdin ends it."""
+    driver = make(2, recheck_s=0.05)
+    assert driver.unreadable() == []
+    monkeypatch.setattr("isolator.gpus.probing.KILL_S", 0.05)
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda process: os.kill(process.pid, signal.SIGSTOP))
+    driver.says(cards={"1": {"hang": True}})
+    assert driver.unreadable() == [1]
+    monkeypatch.undo()
+    driver.says()
+    began = time.monotonic()
+    while time.monotonic() - began < 0.5:  # ten rechecks: nothing may come, so there is nothing to wait for
+        assert driver.unreadable() == [1]
+    stuck = driver.pids()[0]
+    os.kill(stuck, signal.SIGKILL)
+    wait_until("it is tried again, and well", lambda: driver.unreadable() == [])
+
+
+def test_a_driver_that_hangs_is_tried_again_without_waiting(make: Make) -> None:
+    driver = make(recheck_s=0.3)
+    driver.says(hang=True)
+    with pytest.raises(Unavailable, match=r"NVML did not answer within 3 s"):
+        driver.probe.survey()
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="did not answer"):
+        driver.probe.survey()
+    assert time.monotonic() - began < 2.5
+    driver.says()
+
+    def read() -> bool:
+        try:
+            return len(driver.probe.survey().readings) == 8
+        except Unavailable:
+            return False
+
+    wait_until("it is back", read)
+
+
+def test_nvml_that_fails_as_a_whole_is_said_as_it_says_it(make: Make) -> None:
+    driver = make()
+    driver.says(broken="unknown")
+    with pytest.raises(Unavailable, match="NVML failed: Unknown Error"):
+        driver.probe.survey()
+    driver.says()
+    assert driver.unreadable() == []
+
+
+def test_xids_come_with_the_next_survey_once_and_those_of_strangers_never(make: Make) -> None:
+    driver = make(2)
+    driver.probe.survey()
+    assert not driver.probe.changed()
+    driver.says(events=[["GPU-of-another-host", 79], [UUIDS[1], 31], [UUIDS[1], 62]])
+    wait_until("they came", lambda: heard(driver.probe) == 3)
+    assert driver.probe.changed()
+    assert [reading.xids for reading in driver.probe.survey().readings] == [(), (31, 62)]
+    assert not driver.probe.changed()
+    assert [reading.xids for reading in driver.probe.survey().readings] == [(), ()]
+
+
+def test_an_xid_of_each_tier_does_what_it_says(make: Make) -> None:
+    driver = make(5)
+    driver.probe.survey()
+    driver.says(events=[[uuid, xid] for uuid, xid in zip(UUIDS, (31, 62, 54, 79), strict=False)])
+    wait_until("they came", lambda: heard(driver.probe) == 4)
+    gpus = at_first_sight(driver.probe.survey(), 1.0).gpus
+    assert [(gpu.health.value, gpu.reason, gpu.warnings) for gpu in gpus] == [
+        ("ok", "", ("XID 31",)),
+        ("sick", "XID 62", ()),
+        ("sick", "XID 54", ()),
+        ("lost", "XID 79", ()),
+        ("ok", "", ()),
+    ]
+
+
+def test_a_child_that_is_killed_between_surveys_is_replaced(make: Make) -> None:
+    driver = make(2)
+    driver.probe.survey()
+    os.kill(driver.pids()[0], 9)
+    wait_until("it is dead", lambda: driver.probe._child is not None and driver.probe._child.ended())
+    assert driver.unreadable() == []
+    assert len(driver.pids()) == 2
+
+
+@pytest.mark.parametrize("hang", [False, True], ids=["idle", "in a hang"])
+def test_a_child_dies_with_its_parent(tmp_path: Path, hang: bool) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"hang": hang}))
+    code = (
+        "import sys, time; from isolator.gpus.probing import ChildProbe; "
+        f"probe = ChildProbe(command=[sys.executable, '-c', {PROGRAM!r}, {str(path)!r}, '1'], deadline_s=60); "
+        "probe.survey(); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        said = Path(f"{path}.pids")
+        child = wait_until("it has a child", lambda: said.read_text().split() if said.exists() else [])
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until("the child is gone", lambda: not os.path.exists(f"/proc/{child[0]}"))
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["true"], ""),
+        (["sh", "-c", "echo GPU $0 is in use; exit 1"], f"GPU {UUIDS[0]} is in use"),
+        (["false"], "exit code 1"),
+        (["no-such-tool"], "no-such-tool cannot be run: No such file or directory"),
+    ],
+)
+def test_a_reset_is_the_tools_and_no_session_is_in_its_way(make: Make, command: list[str], says: str) -> None:
+    driver = make(1, reset_command=command)
+    driver.probe.survey()
+    assert driver.probe.reset(UUIDS[0]) == says
+    assert not os.path.exists(f"/proc/{driver.pids()[0]}")
+    assert driver.unreadable() == []
+
+
+def test_the_real_child_on_this_host() -> None:
+    probe = ChildProbe(deadline_s=30)
+    try:
+        found = probe.survey()
+        assert found.readings or found.note
+        assert probe.reset.__doc__
+    finally:
+        probe.close()

@@ -1,0 +1,491 @@
+"""The doctor: on hosts made of files, on this machine, and on the flags of a real agent."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from isolator.devices import cgroups
+from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
+from isolator.host import doctor
+from isolator.host.doctor import diagnose
+from isolator.host.findings import Finding, Host, Level
+from mesos_gpu.cli import main
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.testing.builders import gpu
+from tests.hosts import driver_volume
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mknod")
+PROC_DEVICES = (
+    "Character devices:\n  1 mem\n195 nvidia\n510 nvidia-caps\n511 nvidia-uvm\n\nBlock devices:\n195 sd\n"
+)
+OLD = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024\nGCC version: 12.2\n"
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release Build  (a@b)\n"
+MOUNTS = (
+    "30 20 0:1 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n"
+    "31 20 0:2 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+)
+NODES = (("nvidiactl", 195, 255), ("nvidia-uvm", 511, 0), ("nvidia-uvm-tools", 511, 1), ("nvidia1", 195, 1))
+
+
+class Probe:
+    """Answers with what it was given; an exception is raised."""
+
+    def __init__(self, answer: Inventory | Exception) -> None:
+        self.answer = answer
+
+    def survey(self) -> Survey:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        found = self.answer
+        readings = (Reading(gpu, reset_required=gpu.reason) for gpu in found.gpus)
+        return Survey(tuple(readings), found.source, found.driver_version, found.cuda_version)
+
+    def changed(self) -> bool:
+        return False
+
+    def reset(self, gpu_id: GpuId) -> str:
+        raise AssertionError(f"a doctor resets nothing, not {gpu_id}")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def nvml(*gpus: Gpu) -> Inventory:
+    return Inventory(gpus or (gpu("GPU-1"),), "nvml", "535.183.01", "12.2")
+
+
+@dataclass
+class Scene:
+    """A GPU host as files, in which all is well."""
+
+    root: Path
+    answer: Inventory | Exception = field(default_factory=nvml)
+    env: dict[str, str] = field(default_factory=dict)
+    volume: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.env.setdefault("MESOS_GPU_USER_POOL", "61000-61999")
+        self.env.setdefault("MESOS_GPU_AGENT", f"127.0.0.1:{free_port()}")
+        self.file("proc/devices", PROC_DEVICES)
+        self.file("proc/self/mountinfo", MOUNTS)
+        self.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n")
+        self.file("proc/driver/nvidia/version", OLD)
+        self.file("proc/driver/nvidia/gpus/0000:01:00.0/information", "GPU UUID: GPU-1\nDevice Minor: 1\n")
+        self.file("proc/sys/kernel/yama/ptrace_scope", "1\n")
+        for name in ("symlinks", "hardlinks", "fifos", "regular"):
+            self.file(f"proc/sys/fs/protected_{name}", "1\n")
+        self.file("proc/sys/user/max_user_namespaces", "0\n")
+        self.file("etc/passwd", "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+        self.file("etc/ld.so.cache", "glibc-ld.so.cache1.1\0libcuda.so.1\0/usr/lib/libcuda.so.1\0")
+        self.volume = driver_volume(self.root / "var/lib/mesos/volumes", "535.183.01")
+        if os.geteuid() == 0:
+            for node in NODES:
+                self.node(*node)
+
+    @property
+    def directory(self) -> Path:
+        return self.root / "node"
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.directory / "ledger.sqlite")
+
+    def file(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def node(self, name: str, major: int, minor: int) -> None:
+        path = self.root / "dev" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(major, minor))
+
+    def findings(self, check: str) -> list[Finding]:
+        return [
+            f for f in diagnose(Probe(self.answer), self.directory, self.env, self.root) if f.check == check
+        ]
+
+    def one(self, check: str, level: Level, text: str) -> Finding:
+        """The one finding of that check."""
+        found = self.findings(check)
+        assert [f.level for f in found] == [level], found
+        assert text in found[0].text
+        assert bool(found[0].remedy) == (level is not Level.OK), "a remedy, where one is needed"
+        return found[0]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "root")
+
+
+@root_only
+def test_a_good_host(scene: Scene) -> None:
+    found = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
+    assert {f.check for f in found if f.level is not Level.OK} == {"agent"}, found
+    assert {f.check for f in found} >= set(doctor.CHECKS) - {"namespaces", "own code", "ports"}
+
+
+@pytest.mark.parametrize(("text", "version"), [(OLD, "535.183.01"), (OPEN, "575.57.08"), ("", None)])
+def test_driver_version(scene: Scene, text: str, version: str | None) -> None:
+    scene.file("proc/driver/nvidia/version", text)
+    host = Host(scene.directory, nvml(), {}, scene.root)
+    assert host.driver_version() == version
+
+
+def test_no_driver(scene: Scene) -> None:
+    shutil.rmtree(scene.root / "proc/driver")
+    scene.file("proc/devices", "Character devices:\n  1 mem\n")
+    scene.answer = Inventory()
+    scene.one("driver", Level.WARN, "no NVIDIA driver is loaded")
+    for check in ("libraries", "volume", "devices", "gpu users"):
+        assert scene.findings(check) == []
+
+
+def test_half_a_driver(scene: Scene) -> None:
+    shutil.rmtree(scene.root / "proc/driver")
+    scene.one("driver", Level.WARN, "no /proc/driver/nvidia/version")
+
+
+def test_simulated_gpus_need_no_driver(scene: Scene) -> None:
+    scene.answer = Inventory((gpu("GPU-1"),), "simulated")
+    scene.one("driver", Level.OK, "1 simulated GPUs")
+    assert scene.findings("nvml") == []
+
+
+def test_nvml_that_fails(scene: Scene) -> None:
+    scene.answer = Unavailable("NVML failed: Driver/library version mismatch", remedy="reboot")
+    assert scene.one("nvml", Level.FAIL, "version mismatch").remedy == "reboot"
+    scene.one("driver", Level.OK, "535.183.01")
+
+
+def test_nvml_that_sees_less(scene: Scene) -> None:
+    scene.answer = Inventory()
+    scene.one("nvml", Level.FAIL, "finds no GPU, the driver has 1")
+    scene.answer = nvml()
+    scene.file("proc/driver/nvidia/gpus/0000:02:00.0/information", "")
+    scene.one("nvml", Level.WARN, "sees 1 of 2 cards")
+
+
+def test_sick_gpu(scene: Scene) -> None:
+    sick = Gpu(GpuId("GPU-1"), "T4", 1, 1, "", health=Health.SICK, reason="XID 79")
+    scene.answer = nvml(sick)
+    scene.one("nvml", Level.WARN, "GPU-1 is sick: XID 79")
+
+
+def test_libraries(scene: Scene) -> None:
+    scene.one("libraries", Level.OK, "libcuda.so.1")
+    (scene.root / "etc/ld.so.cache").unlink()
+    scene.one("libraries", Level.WARN, "not in the linker's cache")
+
+
+def test_driver_volume(scene: Scene) -> None:
+    scene.one("volume", Level.OK, "nvidia_535.183.01, ")
+    (scene.volume / "bin/nvidia-smi").unlink()
+    scene.one("volume", Level.FAIL, "is not as it was built: bin/nvidia-smi is missing")
+    (scene.volume / "volume.json").write_text("{}")
+    scene.one("volume", Level.FAIL, "cannot be read")
+    shutil.rmtree(scene.volume)
+    scene.one("volume", Level.WARN, "nvidia_535.183.01 is not there")
+
+
+@root_only
+def test_device_nodes(scene: Scene) -> None:
+    scene.one("devices", Level.OK, "4 nodes")
+    scene.node("nvidia1", 195, 2)
+    wrong = scene.one("devices", Level.FAIL, "/dev/nvidia1 is 195:2, the driver's is 195:1")
+    assert "nvidia-modprobe" in wrong.remedy
+    (scene.root / "dev/nvidia1").unlink()
+    scene.file("dev/nvidia1", "")
+    scene.one("devices", Level.FAIL, "/dev/nvidia1 is no character device")
+    (scene.root / "dev/nvidia1").unlink()
+    missing = scene.findings("devices")
+    assert [f.level for f in missing] == [Level.WARN, Level.OK]
+    assert "not there: /dev/nvidia1" in missing[0].text
+
+
+@root_only
+def test_minors_that_disagree(scene: Scene) -> None:
+    uuid = "GPU-11111111-2222-3333-4444-555555555555"
+    scene.answer = nvml(Gpu(GpuId(uuid), "T4", 1, 1, "", health=Health.OK))
+    scene.file("proc/driver/nvidia/gpus/0000:01:00.0/information", f"GPU UUID: {uuid}\nDevice Minor: 3\n")
+    assert f"{uuid} is minor 1 for NVML and 3 for the driver" in [f.text for f in scene.findings("devices")]
+
+
+@root_only
+@pytest.mark.parametrize(("tool", "level"), [(True, Level.WARN), (False, Level.FAIL)])
+def test_no_uvm(scene: Scene, tool: bool, level: Level) -> None:
+    scene.file("proc/devices", PROC_DEVICES.replace("511 nvidia-uvm\n", ""))
+    if tool:
+        scene.file("usr/bin/nvidia-modprobe", "")
+    found = [f for f in scene.findings("devices") if f.level is not Level.OK]
+    assert [(f.level, f.text) for f in found] == [(level, "the kernel module nvidia-uvm is not loaded")]
+
+
+def test_no_cgroups(scene: Scene) -> None:
+    scene.one("isolation", Level.OK, "cgroup1 at /sys/fs/cgroup/devices, cgroup2 at /sys/fs/cgroup/unified")
+    scene.file("proc/self/mountinfo", "")
+    scene.one("isolation", Level.FAIL, "no cgroups that control devices")
+
+
+def test_privileges(scene: Scene) -> None:
+    scene.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000000fff7dfffff\n")
+    scene.one("privileges", Level.FAIL, "user id 0, without CAP_SYS_ADMIN, CAP_MKNOD")
+    scene.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t0000007fffffffff\n")
+    scene.one("privileges", Level.OK, "root")
+    scene.env["MESOS_GPU_ISOLATION"] = "cgroup2"
+    scene.one("privileges", Level.FAIL, "without CAP_BPF")
+    scene.file("proc/self/status", "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0\n")
+    scene.one("privileges", Level.FAIL, "user id 1000")
+
+
+def test_users(scene: Scene) -> None:
+    scene.file("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+    scene.one("users", Level.WARN, "nobody has no account")
+
+
+def test_ledger(scene: Scene) -> None:
+    scene.one("ledger", Level.OK, "none yet")
+    assert not scene.directory.exists(), "to look makes nothing"
+    claimed = scene.ledger.claim("job.1", [GpuId("GPU-1"), GpuId("GPU-2")], Owner.of(os.getpid()))
+    assert isinstance(claimed, Claimed)
+    scene.one("ledger", Level.OK, "1 tasks hold 2 GPUs")
+
+
+def test_damaged_ledger(scene: Scene) -> None:
+    scene.file("node/ledger.sqlite", "no ledger at all" * 500)
+    assert "end this host's GPU tasks" in scene.one("ledger", Level.FAIL, "is damaged").remedy
+
+
+def test_leftovers_of_a_dead_executor(scene: Scene) -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    owner = Owner.of(process.pid)
+    nodes = Trace("nodes", "/dev/mesos_gpu/c-1")
+    scene.ledger.claim("job.1", [GpuId("GPU-1")], owner, container="c-1", traces=[nodes])
+    (scene.root / "dev/mesos_gpu/c-1").mkdir(parents=True)
+    try:
+        scene.one("leftovers", Level.OK, "none")
+    finally:
+        process.kill()
+        process.wait()
+    scene.one("leftovers", Level.WARN, "the executor of job.1 is dead, and the task still holds GPU-1")
+
+
+def test_leftovers_that_nobody_has_written_down(scene: Scene) -> None:
+    for path in (
+        "dev/mesos_gpu/c-1",
+        "sys/fs/cgroup/devices/mesos_gpu/c-1",
+        "sys/fs/cgroup/unified/mesos_gpu/c-2",
+    ):
+        (scene.root / path).mkdir(parents=True)
+    found = scene.findings("leftovers")
+    devices, unified = "/sys/fs/cgroup/devices/mesos_gpu/c-1", "/sys/fs/cgroup/unified/mesos_gpu/c-2"
+    paths = ("/dev/mesos_gpu/c-1", devices, unified)
+    assert [f.text for f in found] == [f"{path} belongs to no task of {scene.directory}" for path in paths]
+    assert {f.level for f in found} == {Level.WARN}
+    assert [f.remedy.partition(";")[0] for f in found] == [
+        "rm -r /dev/mesos_gpu/c-1",
+        f"end what is in it, then: rmdir {devices}",
+        f"end what is in it, then: rmdir {unified}",
+    ]
+
+
+def test_a_living_task_of_another_node_directory_is_no_leftover(scene: Scene) -> None:
+    """Its nodes and cgroups bear the name of its container, and so does the cgroup of its processes."""
+    for path in ("dev/mesos_gpu/c-1", "sys/fs/cgroup/devices/mesos_gpu/c-1", "dev/mesos_gpu/c-2", "proc/77"):
+        (scene.root / path).mkdir(parents=True)
+    (scene.root / "proc/77/cgroup").write_text("5:devices:/mesos_gpu/c-1\n0::/user.slice\n")
+    assert [f.text for f in scene.findings("leftovers")] == [
+        f"/dev/mesos_gpu/c-2 belongs to no task of {scene.directory}"
+    ]
+
+
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    """The pid of a process that is no child of ours: children of the doctor are its own NVML."""
+    code = "import subprocess, sys; p = subprocess.Popen(['sleep', '60'], stdout=2); print(p.pid)"
+    pid = int(subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout)
+    yield pid
+    os.kill(pid, 9)
+
+
+@root_only
+def test_strangers_on_a_gpu(scene: Scene, sleeper: int) -> None:
+    descriptors = scene.root / f"proc/{sleeper}/fd"
+    descriptors.mkdir(parents=True)
+    (descriptors / "0").symlink_to("/dev/null")
+    (descriptors / "3").symlink_to(scene.root / "dev/nvidiactl")
+    scene.one("gpu users", Level.OK, "0 GPUs in use")
+    (descriptors / "4").symlink_to(scene.root / "dev/nvidia1")
+    scene.one("gpu users", Level.WARN, f"GPU-1: pids {sleeper}")
+    scene.ledger.claim("job.1", [GpuId("GPU-2")], Owner.of(os.getpid()))
+    scene.one("gpu users", Level.WARN, f"GPU-1: pid {sleeper} (sleep) of root")
+    scene.ledger.claim("job.2", [GpuId("GPU-1")], Owner.of(sleeper))
+    scene.one("gpu users", Level.OK, "1 GPUs in use, by tasks of the platform alone")
+
+
+def test_docker(scene: Scene) -> None:
+    scene.one("docker", Level.OK, "no Docker Engine")
+    scene.env["MESOS_GPU_DOCKER_SOCKET"] = "/run/engine.sock"
+    scene.file("run/engine.sock", "")
+    scene.one("docker", Level.WARN, "Docker")
+
+
+def test_named_agent_that_does_not_answer(scene: Scene) -> None:
+    scene.one("agent", Level.FAIL, "does not answer")
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ({}, []),
+        ({"isolation": "cgroups/cpu"}, [(Level.WARN, "without docker/runtime, filesystem/linux:")]),
+        (
+            {"isolation": "filesystem/linux,docker/runtime"},
+            [(Level.WARN, "an image has any number of processes")],
+        ),
+        ({"image_providers": ""}, [(Level.WARN, "without --image_providers=docker:")]),
+        (
+            {"isolation": "filesystem/linux,docker/runtime,cgroups/pids,gpu/nvidia"},
+            [(Level.FAIL, "the isolator gpu/nvidia chooses cards")],
+        ),
+        ({"resources": "cpus:4"}, [(Level.WARN, "names no gpus")]),
+        ({"default_role": "*"}, [(Level.WARN, "its GPUs have no role")]),
+        ({"default_role": "*", "resources": "gpus(research):4"}, []),
+        ({"default_role": "*", "resources": "gpus(*):4"}, [(Level.WARN, "its GPUs have no role")]),
+    ],
+)
+def test_flags(flags: dict[str, str], found: list[tuple[Level, str]]) -> None:
+    good = {
+        "isolation": "cgroups/devices,cgroups/pids,filesystem/linux,docker/runtime",
+        "image_providers": "docker",
+        "resources": "cpus:4;gpus:4",
+        "default_role": "gpu",
+    }
+    problems = list(doctor._flag_problems(good | flags))
+    assert [f.level for f in problems] == [level for level, _ in found]
+    assert all(text in f.text for f, (_, text) in zip(problems, found, strict=True))
+
+
+# --- for real
+
+
+@pytest.mark.cluster
+def test_a_real_agent(scene: Scene, tmp_path: Path) -> None:
+    spec = AgentSpec(resources={"cpus": 1, "mem": 64, "gpus": 2})
+    with Cluster(tmp_path / "cluster", [spec]) as cluster:
+        scene.env["MESOS_GPU_AGENT"] = cluster.agents[0].url.removeprefix("http://")
+        found = scene.findings("agent")
+    assert any("its GPUs have no role" in f.text for f in found), found
+    assert not any(f.level is Level.FAIL for f in found)
+
+
+@pytest.mark.cluster
+def test_an_agent_that_asks_for_credentials(scene: Scene, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text(json.dumps({"credentials": [{"principal": "p", "secret": "s"}]}))
+    scene.file("etc/own", "p s")
+    scene.root.joinpath("etc/own").chmod(0o600)
+    flags = {
+        "authenticate_http_readwrite": "true", "authenticate_http_readonly": "true", "http_credentials": str(known),
+    }  # fmt: skip
+    spec = AgentSpec(resources={"cpus": 1, "mem": 64, "gpus": 2}, flags=flags)
+    with Cluster(tmp_path / "cluster", [spec]) as cluster:
+        scene.env |= {
+            "MESOS_GPU_AGENT": cluster.agents[0].url.removeprefix("http://"),
+            "MESOS_GPU_CONTROL_PORTS": "off",
+        }
+        (refused,) = scene.findings("agent")
+        scene.env["MESOS_GPU_AGENT_CREDENTIALS"] = "/etc/own"
+        found, (ports,) = scene.findings("agent"), scene.findings("ports")
+    assert (refused.level, "MESOS_GPU_AGENT_CREDENTIALS" in refused.remedy) == (Level.FAIL, True)
+    assert not any(f.level is Level.FAIL for f in found)
+    assert (ports.level, "asks for credentials" in ports.text) == (Level.WARN, True)
+
+
+@pytest.mark.kernel
+@root_only
+@pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
+def test_this_machine(tmp_path: Path, version: str) -> None:
+    if version not in cgroups.mounted():
+        pytest.skip(f"no {version} that controls devices is mounted")
+    found = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
+    texts = {f.check: f for f in found}
+    assert texts["isolation"].level is Level.OK
+    assert texts["isolation"].text.startswith(f"{version}: a device cgroup was made, set and removed")
+    assert texts["ports"].level is Level.OK, texts["ports"]
+    assert texts["namespaces"] == Finding("namespaces", Level.OK, "a mount namespace can be made")
+    for mount in cgroups.mounted().values():
+        assert not list((mount / cgroups.OWN_ROOT).glob(f".doctor-{os.getpid()}"))
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "level"),
+    [
+        ({"MESOS_GPU_CONTROL_PORTS": "off"}, {"authenticate_http_readwrite": "false"}, Level.FAIL),
+        ({"MESOS_GPU_CONTROL_PORTS": "off"}, {"authenticate_http_readwrite": "true"}, Level.WARN),
+        ({"MESOS_GPU_CONTROL_PORTS": "off"}, None, Level.WARN),
+        ({"MESOS_GPU_ISOLATION": "off"}, {}, Level.FAIL),
+    ],
+)
+def test_an_agent_that_a_task_could_command(
+    scene: Scene,
+    monkeypatch: pytest.MonkeyPatch,
+    env: dict[str, str],
+    flags: dict[str, str] | None,
+    level: Level,
+) -> None:
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: flags)
+    scene.env.update(env)
+    scene.one("ports", level, "tasks reach the ports that command the cluster")
+
+
+def test_ports_that_cannot_be_listed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: None)
+    scene.env["MESOS_GPU_CONTROL_PORTS"] = "zk"
+    scene.one("ports", Level.FAIL, "MESOS_GPU_CONTROL_PORTS names 'zk'")
+
+
+def test_what_a_kernel_leaves_open_is_a_warning(scene: Scene) -> None:
+    scene.file("proc/sys/kernel/yama/ptrace_scope", "0\n")
+    scene.file("proc/sys/fs/protected_fifos", "0\n")
+    scene.file("proc/sys/user/max_user_namespaces", "100\n")
+    for check in ("tracing", "links", "userns"):
+        (found,) = scene.findings(check)
+        assert (found.level, found.remedy[:7]) == (Level.WARN, "sysctl ")
+
+
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(tmp_path))
+    monkeypatch.setenv("MESOS_GPU_ISOLATION", "off")
+    simulated = tmp_path / "gpus.json"
+    simulated.write_text('{"gpus": []}')
+    monkeypatch.setenv("MESOS_GPU_INVENTORY", str(simulated))
+    (tmp_path / "ledger.sqlite").write_text("x" * 5000)
+    result = CliRunner().invoke(main, ["doctor"])
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    damaged = next(i for i, line in enumerate(lines) if line.startswith("FAIL  ledger      the ledger "))
+    assert lines[damaged + 1].startswith(" " * 18 + "To fix: end this host's GPU tasks")
+    assert any(line.startswith("WARN  isolation   MESOS_GPU_ISOLATION=off") for line in lines)
+    (tmp_path / "ledger.sqlite").unlink()
+    result = CliRunner().invoke(main, ["doctor", "--json"])
+    found = {finding["check"]: finding for finding in json.loads(result.stdout)}
+    assert found["ledger"]["level"] == "OK"
+    assert found["ledger"]["remedy"] is None
+    if os.geteuid() == 0:
+        assert result.exit_code == 0, [each for each in found.values() if each["level"] == "FAIL"]

@@ -1,0 +1,204 @@
+"""What a host says of itself, read under roots of the test's own."""
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.devices import cgroups
+from isolator.devices.rules import DriverFacts
+from isolator.host import facts
+from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+
+A, B = GpuId("GPU-aaaaaaaa-0000-0000-0000-000000000000"), GpuId("GPU-bbbbbbbb-0000-0000-0000-000000000000")
+DEVICES = """Character devices:
+  1 mem
+195 nvidia-frontend
+509 nvidia-uvm
+511 nvidia-caps
+
+Block devices:
+195 not-nvidia
+"""
+
+
+def gpu(uuid: GpuId, minor: int, health: Health = Health.OK) -> Gpu:
+    return Gpu(id=uuid, model="sim", memory_mib=1, minor=minor, pci_bus_id="", health=health)
+
+
+def proc(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / "proc" / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def card(root: Path, address: str, uuid: str, minor: int) -> None:
+    path = root / "proc/driver/nvidia/gpus" / address / "information"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"Model: \t\t Tesla\nIRQ:   \t\t 40\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n")
+
+
+def test_majors_are_those_of_character_devices(tmp_path: Path) -> None:
+    found = facts.read_driver(proc(tmp_path, devices=DEVICES))
+    assert found == DriverFacts({"mem": 1, "nvidia-frontend": 195, "nvidia-uvm": 509, "nvidia-caps": 511})
+    assert found.loaded
+    assert not facts.read_driver(tmp_path / "nothing").loaded
+
+
+def test_optional_devices_are_named_or_refused(tmp_path: Path) -> None:
+    found = facts.read_driver(tmp_path, {"MESOS_GPU_OPTIONAL_DEVICES": "modeset, caps/1,caps/2"})
+    assert (found.modeset, found.caps) == (True, (1, 2))
+    with pytest.raises(BadConfiguration, match="'caps/x'"):
+        facts.read_driver(tmp_path, {"MESOS_GPU_OPTIONAL_DEVICES": "caps/x"})
+
+
+def test_the_drivers_own_minors(tmp_path: Path) -> None:
+    card(tmp_path, "0000:3b:00.0", A, 1)
+    card(tmp_path, "0000:af:00.0", "GPU-????????-????-????-????-????????????", 0)
+    assert facts.minors_of_driver(tmp_path) == {A: 1}
+
+
+def test_minors_come_from_the_inventory_of_this_boot(tmp_path: Path) -> None:
+    inventory = Inventory(
+        (gpu(A, 3), gpu(B, 0)), source="nvml", driver_version="535.183.01", cuda_version="12.2"
+    )
+    facts.write_inventory(tmp_path, inventory)
+    assert facts.read_inventory(tmp_path) == inventory
+    assert facts.minors((A,), inventory, tmp_path) == {A: 3}
+    facts.write_inventory(tmp_path, replace(inventory, gpus=(gpu(A, 0), gpu(B, 3))))
+    assert facts.minors((A, B), facts.read_inventory(tmp_path), tmp_path) == {A: 0, B: 3}, "renumbered"
+
+
+def test_an_inventory_of_another_boot_says_nothing(tmp_path: Path) -> None:
+    facts.write_inventory(tmp_path, Inventory((gpu(A, 3),)))
+    path = tmp_path / "inventory.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "another"}))
+    with pytest.raises(Unavailable, match="since this host booted"):
+        facts.read_inventory(tmp_path)
+    path.unlink()
+    with pytest.raises(Unavailable, match="since this host booted"):
+        facts.read_inventory(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"boot_id": 1', "[]"])
+def test_a_broken_inventory_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "inventory.json").write_text(text)
+    with pytest.raises(Damaged, match=r"inventory\.json"):
+        facts.read_inventory(tmp_path)
+
+
+def test_what_is_not_there_or_not_well_is_not_granted(tmp_path: Path) -> None:
+    inventory = Inventory((gpu(A, 3, Health.SICK),))
+    with pytest.raises(Unavailable, match="is sick"):
+        facts.minors((A,), inventory, tmp_path)
+    with pytest.raises(Unavailable, match="not on this host"):
+        facts.minors((B,), inventory, tmp_path)
+
+
+def test_a_minor_that_nvml_and_the_driver_disagree_on_is_not_granted(tmp_path: Path) -> None:
+    card(tmp_path, "0000:3b:00.0", A, 1)
+    with pytest.raises(MesosGpuError, match="minor 3 for NVML and 1 for the driver"):
+        facts.minors((A,), Inventory((gpu(A, 3),), source="nvml"), tmp_path)
+    assert facts.minors((A,), Inventory((gpu(A, 3),), source="simulated"), tmp_path) == {A: 3}
+
+
+def tool(root: Path, script: str) -> Path:
+    path = root / "usr/bin/nvidia-modprobe"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return root
+
+
+def test_nvidias_own_tool_loads_the_driver(tmp_path: Path) -> None:
+    facts.load_driver(tmp_path)  # without it, nothing happens
+    facts.load_driver(tool(tmp_path, f'echo "$@" > {tmp_path}/called'))
+    assert (tmp_path / "called").read_text() == "-c 0 -u\n"
+
+
+def test_its_failure_is_told_in_its_words(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="ERROR: no such module"):
+        facts.load_driver(tool(tmp_path, "echo ERROR: no such module >&2; exit 1"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes a device node")
+def test_extra_devices(tmp_path: Path) -> None:
+    (tmp_path / "dev/infiniband").mkdir(parents=True)
+    os.mknod(tmp_path / "dev/infiniband/uverbs0", stat.S_IFCHR | 0o666, os.makedev(231, 192))
+    os.mknod(tmp_path / "dev/nvidia0", stat.S_IFCHR | 0o666, os.makedev(195, 0))
+    (tmp_path / "dev/file").touch()
+
+    def extra(value: str) -> list[tuple[str, int, int]]:
+        env = {"MESOS_GPU_EXTRA_DEVICES": value}
+        return [(d.path, d.major, d.minor) for d in facts.extra_devices(env, DriverFacts(), tmp_path)]
+
+    assert extra("/dev/infiniband/uverbs0") == [("/dev/infiniband/uverbs0", 231, 192)]
+    assert extra("") == []
+    for bad, why in (
+        ("/dev/nvidia0", "it is NVIDIA's"), ("/dev/file", "no character device"), ("/dev/no", "No such file"),
+        ("/dev/../dev/infiniband/uverbs0", "no character device below /dev"),
+    ):  # fmt: skip
+        with pytest.raises(BadConfiguration, match=why):
+            extra(bad)
+
+
+# --- cgroups
+
+V1 = "30 25 0:26 / /sys/fs/cgroup/devices rw,nosuid shared:9 - cgroup cgroup rw,devices\n"
+PAIR = "31 25 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+V2_ONLY = "29 24 0:25 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n"
+HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/cgroup\\0402 rw,nosuid shared:8 - cgroup2 cgroup2 rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mountinfo", "found"),
+    [
+        (V1 + PAIR, {"cgroup1": "/sys/fs/cgroup/devices"}),
+        (V2_ONLY, {"cgroup2": "/sys/fs/cgroup"}),
+        (HYBRID, {"cgroup1": "/sys/fs/cgroup/devices", "cgroup2": "/sys/fs/cgroup/cgroup 2"}),
+        ("", {}),
+    ],
+    ids=["v1", "v2", "hybrid", "none"],
+)
+def test_where_cgroups_are_mounted(tmp_path: Path, mountinfo: str, found: dict[str, str]) -> None:
+    assert {k: str(v) for k, v in cgroups.mounted(proc(tmp_path, self__mountinfo=mountinfo)).items()} == found
+
+
+def test_whose_cgroup_it_is(tmp_path: Path) -> None:
+    own = "5:devices:/mesos/c-1\n4:cpu,cpuacct:/mesos/c-1\n0::/system.slice/mesos-agent.service\n"
+    root = proc(tmp_path, self__mountinfo=HYBRID, self__cgroup=own)
+    given = cgroups.cgroup_of("c-1", "cgroup1", root)
+    assert (str(given.path), given.own) == ("/sys/fs/cgroup/devices/mesos/c-1", False)
+    made = cgroups.cgroup_of("c-1", "cgroup2", root)
+    assert (str(made.path), made.own) == ("/sys/fs/cgroup/cgroup 2/mesos_gpu/c-1", True)
+    assert cgroups.cgroup_of("c-2", "cgroup1", root).own, "another container's"
+    with pytest.raises(Unavailable, match="no cgroup2"):
+        cgroups.cgroup_of("c-1", "cgroup2", proc(tmp_path / "v1", self__mountinfo=V1, self__cgroup=own))
+
+
+@pytest.mark.parametrize(
+    ("wish", "there", "found"),
+    [
+        ("", {"cgroup1", "cgroup2"}, "cgroup1"),
+        ("auto", {"cgroup2"}, "cgroup2"),
+        ("cgroup2", {"cgroup1", "cgroup2"}, "cgroup2"),
+        ("off", set(), "off"),
+    ],
+)
+def test_which_isolation(monkeypatch: pytest.MonkeyPatch, wish: str, there: set[str], found: str) -> None:
+    monkeypatch.setattr(cgroups, "mounted", lambda: dict.fromkeys(there, Path("/x")))
+    assert facts.isolation_name({"MESOS_GPU_ISOLATION": wish}) == found
+
+
+@pytest.mark.parametrize(("wish", "there"), [("auto", set()), ("cgroup1", {"cgroup2"})])
+def test_no_isolation_is_never_assumed(monkeypatch: pytest.MonkeyPatch, wish: str, there: set[str]) -> None:
+    monkeypatch.setattr(cgroups, "mounted", lambda: dict.fromkeys(there, Path("/x")))
+    with pytest.raises(Unavailable, match="MESOS_GPU_ISOLATION"):
+        facts.isolation_name({"MESOS_GPU_ISOLATION": wish})

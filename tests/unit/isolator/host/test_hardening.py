@@ -1,0 +1,57 @@
+"""What the doctor says of a kernel's settings."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from isolator.host import hardening
+
+SYS = "proc/sys/"
+GOOD: Mapping[str, str] = {
+    "kernel/yama/ptrace_scope": "1\n", "fs/protected_symlinks": "1\n", "fs/protected_hardlinks": "1\n",
+    "fs/protected_fifos": "1\n", "fs/protected_regular": "2\n", "user/max_user_namespaces": "0\n",
+}  # fmt: skip
+
+
+def remedies(**changed: str | None) -> list[str]:
+    """Of a host with these settings."""
+    given = {**GOOD, **{name.replace("__", "/"): value for name, value in changed.items()}}
+
+    def read(path: str) -> str:
+        return given.get(path.removeprefix(SYS)) or ""
+
+    answers = [
+        *hardening.tracing(read, landlock=True), *hardening.links(read), *hardening.user_namespaces(read)
+    ]  # fmt: skip
+    assert len(answers) == 3
+    return [answer.remedy for answer in answers if answer.remedy]
+
+
+def test_a_host_as_it_should_be() -> None:
+    assert remedies() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "remedy"),
+    [
+        ({"kernel__yama__ptrace_scope": "0"}, "sysctl kernel.yama.ptrace_scope=1;"),
+        ({"kernel__yama__ptrace_scope": None}, "CONFIG_SECURITY_YAMA"),
+        ({"fs__protected_symlinks": "0"}, "sysctl fs.protected_symlinks=1,"),
+        (
+            {"fs__protected_fifos": "0", "fs__protected_regular": "0"},
+            "fs.protected_fifos=2 fs.protected_regular=2",
+        ),
+        ({"user__max_user_namespaces": "1000"}, "sysctl user.max_user_namespaces=0"),
+    ],
+)
+def test_what_lacks_has_a_remedy(changed: Mapping[str, str | None], remedy: str) -> None:
+    (said,) = remedies(**changed)
+    assert remedy in said
+
+
+@pytest.mark.parametrize(
+    "off", ["kernel__unprivileged_userns_clone", "kernel__apparmor_restrict_unprivileged_userns"]
+)
+def test_debians_and_ubuntus_switches_count(off: str) -> None:
+    value = "0" if off.endswith("clone") else "1"
+    assert remedies(user__max_user_namespaces="1000", **{off: value}) == []

@@ -1,0 +1,86 @@
+"""What an operator permits: read from the command line, and told to the executor."""
+
+import base64
+
+import pytest
+from click.testing import CliRunner
+
+from mesos_gpu.cli import main
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.permits import Control, Permits
+from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.scheduler.__main__ import scheduler
+from mesos_gpu.scheduler.control import of_cluster
+from mesos_gpu.scheduler.launches import to_task_info
+from mesos_gpu.testing.builders import World, gpu, only, spec
+from mesos_gpu.wire.mesos.assignment import decode_assignment
+
+BOTH = (Control.API, Control.MASTER)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--control-access", "lb"], "'lb' is not NAME=LIST or NAME@USER=LIST"),
+        (["--control-access", "lb=agent"], "LIST: of api,master"),
+        (["--control-access", "lb@Eve=api"], "'lb@Eve=api' is not"),
+        (["--control-access", "/lb/../x=api"], "is not"),
+        (["--control-access", "//lb=api"], "is not"),
+        (["--control-access", "/=api"], "is not"),
+        (["--control-access", "/Lb=api"], "is not"),
+        (["--control-access", "lb=api", "--control-access", "lb=master"], "lb is named twice"),
+        (["--allow-root", "yes"], "'yes' is not one of 'image', 'host'"),
+    ],
+)
+def test_wrong_permits_of_the_scheduler_are_refused(given: list[str], said: str) -> None:
+    found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *given])
+    assert found.exit_code == 2
+    assert said in found.stderr
+
+
+def test_names_of_jobs_and_ids_of_apps_are_read_with_their_users() -> None:
+    words = ["--control-access", "dns=master", "--control-access", "/shop/lb@haproxy=api,master,api"]
+    made = scheduler.make_context("scheduler", ["--master", "m:1", "--state", "/nowhere/s", *words])
+    assert made.params["control_access"] == {"dns": (Control.MASTER,), "/shop/lb@haproxy": BOTH}
+
+
+def told(permits: Permits, **asked: object) -> Assignment:
+    """What the executor of a job is told by a scheduler that permits that."""
+    world = World()
+    world.register()
+    world.node("a1", gpu("g0"))
+    launch = only(world.feed(ev.JobSubmitted(JobId("j1"), spec(**asked))), fx.Launch).tasks[0]
+    settings = Settings(
+        "e",
+        "m",
+        control_access=permits.control_access,
+        default_user=permits.default_user,
+        control_ports=(ControlPort("api", 8080, boot_id="b"),),
+    )
+    known = of_cluster(
+        "http://10.0.0.1:5050", ["http://node1:5051", "http://node2:5052", "http://node3:5051"]
+    )
+    data = to_task_info(launch, settings, control_ports=known)["data"]
+    return decode_assignment(base64.b64decode(data))
+
+
+def test_an_executor_is_told_what_its_task_may_reach_and_what_there_is() -> None:
+    listed = Permits(control_access={"lb": BOTH})
+    found = told(listed, name="lb", control_access=BOTH)
+    assert found.control_access == ("api", "master")
+    assert found.control_ports == (
+        ControlPort("api", 8080, boot_id="b"), ControlPort("agent", 5051), ControlPort("agent", 5052),
+        ControlPort("master", 5050),
+    )  # fmt: skip
+    assert told(listed, name="lb").control_access == ()
+
+
+def test_a_job_that_an_earlier_list_let_in_reaches_what_the_list_of_today_says() -> None:
+    listed = Permits(control_access={"lb@haproxy": (Control.API,), "/lb": BOTH})
+    assert told(listed, name="lb", user="haproxy", control_access=BOTH).control_access == ("api",)
+    assert told(listed, name="lb", user="alice", control_access=BOTH).control_access == ()
+    assert told(listed, name="lb", app="/lb", control_access=BOTH).control_access == ("api", "master")

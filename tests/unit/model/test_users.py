@@ -1,0 +1,168 @@
+"""Users that jobs may run as: by the scheduler's list and by the host's own."""
+
+import json
+import os
+import pwd
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from isolator.runs import run as runs
+from isolator.runs.run import NotStarted, identity
+from mesos_gpu.adapters import accounts
+from mesos_gpu.adapters.accounts import account_of
+from mesos_gpu.cli import main
+from mesos_gpu.cli.jobs.commands import runs_as
+from mesos_gpu.model.apps.app import App, GpuOptions
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.jobs.permits import Permits, Root
+from mesos_gpu.model.jobs.users import Account, Users
+from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.policy.apps.workload import unsupported
+from mesos_gpu.wire.jobs import decode
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: others run all jobs as themselves")
+KNOWN = {
+    "alice": Account("alice", 1000, frozenset({"users"})),
+    "bob": Account("bob", 1001, frozenset({"users", "docker"})),
+    "carol": Account("carol", 1002, frozenset({"sudo"})),
+    "batch": Account("batch", 200),
+    "gpu": Account("gpu", 201),
+    "toor": Account("toor", 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "yes", "no"),
+    [
+        ("", [("x", 1000), ("x", 65534), ("x", None)], [("x", 999), ("x", 0)]),
+        ("alice", [("alice", 5), ("alice", None)], [("x", 1000), ("x", None)]),
+        ("alice,2000-2999", [("alice", 5), ("x", 2000), ("x", 2999)], [("x", 1999), ("x", 3000)]),
+        ("500-", [("x", 500), ("x", None)], [("x", 499)]),
+    ],
+)
+def test_a_list_of_users(text: str, yes: list[tuple[str, int]], no: list[tuple[str, int]]) -> None:
+    found = Users.parse(text)
+    assert [found.may_have(*who) for who in (*yes, *no)] == [True] * len(yes) + [False] * len(no)
+    assert Users.parse(str(found)) == found
+
+
+@pytest.mark.parametrize("text", ["root", "0-", "0", "9-5", "a b", ",", "1-99999999999", "Alice", "5"])
+def test_a_list_that_says_nothing_clear_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must|neither"):
+        Users.parse(text)
+    words = ["scheduler", "--master", "m:1", "--state", "/nowhere/s", "--users", text]
+    found = CliRunner().invoke(main, words)
+    assert (found.exit_code, "--users" in found.stderr) == (2, True)
+
+
+# --- the scheduler
+
+
+@pytest.mark.parametrize(
+    ("user", "users", "refused"),
+    [
+        ("alice", "", ""),
+        ("bob", "", "bob is in the group docker"),
+        ("bob", "bob", "bob is in the group docker"),
+        ("carol", "", "group sudo"),
+        ("batch", "", "--users 1000-,batch"),
+        ("batch", "batch", ""),
+        ("gpu", "", ""),
+        ("stranger", "", ""),
+        ("stranger", "alice", "jobs do not run as stranger here, but as alice or gpu"),
+        ("root", "", "--allow-root host"),
+        ("toor", "", "--allow-root host"),
+        (None, "alice", ""),
+    ],
+)
+def test_a_job_or_an_app_of_a_user_who_is_not_on_the_list_is_refused(
+    user: str | None, users: str, refused: str
+) -> None:
+    permits = Permits(default_user="gpu", users=Users.parse(users), account_of=KNOWN.get)
+    found = decode(json.dumps({"command": "id", "user": user}).encode(), permits=permits)
+    reasons = unsupported(App("/a", cmd="id", user=user), GpuOptions(), permits=permits)
+    if not refused:
+        assert (isinstance(found, JobSpec), reasons) == (True, ())
+        return
+    assert isinstance(found, list)
+    assert [problem.path for problem in found] == ["/user"]
+    assert refused in found[0].reason
+    assert [(reason.field, reason.why) for reason in reasons] == [("user", found[0].reason)]
+
+
+def test_an_account_of_this_host_has_its_uid_and_groups() -> None:
+    own = account_of(pwd.getpwuid(os.geteuid()).pw_name)
+    assert own is not None
+    assert own.uid == os.geteuid()
+    root = account_of("root")
+    assert root is not None
+    assert "root" in root.groups
+    assert (account_of("no-such-user"), account_of("a\0b")) == (None, None)
+
+
+# --- the host
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("user", "env", "more", "refused"),
+    [
+        ("nobody", {}, {}, ""),
+        ("daemon", {}, {}, "MESOS_GPU_USERS=1000-,daemon"),
+        ("daemon", {}, {"user_is_default": True}, ""),
+        ("daemon", {"MESOS_GPU_USERS": "daemon"}, {}, ""),
+        ("nobody", {"MESOS_GPU_USERS": "daemon"}, {}, "but as daemon"),
+        ("nobody", {"MESOS_GPU_USERS": "???"}, {}, "MESOS_GPU_USERS: '???'"),
+        ("root", {}, {}, "MESOS_GPU_ALLOW_ROOT is nowhere, and must be host"),
+        ("root", {}, {"image": "a"}, "must be image or host"),
+        ("root", {"MESOS_GPU_ALLOW_ROOT": "image"}, {"image": "a"}, ""),
+        ("root", {"MESOS_GPU_ALLOW_ROOT": "image"}, {}, "is image, and must be host"),
+        ("root", {"MESOS_GPU_ALLOW_ROOT": "host"}, {}, ""),
+        ("root", {"MESOS_GPU_ALLOW_ROOT": "1"}, {}, "is 1, and must be host"),
+        ("root", {"MESOS_GPU_USERS": "root"}, {}, "MESOS_GPU_ALLOW_ROOT is nowhere"),
+        (None, {}, {}, "names no user"),
+        (None, {"MESOS_GPU_ALLOW_ROOT": "image"}, {}, "names no user"),
+        (None, {"MESOS_GPU_ALLOW_ROOT": "host"}, {}, ""),
+    ],
+)
+def test_the_host_has_its_own_word(
+    user: str | None, env: dict[str, str], more: dict[str, object], refused: str
+) -> None:
+    plan = Assignment("j", 1, user=user, **more)  # type: ignore[arg-type]
+    if not refused:
+        found = identity(plan, env)
+        assert found is not None
+        assert found.pw_name == (user or "root")
+        return
+    with pytest.raises(NotStarted, match=refused.replace("?", r"\?")):
+        identity(plan, env)
+
+
+@root_only
+def test_a_user_who_could_become_root_runs_nothing_whatever_the_lists_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(accounts, "account_of", lambda name: Account(name, 65534, frozenset({"lxd"})))
+    with pytest.raises(NotStarted, match="nobody is in the group lxd"):
+        runs.identity(Assignment("j", 1, user="nobody", user_is_default=True), {"MESOS_GPU_USERS": "nobody"})
+
+
+def test_root_may_be_allowed_in_images_alone() -> None:
+    permits = Permits(Root.IMAGE)
+    assert permits.problem_of_user("root", has_image=True) is None
+    assert "set image" in (permits.problem_of_user("root", has_image=False) or "")
+
+
+@pytest.mark.parametrize(
+    ("job", "shown"),
+    [
+        ({"runs_as": "alice", "image": None}, "alice"),
+        ({"runs_as": None, "image": None}, "the user of its executor"),
+        ({"runs_as": "root", "image": "a"}, "root, in its image"),
+        ({"runs_as": "root", "image": None}, "root: of the host, as far as isolation leaves rights"),
+    ],
+)
+def test_a_job_that_is_root_of_its_host_says_so(job: Any, shown: str) -> None:
+    assert runs_as(job) == shown

@@ -1,0 +1,84 @@
+"""Options of docker run: what is passed on, and what is refused."""
+
+import pytest
+
+from mesos_gpu.model.apps.app import DockerParameter
+from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
+from mesos_gpu.policy.apps.docker_options import options_of
+
+
+def options(*pairs: tuple[str, str]) -> DockerOptions | str:
+    return options_of([DockerParameter(key, value) for key, value in pairs])
+
+
+def test_what_is_passed_on() -> None:
+    asked = options(
+        ("label", "team=vision"), ("label", "bare"), ("shm-size", "2g"), ("ulimit", "memlock=-1"),
+        ("ulimit", "nofile=1024:65536"), ("hostname", "trainer-0"), ("workdir", "/src"),
+    )  # fmt: skip
+    assert asked == DockerOptions(
+        labels={"team": "vision", "bare": ""},
+        shm_bytes=2 << 30,
+        ulimits=(Ulimit("memlock", -1, -1), Ulimit("nofile", 1024, 65536)),
+        hostname="trainer-0",
+        directory="/src",
+    )
+    assert options() == DockerOptions()
+
+
+def test_more_that_is_the_containers_own() -> None:
+    asked = options(
+        ("add-host", "db:10.0.0.1"), ("add-host", "v6:::1"), ("dns", "10.0.0.53"), ("env", "A=b=c"), ("env", "E="),
+        ("init", "true"), ("stop-timeout", "30"), ("log-driver", "local"), ("log-opt", "max-size=5m"),
+    )  # fmt: skip
+    assert asked == DockerOptions(
+        hosts=("db:10.0.0.1", "v6:::1"),
+        dns=("10.0.0.53",),
+        env={"A": "b=c", "E": ""},
+        init=True,
+        stop_timeout_s=30,
+        log_driver="local",
+        log_options={"max-size": "5m", "max-file": "1"},
+    )
+    bounded = DockerOptions(log_driver="json-file", log_options={"max-size": "10m", "max-file": "3"})
+    assert options(("log-opt", "max-file=3")) == bounded, "a log without bounds would fill the engine's disk"
+    assert options(("log-driver", "none")) == DockerOptions(log_driver="none")
+
+
+def test_a_log_does_not_fill_the_engines_disk() -> None:
+    assert isinstance(options(("log-opt", "max-size=100m"), ("log-opt", "max-file=10")), DockerOptions)
+    for size, files in (("999999g", "1"), ("100m", "11")):
+        found = options(("log-opt", f"max-size={size}"), ("log-opt", f"max-file={files}"))
+        assert found == "log-opt: max-size times max-file is more than 1 GiB; ask for less"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("67108864", 64 << 20), ("64m", 64 << 20), ("1GB", 1 << 30), ("5b", 5), ("8kb", 8 << 10)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert options(("shm-size", text)) == DockerOptions(shm_bytes=size)
+
+
+@pytest.mark.parametrize(
+    "key", ["volume", "device", "privileged", "cap-add", "net", "pid", "runtime", "gpus", "mount"]
+)
+def test_what_is_not(key: str) -> None:
+    found = options(("label", "a=b"), (key, "x"))
+    known = "add-host, dns, env, hostname, init, label, log-driver, log-opt, shm-size, stop-timeout, ulimit, workdir"
+    assert found == f"'{key}' is not passed on, only {known}; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("label", "=x"), ("shm-size", "0"), ("shm-size", "1x"), ("shm-size", "-1"), ("shm-size", "9999999999t"),
+        ("ulimit", "nofile"), ("ulimit", "rtprio=99"), ("ulimit", "nofile=2:1"), ("ulimit", "nofile=-1:1"),
+        ("hostname", "a b"), ("hostname", ""), ("workdir", "src"),
+        ("add-host", "db"), ("add-host", "db:host-gateway"), ("add-host", "a b:10.0.0.1"), ("dns", "one"),
+        ("env", "HOME"), ("env", "=x"), ("env", "A B=c"), ("init", "yes"), ("stop-timeout", "-1"),
+        ("log-driver", "syslog"), ("log-driver", "gelf"), ("log-opt", "tag=x"), ("log-opt", "max-size=-1"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be(key: str, value: str) -> None:
+    assert options((key, value)) == f"{key} cannot be {value!r}; write it as docker run has it"

@@ -1,0 +1,329 @@
+"""An app's instance as a job: each field makes the job, is refused, or is of no effect."""
+
+import gzip
+import json
+from collections import Counter
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.model.apps.app import (
+    App,
+    Check,
+    Container,
+    DockerImage,
+    DockerParameter,
+    EngineType,
+    ExecutorResources,
+    GpuOptions,
+    IpcInfo,
+    IpcMode,
+    LinuxInfo,
+    Network,
+    NetworkMode,
+    PortDefinition,
+    PortMapping,
+    PortProtocol,
+    ReadinessCheck,
+    ResourceLimits,
+    Seccomp,
+    SecretRef,
+    Volume,
+    VolumeMode,
+)
+from mesos_gpu.model.apps.docker_options import DockerOptions
+from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.job import Engine, JobSpec, OnGpuFailure, Placement
+from mesos_gpu.model.jobs.mount import Mount
+from mesos_gpu.model.jobs.permits import Control, Permits, Root
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.nodes.driver import CUDA_LABEL
+from mesos_gpu.policy.apps.task_ids import MOST_OF_APP
+from mesos_gpu.policy.apps.workload import job_of, unsupported
+from mesos_gpu.wire.marathon.app import app_of
+from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.marathon.rules import Allowed
+
+VERSION = "2015-02-03T12:30:00.000Z"
+PLAIN = App("/shop/db", cmd="sleep 1000")
+NO_GPU = GpuOptions()
+NOTHING = Permits()
+
+
+def job(app: App, gpu: GpuOptions = NO_GPU, *, permits: Permits = NOTHING) -> JobSpec:
+    made = job_of(app, gpu, version=VERSION, permits=permits)
+    assert isinstance(made, JobSpec), made
+    return made
+
+
+def in_image(**docker: Any) -> Container:
+    return Container(EngineType.MESOS, DockerImage(**{"image": "nginx", **docker}))
+
+
+def in_docker(**docker: Any) -> Container:
+    return Container(EngineType.DOCKER, DockerImage(**{"image": "nginx", **docker}))
+
+
+MAPPINGS = (PortMapping(80, 0, name="web"), PortMapping(0, 0, protocol=PortProtocol.BOTH))
+BRIDGED: dict[str, Any] = {
+    "container": replace(in_docker(), port_mappings=MAPPINGS),
+    "networks": (Network(NetworkMode.BRIDGE),),
+    "port_definitions": None,
+}
+ON_HOST = (("network-scope", "host"),)
+INSIDE = HealthCheck(Protocol.MESOS_TCP, port=8080)
+
+
+def with_volumes(*volumes: Volume) -> Container:
+    return Container(EngineType.MESOS, volumes=volumes)
+
+
+def test_a_plain_app() -> None:
+    made = job(PLAIN)
+    port = PortWish("default", 0, 0)
+    assert made == JobSpec(name="db.shop", command="sleep 1000", app="/shop/db", env=made.env, ports=(port,))
+    assert (made.env["MARATHON_APP_ID"], made.env["MARATHON_APP_VERSION"]) == ("/shop/db", VERSION)
+
+
+COMMAND = HealthCheck(Protocol.COMMAND, command="true")
+HONOURED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "id": ({"id": "/a/b/c"}, {"name": "c.b.a", "app": "/a/b/c"}),
+    "cmd": ({"cmd": "true"}, {"command": "true", "argv": ()}),
+    "args": ({"cmd": None, "args": ("echo", "a b")}, {"command": None, "argv": ("echo", "a b")}),
+    "cpus": ({"cpus": 0.25}, {"cpus": 0.25}),
+    "mem_mib": ({"mem_mib": 100.5}, {"mem_mib": 101}),
+    "disk_mib": ({"disk_mib": 10.5}, {"disk_mib": 11}),
+    "gpus": ({"gpus": 2}, {"gpus": 2}),
+    "fetch": ({"fetch": (Artifact("http://x/y"),)}, {"fetch": (Artifact("http://x/y"),)}),
+    "constraints": (
+        {"constraints": (Constraint("hostname", Operator.UNIQUE),)},
+        {"constraints": (Constraint("hostname", Operator.UNIQUE),)},
+    ),
+    "user": ({"user": "alice"}, {"user": "alice"}),
+    "labels": ({"labels": {"a": "b"}}, {"labels": {"a": "b"}}),
+    "task_kill_grace_s": ({"task_kill_grace_s": 0}, {"kill_grace_s": 0.0}),
+    "health_checks": ({"health_checks": (HealthCheck(), COMMAND)}, {"health_checks": (COMMAND,)}),
+    "container": (
+        {"cmd": None, "container": in_image()},
+        {"command": None, "image": "nginx", "container_engine": Engine.MESOS},
+    ),
+    "container.type": (
+        {"container": Container(EngineType.DOCKER, DockerImage("nginx"))},
+        {"command": "sleep 1000", "image": "nginx", "container_engine": Engine.DOCKER},
+    ),
+    "container without an image": (
+        {"container": Container(EngineType.MESOS)},
+        {"image": None, "container_engine": Engine.MESOS},
+    ),
+    "args with an image": (
+        {"cmd": None, "args": ("-v",), "container": in_image()},
+        {"command": None, "argv": (), "args": ("-v",)},
+    ),
+    "volumes": (
+        {"container": with_volumes(Volume("/a", "/b", VolumeMode.RO), Volume("c", "/d", VolumeMode.RW))},
+        {"mounts": (Mount("/b", "/a"), Mount("/d", "c", read_only=False))},
+    ),
+    "accepted_resource_roles": ({"accepted_resource_roles": ("*",)}, {}),
+    "role": ({"role": "gpu", "accepted_resource_roles": ("gpu", "*")}, {}),
+    "force_pull_image": ({"container": in_image(force_pull_image=True)}, {"image": "nginx", "pull": True}),
+    "force_pull_image of a digest": (
+        {"container": in_image(image="nginx@sha256:" + "0" * 64, force_pull_image=True)},
+        {"image": "nginx@sha256:" + "0" * 64, "pull": False},
+    ),
+    "parameters": (
+        {"container": in_docker(parameters=(DockerParameter("shm-size", "1g"),))},
+        {"docker": DockerOptions(shm_bytes=1 << 30)},
+    ),
+    "env of parameters": (
+        {"env": {"A": "app"}, "container": in_docker(parameters=(DockerParameter("env", "A=b"),))},
+        {"docker": DockerOptions(env={"A": "b"})},
+    ),
+    "networks": (
+        {**BRIDGED, "health_checks": (replace(INSIDE, port=80),)},
+        {
+            "bridge": True,
+            "ports": (PortWish("web", 80, 0, labels=ON_HOST), PortWish(None, 0, 0, ("udp", "tcp"), ON_HOST)),
+        },
+    ),
+    "mem_mib of none": ({"mem_mib": 0.0}, {"mem_mib": 1}),
+    "tty": ({"tty": False}, {}),
+    "CUDA": ({"gpus": 1, "labels": {CUDA_LABEL: "12.2"}}, {"min_driver": "535"}),
+}
+
+
+@pytest.mark.parametrize(("asked", "want"), HONOURED.values(), ids=HONOURED)
+def test_what_makes_the_job(asked: dict[str, Any], want: dict[str, Any]) -> None:
+    made = job(replace(PLAIN, **asked))
+    assert {name: getattr(made, name) for name in want} == want
+
+
+ENV = {"env": {"A": "1", "MARATHON_APP_ID": "mine"}}
+
+
+def test_its_own_environment_wins() -> None:
+    made = job(replace(PLAIN, **ENV))  # type: ignore[arg-type]
+    assert (made.env["A"], made.env["MARATHON_APP_ID"]) == ("1", "mine")
+
+
+def test_gpu_options() -> None:
+    gpu = GpuOptions(
+        models=("A100", "V100"),
+        memory_mib=40000,
+        compute_capability="8.0",
+        min_driver="535",
+        placement=Placement.SPREAD,
+        on_gpu_failure=OnGpuFailure.NOTIFY,
+        priority=7,
+        queue="research",
+        preemptible=True,
+    )
+    made = job(replace(PLAIN, gpus=1, labels={CUDA_LABEL: "whatever"}), gpu)
+    assert made.gpu_model == gpu.models
+    assert (made.gpu_memory_mib, made.compute_capability, made.min_driver) == (40000, "8.0", "535")
+    assert (made.placement, made.on_gpu_failure) == (Placement.SPREAD, OnGpuFailure.NOTIFY)
+    assert (made.priority, made.queue, made.preemptible) == (7, "research", True)
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "id": ("id", {"id": "/" + "a" * (MOST_OF_APP + 1)}),
+    "nothing to run": ("cmd", {"cmd": ""}),
+    "fetch above the sandbox": ("fetch", {"fetch": (Artifact("http://x/y", dest_path="../y"),)}),
+    "fetch of no file": ("fetch", {"fetch": (Artifact("http://x/"),)}),
+    "networks": ("networks", {"networks": (Network(NetworkMode.BRIDGE),)}),
+    "a bridge by Mesos": ("networks", {"networks": (Network(NetworkMode.BRIDGE),), "container": in_image()}),
+    "a check of a port that nothing leads to": ("healthChecks", {**BRIDGED, "health_checks": (INSIDE,)}),
+    "networks with a name": ("networks", {"networks": (Network(NetworkMode.CONTAINER, "n"),)}),
+    "volumes of secrets": ("container.volumes", {"container": with_volumes(Volume("a", secret="key"))}),
+    "volumes of an image's sandbox": (
+        "container.volumes",
+        {"container": replace(in_image(), volumes=(Volume("/a", "b"),))},
+    ),
+    "volumes of relative paths": ("container.volumes", {"container": with_volumes(Volume("/a", "../b"))}),
+    "volumes in one place": (
+        "container.volumes",
+        {"container": with_volumes(Volume("a", "/b"), Volume("a/", "/c"))},
+    ),
+    "volumes out of the sandbox": ("container.volumes", {"container": with_volumes(Volume("../a", "/b"))}),
+    "privileged": ("container.docker.privileged", {"container": in_image(privileged=True)}),
+    "parameters": (
+        "container.docker.parameters",
+        {"container": in_docker(parameters=(DockerParameter("volume", "a"),))},
+    ),
+    "pull_config": ("container.docker.pullConfig", {"container": in_image(pull_config=SecretRef("key"))}),
+    "seccomp": (
+        "container.linuxInfo.seccomp",
+        {"container": Container(EngineType.MESOS, linux_info=LinuxInfo(seccomp=Seccomp(unconfined=True)))},
+    ),
+    "ipc": (
+        "container.linuxInfo.ipcInfo",
+        {"container": Container(EngineType.MESOS, linux_info=LinuxInfo(ipc=IpcInfo(IpcMode.PRIVATE)))},
+    ),
+    "env": ("env", {"env": {"A": SecretRef("key")}}),
+    "secrets": ("secrets", {"secrets": {"key": "/path"}}),
+    "resource_limits": ("resourceLimits", {"resource_limits": ResourceLimits(cpus=float("inf"))}),
+    "accepted_resource_roles": (
+        "acceptedResourceRoles",
+        {"role": "gpu", "accepted_resource_roles": ("gpu",)},
+    ),
+    "tty": ("tty", {"tty": True}),
+    "check": ("check", {"check": Check()}),
+    "CUDA": (f"labels.{CUDA_LABEL}", {"gpus": 1, "labels": {CUDA_LABEL: "99.9"}}),
+    "user": ("user", {"user": "root"}),
+}
+
+
+@pytest.mark.parametrize(("field", "asked"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused(field: str, asked: dict[str, Any]) -> None:
+    app = replace(PLAIN, **asked)
+    assert [each.field for each in unsupported(app, NO_GPU, permits=NOTHING)] == [field]
+    said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
+    assert isinstance(said, str)
+    assert said.startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"gpu": GpuOptions(control_access=(Control.API,))}, {"labels": {"MESOS_GPU_CONTROL_ACCESS": "api"}}],
+)
+def test_what_commands_the_cluster_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
+    app = replace(PLAIN, user="alice", **how)
+    (found,) = unsupported(app, gpu_options(app), permits=NOTHING)
+    assert (found.field, "--control-access /shop/db@alice=api" in found.why) == ("gpu.control_access", True)
+    allowed = Permits(control_access={"/shop/db@alice": (Control.API,)})
+    made = job(app, gpu_options(app), permits=allowed)
+    assert made.control_access == (Control.API,)
+    assert unsupported(replace(app, user="bob"), gpu_options(app), permits=allowed)
+
+
+def test_all_reasons_are_given_at_once_and_an_operator_may_allow_root() -> None:
+    app = replace(PLAIN, secrets={"s": "x"}, tty=True, user="root")
+    said = job_of(app, NO_GPU, version=VERSION, permits=NOTHING)
+    assert isinstance(said, str)
+    assert [part.partition(": ")[0] for part in said.split("; ") if ": " in part] == [
+        "secrets",
+        "tty",
+        "user",
+    ]
+    assert job(replace(PLAIN, user="root"), permits=Permits(Root.HOST)).user == "root"
+
+
+# Fields that have no part in the job, and whose they are.
+ELSEWHERE = {
+    "instances": "controller",
+    "upgrade_strategy": "controller",
+    "kill_selection": "controller",
+    "unreachable_strategy": "controller",
+    "backoff_s": "controller",
+    "backoff_factor": "controller",
+    "max_launch_delay_s": "controller",
+    "dependencies": "controller",
+    "readiness_checks": "controller",
+    "port_definitions": "launch",
+    "require_ports": "launch",
+    "port_mappings": "launch",
+    "gpu": "the argument",
+    "executor": "mesos_gpu has one",
+    "executor_resources": "mesos_gpu has one",
+}
+
+
+def test_every_field_of_an_app_is_accounted_for() -> None:
+    names = {field.name for kind in (App, Container, DockerImage, LinuxInfo) for field in fields(kind)}
+    inner = {"type": "container.type", "image": "container", "docker": "container", "linux_info": "seccomp"}
+    known = HONOURED.keys() | REFUSED.keys() | ELSEWHERE.keys()
+    assert {name for name in names if inner.get(name, name) not in known} == set()
+
+
+def test_the_others_leave_the_job_as_it_is() -> None:
+    others = replace(
+        PLAIN,
+        instances=7,
+        backoff_s=9,
+        dependencies=("/a",),
+        readiness_checks=(ReadinessCheck(),),
+        port_definitions=(PortDefinition(8080),),
+        require_ports=True,
+        executor="//cmd",
+        executor_resources=ExecutorResources(),
+    )
+    assert replace(job(others), ports=()) == replace(job(PLAIN), ports=())
+    assert job(others).ports == (PortWish(None, 8080, 8080),)
+
+
+def test_documents_of_marathon_run_or_say_what_they_lack() -> None:
+    file = Path(__file__).parents[3] / "data/marathon/documents.jsonl.gz"
+    lines = [json.loads(line) for line in gzip.decompress(file.read_bytes()).splitlines()]
+    seen: Counter[str] = Counter()
+    for each in (each for each in lines if each["kind"] == "app"):
+        app = app_of(each["document"], allowed=Allowed(secrets=True, default_network="n"))
+        if not isinstance(app, App):
+            continue
+        made = job_of(app, gpu_options(app), version=VERSION, permits=Permits(Root.HOST))
+        missing = {reason.field for reason in unsupported(app, gpu_options(app), permits=Permits(Root.HOST))}
+        assert isinstance(made, str) == bool(missing)
+        seen.update(missing or {"it runs"})
+    assert seen["it runs"] >= 38, seen

@@ -1,0 +1,263 @@
+"""Placement on offers, and the choice of GPUs inside a node."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Health, Link
+from mesos_gpu.policy.cluster.board import Board
+from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
+from mesos_gpu.policy.cluster.local import closest
+from mesos_gpu.policy.cluster.placement import Ask, Candidate
+from mesos_gpu.policy.cluster.shapes import Shape
+
+ONE = Ask(1.0, 100, 1)
+
+
+def gpus(agent: str, count: int, model: str = "T4", start: int = 0) -> tuple[Gpu, ...]:
+    return tuple(
+        Gpu(GpuId(f"{agent}-{minor}"), model, 1000, minor, "", health=Health.OK)
+        for minor in range(start, start + count)
+    )
+
+
+def agent(
+    name: str,
+    free: int = 4,
+    *,
+    cpus: float = 16.0,
+    model: str = "T4",
+    total: int = 4,
+    driver: str | None = "535.1",
+    offered: int | None = None,
+) -> Candidate:
+    return Candidate(
+        AgentId(name), f"{name}.example", cpus, 10_000.0, free if offered is None else offered,
+        gpus(name, free, model), total, driver,
+    )  # fmt: skip
+
+
+def mix() -> Mix:
+    return mix_of([Shape(1000, 100, 1), Shape(1000, 100, 4)])
+
+
+def where(
+    ask: Ask,
+    *candidates: Candidate,
+    placement: str = "bundle",
+    siblings: Mapping[AgentId, int] | None = None,
+) -> str | None:
+    board = Board(candidates, mix)
+    open_to = {candidate.agent_id: candidate for candidate in candidates}
+    found = board.place(ask, open_to, placement, siblings)
+    return found.agent_id if found else None
+
+
+A, B = agent("a"), agent("b", 2)
+CPU_ONLY = agent("c", 0, total=0, model="")
+CASES = {
+    "bundle": (ONE, "bundle", (A, B), "b"),
+    "spread": (ONE, "spread", (A, B), "a"),
+    "fragmentation keeps the whole node": (ONE, "fragmentation", (A, B), "b"),
+    "too few": (Ask(1.0, 100, 3), "bundle", (A, B), "a"),
+    "nowhere": (Ask(1.0, 100, 5), "bundle", (A, B), None),
+    "no processors": (Ask(17.0, 100, 1), "bundle", (A, B), None),
+    "exactly all processors": (Ask(16.0, 10_000, 1), "bundle", (A,), "a"),
+    "Mesos offers fewer than are free": (Ask(1.0, 100, 2), "bundle", (agent("a", 4, offered=1),), None),
+    "CPU work keeps off GPUs": (Ask(1.0, 100), "bundle", (A, B, CPU_ONLY), "c"),
+    "CPU work takes a node with GPUs if it must": (Ask(1.0, 100), "bundle", (A, B), "b"),
+    "a model is of no account without GPUs": (Ask(1.0, 1, 0, ("A100",)), "bundle", (CPU_ONLY,), "c"),
+    "the first model of the list": (
+        Ask(1.0, 1, 1, ("H100", "T4")), "bundle", (agent("t", 1), agent("h", 4, model="H100")), "h",
+    ),
+    "the second, if the first has none": (Ask(1.0, 1, 1, ("V100", "T4")), "bundle", (A, B), "b"),
+    "no such model": (Ask(1.0, 1, 1, ("V100",)), "bundle", (A, B), None),
+    "the driver is too old": (
+        Ask(1.0, 1, 1, (), "550"), "bundle", (A, agent("n", driver="550.54")), "n",
+    ),
+    "the most disk": (
+        Ask(1.0, 1, 1, disk_mib=5.0), "bundle", (A, replace(B, disk_mib=4.9), replace(agent("d"), disk_mib=5.0)), "d",
+    ),
+    "no driver is known": (Ask(1.0, 1, 1, (), "550"), "bundle", (agent("n", driver=None),), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ask", "placement", "candidates", "want"), CASES.values(), ids=CASES)
+def test_where(ask: Ask, placement: str, candidates: tuple[Candidate, ...], want: str | None) -> None:
+    assert where(ask, *candidates, placement=placement) == want
+    assert where(ask, *candidates[::-1], placement=placement) == want, "the order of offers decides nothing"
+
+
+def test_spread_goes_where_the_fewest_of_the_app_are() -> None:
+    siblings = {AgentId("a"): 2, AgentId("b"): 1}
+    assert where(ONE, A, B, placement="spread", siblings=siblings) == "b"
+    assert where(ONE, A, B, agent("d", 1), placement="spread", siblings=siblings) == "d"
+    assert where(Ask(1.0, 100, 3), A, B, placement="spread", siblings=siblings) == "a", "but it must fit"
+
+
+@pytest.mark.parametrize(
+    ("gpu_nodes", "candidates", "want"),
+    [
+        ("never", (A, B), None),
+        ("never", (A, B, CPU_ONLY), "c"),
+        ("last", (A, B), "b"),
+        ("always", (B, replace(CPU_ONLY, cpus=32.0)), "c"),
+        ("always", (replace(B, free=(), gpus_offered=0, cpus=2.0), CPU_ONLY), "b"),
+    ],
+)
+def test_work_without_gpus_on_nodes_with_some(
+    gpu_nodes: str, candidates: tuple[Candidate, ...], want: str | None
+) -> None:
+    board = Board(candidates, mix)
+    open_to = {candidate.agent_id: candidate for candidate in candidates}
+    found = board.place(Ask(1.0, 100), open_to, gpu_nodes=gpu_nodes)
+    assert (found.agent_id if found else None) == want
+
+
+def test_a_job_gets_no_mix_of_models() -> None:
+    mixed = replace(agent("m", 2), free=gpus("m", 2) + gpus("m", 2, "A100", start=2), gpus_offered=4)
+    board = Board([mixed], mix)
+    found = board.place(Ask(1.0, 1, 2), {mixed.agent_id: mixed})
+    assert found is not None
+    assert len({gpu.model for gpu in mixed.free if gpu.id in found.gpus}) == 1
+    assert board.place(Ask(1.0, 1, 3), {mixed.agent_id: mixed}) is None
+
+
+def having(name: str, *cards: tuple[int, str | None], **more: Any) -> Candidate:
+    """An agent with GPUs of one model and of that memory and capability."""
+    free = tuple(
+        replace(gpu, memory_mib=memory_mib, compute_capability=capability)
+        for gpu, (memory_mib, capability) in zip(gpus(name, len(cards)), cards, strict=True)
+    )
+    return replace(agent(name, len(cards), **more), free=free)
+
+
+SMALL, BIG = (
+    having("small", (16_000, "7.5"), (16_000, "7.5")),
+    having("big", (80_000, "8.0"), (80_000, "9.0")),
+)
+MIXED = having("mixed", (10_000, None), (20_000, "8.0"), (40_000, "8.6"))
+NEEDS = {
+    "memory": (Ask(1, 1, 1, gpu_memory_mib=40_000), (SMALL, BIG), "big"),
+    "exactly as much": (Ask(1, 1, 2, gpu_memory_mib=16_000), (SMALL,), "small"),
+    "more than any has": (Ask(1, 1, 1, gpu_memory_mib=80_001), (SMALL, BIG, MIXED), None),
+    "capability": (Ask(1, 1, 2, compute_capability="8.0"), (SMALL, BIG), "big"),
+    "numbers, not texts": (
+        Ask(1, 1, 1, compute_capability="9.5"), (BIG, having("new", (1_000, "10.0"))), "new",
+    ),
+    "too few of one model's": (Ask(1, 1, 2, compute_capability="9.0"), (SMALL, BIG), None),
+    "two of three do": (Ask(1, 1, 2, gpu_memory_mib=20_000), (SMALL, MIXED), "mixed"),
+    "not all three": (Ask(1, 1, 3, gpu_memory_mib=20_000), (MIXED,), None),
+    "a capability that is not known will not do": (Ask(1, 1, 3, compute_capability="1.0"), (MIXED,), None),
+    "both, and each of another": (
+        Ask(1, 1, 1, gpu_memory_mib=40_000, compute_capability="9.0"), (SMALL, MIXED), None,
+    ),
+    "beside a driver": (Ask(1, 1, 1, (), "550", 40_000), (BIG, having("n", (50_000, "8.0"), driver="550")), "n"),
+    "the first model has too little": (
+        Ask(1, 1, 1, ("T4", "A100"), gpu_memory_mib=40_000),
+        (SMALL, replace(BIG, free=tuple(replace(gpu, model="A100") for gpu in BIG.free))), "big",
+    ),
+    "of no account without GPUs": (Ask(1, 1, 0, gpu_memory_mib=99_000), (CPU_ONLY,), "c"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("placement", ["bundle", "spread", "fragmentation"])
+@pytest.mark.parametrize(("ask", "candidates", "want"), NEEDS.values(), ids=NEEDS)
+def test_what_gpus_must_have(
+    ask: Ask, candidates: tuple[Candidate, ...], want: str | None, placement: str
+) -> None:
+    assert where(ask, *candidates, placement=placement) == want
+
+
+def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
+    board, pair = Board([MIXED], mix), Ask(1, 1, 2, gpu_memory_mib=20_000)
+    found = board.place(pair, {MIXED.agent_id: MIXED})
+    assert found is not None
+    assert set(found.gpus) == {MIXED.free[1].id, MIXED.free[2].id}
+    kept = replace(MIXED, free=MIXED.free[:2])
+    assert board.place(pair, {MIXED.agent_id: kept}) is None, "one of them is kept for another job"
+    board.update(replace(kept, gpus_offered=2))
+    after = {MIXED.agent_id: replace(kept, gpus_offered=2)}
+    assert board.place(pair, after) is None
+    one = board.place(replace(pair, gpus=1), after)
+    assert one is not None
+    assert one.gpus == (MIXED.free[1].id,)
+
+
+def test_what_was_launched_is_gone_for_the_next() -> None:
+    board = Board([A, B], mix)
+    after = replace(B, free=B.free[1:], gpus_offered=1)
+    board.place(ONE, {"a": A, "b": B})  # type: ignore[dict-item]
+    board.update(after)
+    open_to = {A.agent_id: A, B.agent_id: after}
+    found = board.place(Ask(1.0, 100, 2), open_to)
+    assert found is not None
+    assert found.agent_id == "a"
+    assert board.place(ONE, open_to).agent_id == "b"  # type: ignore[union-attr]
+
+
+def test_what_is_kept_for_another_job_is_not_used() -> None:
+    board = Board([A, B], mix)
+    narrowed = replace(B, free=B.free[1:], gpus_offered=1)
+    pair = board.place(Ask(1.0, 100, 2), {A.agent_id: A, B.agent_id: narrowed})
+    assert pair is not None
+    assert pair.agent_id == "a"
+    one = board.place(ONE, {A.agent_id: A, B.agent_id: narrowed})
+    assert one is not None
+    assert one.gpus == (B.free[1].id,)
+    assert board.place(ONE, {A.agent_id: A}).agent_id == "a"  # type: ignore[union-attr]
+
+
+# --- inside a node
+
+
+def linked(
+    kinds: Mapping[tuple[int, int], str], count: int, numa: Mapping[int, int] | None = None
+) -> list[Gpu]:
+    found = []
+    for gpu in gpus("n", count):
+        links = tuple(
+            Link(GpuId(f"n-{other}"), kind)
+            for (one, other), kind in [*kinds.items(), *(((b, a), kind) for (a, b), kind in kinds.items())]
+            if one == gpu.minor
+        )
+        found.append(replace(gpu, links=links, numa_node=(numa or {}).get(gpu.minor)))
+    return found
+
+
+def minors(ids: tuple[GpuId, ...]) -> list[int]:
+    return [int(gpu.rpartition("-")[2]) for gpu in ids]
+
+
+PAIRS = {(0, 3): "NV4", (1, 2): "NV4"}
+INSIDE = {
+    "NVLink before all": (linked(PAIRS, 4), 2, [0, 3]),
+    "more links before fewer": (linked({(0, 1): "NV2", (2, 3): "NV12"}, 4), 2, [2, 3]),
+    "one that breaks no pair": (linked({(0, 1): "NV4"}, 3), 1, [2]),
+    "PCIe switch before the host bridge": (
+        linked({(0, 1): "SYS", (1, 2): "PIX", (0, 2): "PHB"}, 3),
+        2,
+        [1, 2],
+    ),
+    "one NUMA node": (linked({}, 4, {0: 0, 1: 1, 2: 1, 3: 0}), 2, [0, 3]),
+    "the NUMA node that is broken into already": (linked({}, 5, {0: 0, 1: 0, 2: 0, 3: 0, 4: 1}), 1, [4]),
+    "nothing known: by minor": (linked({}, 4), 3, [0, 1, 2]),
+    "all": (linked(PAIRS, 4), 4, [0, 1, 2, 3]),
+}
+
+
+@pytest.mark.parametrize(("free", "count", "want"), INSIDE.values(), ids=INSIDE)
+def test_which_gpus(free: list[Gpu], count: int, want: list[int]) -> None:
+    assert minors(closest(free, count)) == want
+    assert minors(closest(free[::-1], count)) == want
+
+
+def test_sixteen_gpus_of_two_boards_are_chosen_at_once() -> None:
+    """Too many sets to compare them all: still one board."""
+    board = {(a, b): "NV18" for a in range(16) for b in range(a + 1, 16) if a % 2 == b % 2}
+    rest = {(a, b): "SYS" for a in range(16) for b in range(a + 1, 16) if a % 2 != b % 2}
+    found = minors(closest(linked({**board, **rest}, 16), 8))
+    assert len({minor % 2 for minor in found}) == 1

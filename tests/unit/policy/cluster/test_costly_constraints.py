@@ -1,0 +1,111 @@
+"""Expressions that take long to compare hold up nobody but the job that asks for them."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.pattern import cost, matches, problem_of
+from mesos_gpu.policy.cluster import verdicts
+from mesos_gpu.policy.cluster.verdicts import WORK_IN_ALL, WORK_OF_JOB, Verdicts
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, offer, spec
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
+from mesos_gpu.wire.jobs import spec_from_mapping
+
+AGENTS = 60
+COSTLY = "(.?){150}.*|N"
+
+
+def costly(job: int, operator: Operator = Operator.LIKE) -> tuple[Constraint, ...]:
+    """As many as a job may have; all of them hold everywhere, and no two jobs share one."""
+    value = COSTLY if operator is Operator.LIKE else "(.?){150}!"
+    return tuple(Constraint("hostname", operator, f"{value}{job}.{i}") for i in range(MOST_CONSTRAINTS))
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What was compared: of each comparison what it may cost."""
+    done: list[int] = []
+
+    def counted(pattern: str, text: str) -> bool:
+        done.append(cost(pattern, text))
+        return matches(pattern, text)
+
+    monkeypatch.setattr(verdicts, "matches", counted)
+    return done
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    world.offers(*(replace(offer(f"o{i}", f"a{i}"), hostname=f"host{i}.example.org") for i in range(AGENTS)))
+    return world
+
+
+def submitted(name: str, **fields: object) -> ev.JobSubmitted:
+    return ev.JobSubmitted(JobId(name), spec(**{"cpus": 0.1, "mem_mib": 32, **fields}))
+
+
+def test_a_job_that_came_later_is_not_held_up(world: World, work: list[int]) -> None:
+    world.feed(
+        *(submitted(f"costly{i}", constraints=costly(i)) for i in range(20)),
+        submitted("innocent"),
+    )
+    assert world.job("innocent").task_id
+    most = max(work)
+    assert sum(work) <= WORK_IN_ALL + 20 * most
+
+
+def test_it_is_compared_with_all_in_the_end(world: World, work: list[int]) -> None:
+    """Nobody fits, and each pair is compared once."""
+    world.feed(
+        submitted(
+            "never", constraints=(*costly(1, Operator.UNLIKE)[:-1], Constraint("rack", Operator.LIKE, "x"))
+        )
+    )
+    for _ in range(100):
+        if not world.state.unmatched:
+            break
+        before = len(work)
+        world.feed()
+        assert sum(work[before:]) <= WORK_OF_JOB + max(work)
+    assert not world.state.unmatched
+    assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS
+    world.feed(submitted("again", constraints=world.job("never").spec.constraints))
+    assert len(work) == (MOST_CONSTRAINTS - 1) * AGENTS, "what is known is not compared again"
+
+
+def test_a_costly_job_starts_as_soon_as_one_agent_is_known_to_do(world: World) -> None:
+    world.feed(submitted("costly", constraints=costly(1)))
+    for _ in range(20):
+        if world.job("costly").task_id:
+            break
+        world.feed()
+    assert world.job("costly").task_id
+
+
+def test_why_says_that_it_is_being_compared(world: World) -> None:
+    world.feed(submitted("never", constraints=costly(1), cpus=1000.0))
+    why = StateView(world.state, world.settings, world.now).explain(JobId("never"))
+    assert "still to be compared with this agent" in str(why)
+    before = dict(world.state.verdicts)
+    StateView(world.state, world.settings, world.now).explain(JobId("never"))
+    assert world.state.verdicts == before, "a reader changes nothing"
+
+
+def test_what_is_known_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "MOST_KNOWN", 2)
+    known = {("a", "a"): True, ("b", "b"): True, ("c", "c"): True}
+    assert Verdicts(known)("d", "d") is True
+    assert known == {("d", "d"): True}
+
+
+def test_too_large_an_expression_and_too_many_are_refused() -> None:
+    assert problem_of("(.?){300}.*|N") == "it is too large"
+    found = spec_from_mapping({"command": "true", "constraints": [["hostname", "UNIQUE"]] * 17})
+    assert isinstance(found, list)
+    assert "at most 16 constraints" in str(found[0])

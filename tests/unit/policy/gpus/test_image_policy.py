@@ -1,0 +1,216 @@
+"""What an image needs of the driver: the volume, versions, its environment."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.model.jobs.image import ImageConfig
+from mesos_gpu.policy.gpus.image import DriverNeed, container_environment, needed_driver, unmet, wants_volume
+
+OFFICIAL = json.loads((Path(__file__).parents[3] / "data/cuda-image/config.json").read_text())
+
+
+def image(env: dict[str, str] | None = None, **labels: str) -> ImageConfig:
+    names = {"volumes": "com.nvidia.volumes.needed", "cuda": "com.nvidia.cuda.version"}
+    return ImageConfig({names[k]: v for k, v in labels.items()}, env or {}, (), (), "")
+
+
+def official(**env: str) -> ImageConfig:
+    pairs = (text.partition("=") for text in OFFICIAL["Env"])
+    return ImageConfig(OFFICIAL["Labels"], {name: value for name, _, value in pairs} | env, (), (), "")
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        (image(), False),
+        (image(volumes=""), False),
+        (image(volumes="nvidia_driver"), True),
+        (image(volumes="other nvidia_driver"), True),
+        (image(volumes="nvidia_driver_old"), False),
+        (image({"NVIDIA_VISIBLE_DEVICES": "all"}), True),
+        (image({"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2"}), True),
+        (image({"NVIDIA_VISIBLE_DEVICES": "none"}), True),
+        (image({"NVIDIA_VISIBLE_DEVICES": "void"}), False),
+        (image({"NVIDIA_VISIBLE_DEVICES": ""}), False),
+        (image({"NVIDIA_VISIBLE_DEVICES": " , "}), False),
+        (image({"NVIDIA_VISIBLE_DEVICES": "void"}, volumes="nvidia_driver"), False),
+        (official(), True),
+    ],
+)
+def test_volume(config: ImageConfig, wanted: bool) -> None:
+    assert wants_volume(config) is wanted
+
+
+@pytest.mark.parametrize(
+    ("config", "driver", "cuda", "why"),
+    [
+        (image(), None, None, None),
+        (image(cuda=""), None, None, None),
+        (
+            image(cuda="12.4.1"),
+            "535.183.01",
+            "12.2",
+            "the image needs CUDA 12.4 or newer; this host's driver 535.183.01 runs CUDA 12.2 at most",
+        ),
+        (image(cuda="12.2.140"), "535.183.01", "12.2", None),
+        (image(cuda="9.0.176"), "580.65.06", "13.0", None),
+        # the driver does not say: by its branch
+        (image(cuda="12.2"), "535.183.01", None, None),
+        (
+            image(cuda="12.3"),
+            "535.0.0-simulated",
+            None,
+            "the image needs CUDA 12.3 or newer; this host's driver 535.0.0-simulated runs CUDA 12.2 at most",
+        ),
+        (image(cuda="12.9"), "577.1", None, None),
+        (
+            image(cuda="8.0"),
+            "340.108",
+            None,
+            "the image needs CUDA 8.0 or newer; which CUDA this host's driver 340.108 runs is not known",
+        ),
+        (image(cuda="8.0"), None, None, "the image needs CUDA 8.0 or newer; this host has no NVIDIA driver"),
+        (
+            image(cuda="${CUDA_VERSION}"),
+            "580.1",
+            "13.0",
+            "the image needs 'cuda>=${CUDA_VERSION}', which cannot be read: '${CUDA_VERSION}' is not a version",
+        ),
+        (
+            image(volumes="nvidia_driver data cache"),
+            "580.1",
+            "13.0",
+            "the image needs volume cache, data, which this platform does not have",
+        ),
+        # NVIDIA's own image: newer CUDA, or a branch with forward compatibility
+        (official(), "550.54.15", "12.4", None),
+        (official(), "580.65.06", "13.0", None),
+        (official(), "535.183.01", "12.2", None),
+        (
+            official(),
+            "545.23.08",
+            "12.3",
+            "the image needs CUDA 12.4 or newer; this host's driver 545.23.08 runs CUDA 12.3 at most"
+            ", nor is another alternative met",
+        ),
+        (official(NVIDIA_DISABLE_REQUIRE="1"), "460.1", "11.2", None),
+        (official(NVIDIA_DISABLE_REQUIRE="True"), "460.1", "11.2", None),
+    ],
+)
+def test_unmet(config: ImageConfig, driver: str | None, cuda: str | None, why: str | None) -> None:
+    assert unmet(config, driver, cuda) == why
+
+
+def test_a_disabling_zero_disables_nothing() -> None:
+    assert unmet(official(NVIDIA_DISABLE_REQUIRE="0"), "460.1", "11.2")
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("", None),
+        ("cuda>=12.2", None),
+        ("cuda>=12.2.0", None),
+        ("cuda=12.2", None),
+        ("cuda!=12.1", None),
+        ("cuda<13", None),
+        ("cuda<=12.2", None),
+        ("cuda>12.1", None),
+        ("driver>=535", None),
+        ("cuda>=12.2,driver>=535.100", None),
+        ("cuda>=13 driver>=535", None),
+        ("brand=Tesla", None),
+        ("arch>=7.5", None),
+        ("wat=1 cuda>=12", None),
+        ("cuda>12.2", "CUDA newer than 12.2; this host's driver 535.183.01 runs CUDA 12.2 at most"),
+        ("cuda<12", "CUDA older than 12; this host's driver 535.183.01 runs CUDA 12.2 at most"),
+        ("cuda!=12.2", "CUDA other than 12.2; this host's driver 535.183.01 runs CUDA 12.2 at most"),
+        ("driver>=535,driver<535.100", "driver older than 535.100; this host has driver 535.183.01"),
+        ("brand=geforce", "a GPU of brand geforce; this host's is tesla"),
+        ("brand!=tesla", "a GPU of another brand than tesla; this host's is tesla"),
+        ("brand>tesla", "'brand>tesla', which cannot be read: brands have no order"),
+        ("arch>=9.0", "compute capability 9.0 or newer; this host's GPUs have 8.0"),
+        ("wat=1", "'wat=1', a condition that this platform does not know"),
+        ("cuda", "'cuda', which cannot be read"),
+        ("cuda=>12", "'cuda=>12', which cannot be read"),
+        ("cuda>=new", "'cuda>=new', which cannot be read: 'new' is not a version"),
+        ("cuda>=13 driver>=600", "CUDA 13 or newer; this host's driver 535.183.01 runs CUDA 12.2 at most"
+         ", nor is another alternative met"),
+    ],
+)  # fmt: skip
+def test_expressions(expression: str, why: str | None) -> None:
+    config = image({"NVIDIA_REQUIRE_CUDA": expression})
+    found = unmet(config, "535.183.01", "12.2", brand="tesla", arch="8.0")
+    assert found == (why and f"the image needs {why}")
+
+
+def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
+    fine = {"NVIDIA_REQUIRE_CUDA": "cuda>=12", "NVIDIA_REQUIRE_JETPACK": "csv-mounts=all"}
+    assert unmet(image(fine), "535.1", "12.2") is None
+    assert unmet(image(fine | {"NVIDIA_REQUIRE_DRIVER": "driver>=550"}), "535.1", "12.2") == (
+        "the image needs driver 550 or newer; this host has driver 535.1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "driver", "cuda", "need"),
+    [
+        (image(cuda="12.4.1"), "550.54.15", "12.4", None),
+        (image(cuda="12.4.1"), "535.183.01", "12.2", DriverNeed("550", "CUDA 12.4 or newer")),
+        (image(cuda="12.2"), None, None, DriverNeed("535", "CUDA 12.2 or newer")),
+        (image(cuda="99"), "535.1", "12.2", None),
+        (image(cuda="new"), "535.1", "12.2", None),
+        (image(volumes="cache"), "535.1", "12.2", None),
+        # NVIDIA's own: it takes 470, 525 and 535, too, but no branch between them and 550
+        (official(), "545.23.08", "12.3", DriverNeed("550", "CUDA 12.4 or newer")),
+        (official(), None, None, DriverNeed("470", "CUDA 12.4 or newer")),
+        (
+            image({"NVIDIA_REQUIRE_DRIVER": "driver>=535.104"}),
+            "535.54",
+            "12.2",
+            DriverNeed("535.104", "driver 535.104 or newer"),
+        ),
+        (
+            image({"NVIDIA_REQUIRE_DRIVER": "driver<535"}),
+            "535.54",
+            "12.2",
+            None,
+        ),
+        # its CUDA is not what the branch has: the host's own version is not asked for again
+        (image(cuda="12.4"), "550.54", "12.2", DriverNeed("555", "CUDA 12.4 or newer")),
+    ],
+)
+def test_the_oldest_driver_that_would_do(
+    config: ImageConfig, driver: str | None, cuda: str | None, need: DriverNeed | None
+) -> None:
+    assert needed_driver(config, driver, cuda) == need
+
+
+def test_unknown_capability_is_refused() -> None:
+    found = unmet(image({"NVIDIA_REQUIRE_ARCH": "arch>=8.0"}), "535.1", "12.2")
+    assert found == "the image needs compute capability 8.0 or newer; that of this host's GPUs is not known"
+
+
+def test_environment_of_a_bare_image() -> None:
+    assert container_environment(image()) == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/nvidia/bin",
+        "LD_LIBRARY_PATH": "/usr/local/cuda/compat:/usr/local/nvidia/lib:/usr/local/nvidia/lib64",
+    }
+
+
+def test_environment_keeps_what_the_image_has() -> None:
+    found = container_environment(image({"PATH": "/opt/bin", "LD_LIBRARY_PATH": "/opt/lib"}))
+    assert found["PATH"] == "/opt/bin:/usr/local/nvidia/bin"
+    assert found["LD_LIBRARY_PATH"].split(":")[:2] == ["/opt/lib", "/usr/local/cuda/compat"]
+
+
+def test_compatible_libraries_come_first_and_only_for_an_older_driver() -> None:
+    newer = container_environment(official(), "550.54.15", "12.4")
+    assert newer["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
+    assert newer["PATH"] == official().env["PATH"]
+    older = container_environment(official(), "535.183.01", None)
+    assert older["LD_LIBRARY_PATH"] == (
+        "/usr/local/cuda/compat:/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
+    )

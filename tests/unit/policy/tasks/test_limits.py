@@ -1,0 +1,47 @@
+"""A task that had more memory than it asked for: what is said, and with which exit code."""
+
+import pytest
+
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.policy.tasks.blame import exit_code
+from mesos_gpu.policy.tasks.limits import in_words, out_of_memory, used_in
+
+MESOS = "Memory limit exceeded: Requested: 112MB Maximum Used: 112MB\n\nMEMORY STATISTICS: \ncache 8192\nrss 117\n"
+
+
+def test_mesos_counters_become_one_line_and_137() -> None:
+    status = Status(
+        TaskId("t"), "TASK_FAILED", None, "REASON_CONTAINER_LIMITATION_MEMORY", "SOURCE_AGENT", MESOS
+    )
+    told, outcome = in_words(status, None, 64)
+    assert told.message == "out of memory: 64 MiB asked, 112 used; ask for more with --mem"
+    assert exit_code(outcome) == 137
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("TASK_FAILED", "REASON_COMMAND_EXECUTOR_FAILED"),
+        ("TASK_RUNNING", "REASON_CONTAINER_LIMITATION_MEMORY"),
+    ],
+)
+def test_of_others_it_says_what_they_say(state: str, reason: str) -> None:
+    status, outcome = Status(TaskId("t"), state, None, reason, "", MESOS), Outcome(exit_status=3)
+    assert in_words(status, outcome, 64) == (status, outcome)
+
+
+@pytest.mark.parametrize(
+    ("said", "used"),
+    [("114684KB", 114684 << 10), ("7B", 7), ("2GB", 2 << 30), ("", None), ("much", None), ("-1MB", None)],
+)
+def test_mesos_bytes(said: str, used: int | None) -> None:
+    assert used_in(f"Memory limit exceeded: Requested: 1MB Maximum Used: {said}\n\nrss 1\n") == used
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    assert out_of_memory(64, None) == "out of memory: 64 MiB asked; ask for more with --mem"
+    assert (
+        out_of_memory(0.5, (64 << 20) + 1) == "out of memory: 0.5 MiB asked, 65 used; ask for more with --mem"
+    )

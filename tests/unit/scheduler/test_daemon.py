@@ -1,0 +1,201 @@
+"""The shell: saves before calls, answers after saves, and a stop that strands nobody."""
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.errors import MesosGpuError, NotFound
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.saves import SaveCard, SaveJob, SaveTask
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.builders import gpu, offer, spec
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
+from mesos_gpu.wire.mesos import report
+from tests.conftest import wait_until
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.store, self.driver, self.clock = MemoryStore(), FakeDriver(), FakeClock()
+        self.daemon = Daemon(
+            self.store,
+            self.store.load(),
+            self.driver,
+            self.clock,
+            Settings("run-executor", "run-monitor", default_user="nobody"),
+        )
+
+    def up(self) -> "Rig":
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://m"))
+        return self
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig.up()
+    rig.daemon.stop()
+
+
+def test_a_submitted_job_is_saved_before_the_answer(rig: Rig) -> None:
+    job = rig.daemon.submit(spec(name="train")).result(10)
+    assert job.id.startswith("train-")
+    assert any(isinstance(s, SaveJob) and s.job.id == job.id for batch in rig.store.batches for s in batch)
+
+
+def test_the_launch_is_on_disk_before_it_is_sent(rig: Rig) -> None:
+    seen: list[bool] = []
+
+    def look(call: str) -> None:
+        if call == "accept":
+            saved = [s for batch in rig.store.batches for s in batch if isinstance(s, SaveTask)]
+            seen.append(bool(saved))
+
+    rig.driver.on_call = look
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    rig.daemon.submit(spec()).result(10)
+    offers, infos = rig.driver.wait_for("accept")
+    assert offers == ("o1",)
+    assert seen == [True]
+    assert infos[0]["executor"]["command"]["value"] == "run-executor"
+    assert b'"user":"nobody"' in base64.b64decode(infos[0]["data"])
+
+
+def test_listeners_hear_of_each_change(rig: Rig) -> None:
+    heard: list[tuple[JobId, int]] = []
+    unlisten = rig.daemon.listen(lambda job_id, version: heard.append((job_id, version)))
+    job = rig.daemon.submit(spec()).result(10)
+    rig.daemon.kill(job.id).result(10)
+    assert heard == [(job.id, 1), (job.id, 2)]
+    unlisten()
+    rig.daemon.submit(spec()).result(10)
+    assert len(heard) == 2
+
+
+def test_killing_what_is_not_there_is_the_askers_error(rig: Rig) -> None:
+    with pytest.raises(NotFound, match="no job nope"):
+        rig.daemon.kill(JobId("nope")).result(10)
+    assert rig.daemon.read(lambda view: view.connected).result(10)
+
+
+def test_a_reader_that_fails_hurts_only_itself(rig: Rig) -> None:
+    future: Future[float] = rig.daemon.read(lambda view: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        future.result(10)
+    assert rig.daemon.read(lambda view: len(view.jobs)).result(10) == 0
+
+
+def test_an_asker_that_has_gone_hurts_nobody(rig: Rig) -> None:
+    gate = threading.Event()
+    blocker = rig.daemon.read(lambda view: gate.wait(10))
+    gone = rig.daemon.read(lambda view: 1)
+    assert gone.cancel()
+    gate.set()
+    assert blocker.result(10)
+    assert rig.daemon.read(lambda view: 2).result(10) == 2
+
+
+def test_an_agent_without_gpus_does_not_keep_hope_alive(rig: Rig) -> None:
+    rig.daemon.put(ev.OffersArrived((offer("o1", "plain"),)))
+    job = rig.daemon.submit(spec(gpus=4)).result(10)
+    why = rig.daemon.read(lambda view: view.explain(job.id)).result(10)
+    assert not why.can_ever_run
+    assert why.nodes[0].reasons == ("has only 0 GPUs",)
+
+
+def test_a_call_that_fails_stops_nothing(rig: Rig) -> None:
+    rig.driver.down = True
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    job = rig.daemon.submit(spec()).result(10)
+    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(10) is JobState.STARTING
+    rig.driver.down = False
+    rig.daemon.put(ev.StatusArrived(Status(TaskId(f"{job.id}.1"), "TASK_GONE", AgentId("a1"))))
+    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(10) is JobState.PENDING
+
+
+def test_a_refused_request_is_its_asker_s_alone(rig: Rig) -> None:
+    gate = threading.Event()
+    rig.daemon.read(lambda view: gate.wait(10))
+    refused = rig.daemon.drain(Target.GPU, "g9", "why")
+    gone = rig.daemon.drain(Target.GPU, "g9", "why")
+    assert gone.cancel()
+    job = rig.daemon.submit(spec())
+    gate.set()
+    with pytest.raises(NotFound, match="no GPU g9"):
+        refused.result(10)
+    assert job.result(10).state is JobState.PENDING, "of the same batch"
+
+
+def test_a_reset_is_a_message_to_the_monitor_after_it_is_saved(rig: Rig) -> None:
+    rig.daemon.put(ev.OffersArrived((offer("o1", gpus=1),)))
+    (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(10)
+    data = report.encode(Inventory((gpu("g0"),), "simulated"))
+    rig.daemon.put(ev.StatusArrived(Status(monitor, "TASK_RUNNING", AgentId("a1"), data=data)))
+    request = rig.daemon.reset(GpuId("g0"), "stuck", by="ann").result(10)
+    agent, executor, message = rig.driver.wait_for("message")
+    assert (agent, executor) == ("a1", monitor)
+    assert json.loads(message) == {"reset": "g0", "request": request}
+    assert any(isinstance(s, SaveCard) and s.card.reset for batch in rig.store.batches for s in batch)
+
+
+def test_a_full_disk_ends_the_scheduler_without_a_call() -> None:
+    rig = Rig().up()
+    rig.daemon.read(lambda view: None).result(10)
+    rig.store.full = True
+    future = rig.daemon.submit(spec())
+    with pytest.raises(MesosGpuError, match="stopping"):
+        future.result(10)
+    assert rig.daemon.wait(10)
+    assert isinstance(rig.daemon.failure, OSError)
+    assert not any(call == "accept" for call, _ in rig.driver.calls)
+    rig.daemon.stop()
+
+
+def test_a_fatal_driver_error_ends_the_scheduler() -> None:
+    rig = Rig().up()
+    rig.daemon.fail(MesosGpuError("Framework has been removed", remedy="start anew"))
+    assert rig.daemon.wait(10)
+    assert "removed" in str(rig.daemon.failure)
+    rig.daemon.stop()
+
+
+def test_after_a_stop_nobody_waits_for_ever() -> None:
+    rig = Rig().up()
+    rig.daemon.stop(teardown=True)
+    assert ("stop", True) in rig.driver.calls
+    with pytest.raises(MesosGpuError, match="stopping"):
+        rig.daemon.submit(spec()).result(10)
+
+
+def test_offers_whose_answer_was_lost_are_given_back(rig: Rig) -> None:
+    """The master would keep them for us, and nobody could use what they hold."""
+    rig.daemon.submit(spec()).result(10)
+    rig.driver.down = True
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(10) == 1)
+    rig.driver.down = False
+    assert rig.driver.wait_for("decline") == (("o1",), 0.0)
+
+
+def test_offers_of_an_earlier_subscription_are_void(rig: Rig) -> None:
+    rig.daemon.submit(spec()).result(10)
+    rig.driver.down = True
+    rig.daemon.put(ev.OffersArrived((offer("o1"),)))
+    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(10) == 1)
+    rig.daemon.put(ev.Disconnected())
+    rig.daemon.put(ev.Registered("fw", "http://m"))
+    rig.daemon.read(lambda view: view.connected).result(10)
+    rig.driver.down = False
+    rig.daemon.read(lambda view: view.connected).result(10)
+    assert not [call for call, _ in rig.driver.calls if call == "decline"]

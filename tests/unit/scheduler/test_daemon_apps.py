@@ -1,0 +1,92 @@
+"""Apps through the daemon: requests are made on its thread, and what they do is saved before they are answered."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.errors import AppLocked, BadConfiguration, Conflict, NotFound
+from mesos_gpu.model.apps.app import App, Group, SecretRef
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver
+
+WEB = App("/web", cmd="serve", env={"A": "1"}, port_definitions=())
+
+
+def daemon_of(path: Path) -> Daemon:
+    store = SqliteStore(path)
+    daemon = Daemon(store, store.load(), FakeDriver(), FakeClock(), Settings("executor", "monitor"))
+    daemon.start()
+    daemon.put(ev.Registered("fw", "http://m"))
+    return daemon
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def daemon(path: Path) -> Iterator[Daemon]:
+    daemon = daemon_of(path)
+    yield daemon
+    daemon.stop()
+
+
+def with_app(app: App) -> Group:
+    return Group("/", (app,))
+
+
+def test_a_change_makes_a_deployment(daemon: Daemon) -> None:
+    made = daemon.change_apps(lambda root: replace(root, apps=(WEB,))).result(10)
+    assert made is not None
+    assert [action.kind.value for step in made.plan.steps for action in step] == [
+        "StartApplication",
+        "ScaleApplication",
+    ]
+    assert daemon.read(lambda view: (view.root.apps, list(view.deployments))).result(10) == (
+        (WEB,),
+        [made.id],
+    )
+    assert daemon.change_apps(lambda root: root).result(10) is None, "nothing changes"
+
+
+def test_a_refusal_changes_nothing(daemon: Daemon) -> None:
+    def refuse(root: Group) -> Group:
+        raise Conflict("An app with id [/web] already exists.", remedy="PUT it")
+
+    with pytest.raises(Conflict):
+        daemon.change_apps(refuse).result(10)
+    daemon.change_apps(lambda _: with_app(WEB)).result(10)
+    with pytest.raises(AppLocked):
+        daemon.change_apps(lambda _: with_app(replace(WEB, cmd="other"))).result(10)
+    assert daemon.read(lambda view: view.root.apps).result(10) == (WEB,)
+    with pytest.raises(NotFound):
+        daemon.cancel_deployment("none").result(10)
+
+
+def test_what_cannot_be_run_is_not_let_in(daemon: Daemon) -> None:
+    with pytest.raises(BadConfiguration, match=r"/web: .*secret"):
+        daemon.change_apps(lambda _: with_app(replace(WEB, env={"B": SecretRef("b")}))).result(10)
+    assert daemon.read(lambda view: view.root).result(10) == Group("/")
+
+
+def test_all_of_it_outlives_a_restart(path: Path) -> None:
+    daemon = daemon_of(path)
+    first = daemon.change_apps(lambda _: with_app(WEB)).result(10)
+    assert first is not None
+    second = daemon.cancel_deployment(first.id).result(10)
+    assert second is not None
+    before = daemon.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(10)
+    daemon.stop()
+    again = daemon_of(path)
+    try:
+        found = again.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(10)
+        assert found == before
+        assert again.read(lambda view: [app for _, app in view.past("/web")]).result(10) == [WEB]
+    finally:
+        again.stop()

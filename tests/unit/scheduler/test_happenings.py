@@ -1,0 +1,113 @@
+"""What is told of apps: all of it, once, and what holds in the end."""
+
+import contextlib
+import random
+from collections import Counter
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.step import step
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.policy.apps.task_ids import instance_of_job
+from mesos_gpu.scheduler import happenings
+from mesos_gpu.scheduler.happenings import Follower
+from mesos_gpu.simulate.chaos import run as chaos
+from mesos_gpu.simulate.chaos import world
+from mesos_gpu.simulate.chaos.acts import do
+from mesos_gpu.simulate.chaos.violation import Violation
+
+
+class Reporter:
+    """Stands in the place of `step` in a chaotic world, and follows it as a daemon does."""
+
+    def __init__(self) -> None:
+        self.state, self.told = State(0.0), list[hp.What]()
+        self.follower = Follower(self.state)
+
+    def __call__(self, state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
+        if state is not self.state:  # the scheduler has started anew
+            self.state, self.follower = state, Follower(state)
+            # What its own checks found is lost with the old one; so is who listened.
+            self.told = [what for what in self.told if not isinstance(what, hp.HealthChanged)]
+        try:
+            effects = step(state, event, now, settings)
+        except MesosGpuError as error:
+            self.tell(self.follower.refused(event, error.what, now))
+            raise
+        self.tell(self.follower.follow(event, effects, state, now))
+        return effects
+
+    def tell(self, found: list[hp.Happening]) -> None:
+        self.told += [each.what for each in found]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_told_last_is_what_holds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = Reporter()
+    monkeypatch.setattr(world, "step", reporter)
+    place, chance = world.World(seed), random.Random(seed)
+    for act in chaos._acts(chance, 400):
+        with contextlib.suppress(Violation):  # whether all is well is for other tests
+            do(place, act)
+    last: dict[str, str] = {}
+    stages: dict[str, list[hp.Stage]] = {}
+    health: dict[str, bool | None] = {}
+    for what in reporter.told:
+        match what:
+            case hp.InstanceChanged(subject, condition):
+                assert last.get(subject.instance) != condition
+                last[subject.instance] = condition
+            case hp.DeploymentMoved(stage, deployment):
+                stages.setdefault(deployment.id, []).append(stage)
+            case hp.HealthChanged(_, task_id, healthy):
+                health[task_id] = healthy
+    state = reporter.state
+    assert len(last) > 3
+    for ids in state.instances.values():
+        for job in (state.jobs[id] for id in ids):
+            assert last[instance_of_job(job.id)] == happenings._condition(state, job)
+            for task in state.round_of(job):
+                if not task.ended and task.id in health:
+                    assert health[task.id] is happenings._healthy(state, job, task)
+    for id, found in stages.items():
+        count = Counter(found)
+        ended = count[hp.Stage.DONE] + count[hp.Stage.FAILED]
+        assert ended == (id not in state.deployments)
+        assert count[hp.Stage.STEP_BEGUN] == count[hp.Stage.STEP_DONE] + count[hp.Stage.STEP_FAILED] + (
+            not ended
+        )
+
+
+def test_the_group_that_changed_is_the_innermost_that_has_all_of_it() -> None:
+    for ids, group in (
+        (["/a"], "/"),
+        (["/a/b/c"], "/a/b"),
+        (["/a/b/c", "/a/d"], "/a"),
+        (["/a/b", "/c/b"], "/"),
+        (["/a/b/c", "/a/b/d"], "/a/b"),
+        ([], "/"),
+    ):
+        assert happenings._common_group(ids) == group
+
+
+def test_what_was_known_when_somebody_begins_to_listen_is_not_told() -> None:
+    state, settings = State(0.0), Settings("e", "m")
+    root = Group("/", (App("/a", cmd="true", instances=2),))
+    step(state, ev.AppsChanged("d", root), 1.0, settings)
+    for now in (2.0, 3.0):
+        step(state, ev.Tick(), now, settings)
+    follower = Follower(state)
+    effects = step(state, ev.Tick(), 4.0, settings)
+    assert follower.follow(ev.Tick(), effects, state, 4.0) == []
+    effects = step(state, ev.DeploymentDeleted("d", "e", force=True), 5.0, settings)
+    told = follower.follow(ev.Tick(), effects, state, 5.0)
+    assert [each.what.stage for each in told if isinstance(each.what, hp.DeploymentMoved)] == [
+        hp.Stage.STEP_FAILED,
+        hp.Stage.FAILED,
+    ]

@@ -1,0 +1,146 @@
+"""What happens is said once, in words, and as JSON; nobody's text breaks a line."""
+
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine import events as ev
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.scheduler.logs import AUDIT, Json, LogFormat, Text, set_up
+from mesos_gpu.scheduler.narrator import Narrator
+from mesos_gpu.testing.builders import World, gpu, offer
+
+
+class Told(World):
+    """A world whose effects are told."""
+
+    def listen(self) -> None:
+        self.narrator = Narrator(self.state)
+
+    def feed(self, *events: ev.Event) -> list[object]:  # type: ignore[override]
+        for event in events:
+            self.narrator.heard(event)
+        effects = super().feed(*events)
+        self.narrator.saved(effects)
+        return effects  # type: ignore[return-value]
+
+
+@pytest.fixture
+def world(caplog: pytest.LogCaptureFixture) -> Told:
+    caplog.set_level(logging.INFO, "mesos_gpu.scheduler")
+    world = Told()
+    world.listen()
+    return world
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+def test_a_job_s_life(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+    world.register()
+    assert said(caplog) == ["registered with http://master:5050 as fw-1"]
+    world.node("a1", gpu("g0"))
+    assert said(caplog) == ["node a1.example (agent a1): up", "GPU g0 on a1.example: ok"]
+    world.submit(gpus=1)
+    world.status("j1.1", "TASK_RUNNING")
+    world.status("j1.1", "TASK_RUNNING")
+    world.status("j1.1", "TASK_FAILED", message="exit status 3")
+    assert said(caplog) == [
+        "job j1: pending: queued",
+        "job j1: pending -> starting: launched on a1.example",
+        "job j1: starting -> running: running",
+        "job j1: running -> failed: exit status 3",
+    ]
+    assert caplog.records == []
+
+
+def test_cards_nodes_and_drains(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+    world.register()
+    world.node("a1", gpu("g0"))
+    said(caplog)
+    world.report("a1", replace(gpu("g0"), health=Health.SICK, reason="XID 79"))
+    world.report("a1", replace(gpu("g0"), health=Health.SICK, reason="XID 79"))
+    world.report("a1", gpu("g0"))
+    world.feed(ev.DrainRequested(Target.NODE, "a1.example", "new fan", "ann", 60.0))
+    world.feed(ev.UndrainRequested(Target.NODE, "a1.example"))
+    world.feed(ev.AgentLost(AgentId("a1")))
+    world.offers(offer("later", "a1"))
+    assert said(caplog) == [
+        "GPU g0 on a1.example: ok -> sick: XID 79",
+        "GPU g0 on a1.example: sick -> ok",
+        "node a1.example is drained by ann: new fan, what runs there is ended at its deadline",
+        "node a1.example is not drained any more",
+        "node a1.example (agent a1): lost",
+        "node a1.example (agent a1): up",
+    ]
+
+
+def test_deployments(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+    said(caplog)
+    web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
+    world.feed(ev.AppsChanged("d1", Group("/", (web,))))
+    world.feed(ev.DeploymentDeleted("d1", "d2", force=True))
+    found = [line for line in said(caplog) if line.startswith("deployment")]
+    assert found[0].startswith("deployment d1: begins, of /web, step 1 of ")
+    assert found[-1] == "deployment d1: ended where it was"
+
+
+def test_unknown_tasks_refusals_and_the_master_s_loss(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+    said(caplog)
+    world.status("stranger.1", "TASK_RUNNING")
+    world.status("stranger.1", "TASK_RUNNING")
+    world.narrator.refused(ev.KillRequested(JobId("x")), NotFound("there is no job x", remedy="look"))
+    world.feed(ev.Disconnected())
+    assert said(caplog) == [
+        "task stranger.1 runs on a1 and is not known: it is held, see mesos-gpu tasks unknown list",
+        "refused: KillRequested: there is no job x",
+        "disconnected from the master: tasks run on, nothing is launched",
+    ]
+
+
+def record(message: str, **more: object) -> logging.LogRecord:
+    made = logging.LogRecord("mesos_gpu.scheduler", logging.INFO, __file__, 1, message, (), None)
+    made.__dict__.update(more)
+    return made
+
+
+@pytest.mark.parametrize("bad", ["a\n2026-01-01 INFO forged", "a\r\x1b[2J", "a\u202eb", "a\x85b"])
+def test_a_message_has_one_line(bad: str) -> None:
+    for form in (Text(), Json()):
+        shown = form.format(record(bad))
+        assert shown.isprintable()
+    assert json.loads(Json().format(record(bad)))["message"] == bad
+
+
+def test_json_has_the_line_s_own_fields() -> None:
+    found = json.loads(Json().format(record("job j1: running", fields={"job": "j1", "exit_code": None})))
+    assert found.pop("at").endswith("+00:00")
+    assert (found["level"], found["logger"], found["message"]) == (
+        "INFO",
+        "mesos_gpu.scheduler",
+        "job j1: running",
+    )
+    assert (found["job"], found["exit_code"]) == ("j1", None)
+
+
+def test_who_changes_something_is_said_at_every_level() -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        root.handlers = []
+        set_up("ERROR", LogFormat.TEXT)
+        assert logging.getLogger(AUDIT).isEnabledFor(logging.INFO)
+        assert not logging.getLogger("mesos_gpu.scheduler").isEnabledFor(logging.INFO)
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+        logging.getLogger(AUDIT).setLevel(logging.NOTSET)

@@ -1,0 +1,105 @@
+"""Chaos finds what is wrong with apps and their deployments."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.engine.apps import deploying as apps
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.policy.apps.rollout import moves
+from mesos_gpu.policy.apps.rollout.moves import Bounds
+from mesos_gpu.simulate.chaos import run as chaos
+from mesos_gpu.simulate.chaos.violation import Violation
+
+STEPS = 20_000
+
+
+def violation(seed: int, steps: int = STEPS) -> Violation | None:
+    """The first one that is found; no shorter story is looked for."""
+    chance = random.Random(seed)
+    while steps > 0:
+        shape, acts = chance.getrandbits(32), chaos._acts(chance, 200, chaos.APPS_ALONE)
+        _, done, found = chaos.replay(shape, acts)
+        steps -= done + 1
+        if found is not None:
+            return found
+    return None
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_apps_hold(seed: int) -> None:
+    found = violation(seed, 1200)
+    assert found is None, str(found)
+
+
+# --- bugs put in on purpose
+
+
+def _bounds(monkeypatch: pytest.MonkeyPatch, change: Callable[[Bounds], Bounds]) -> None:
+    real = moves.bounds
+    monkeypatch.setattr(moves, "bounds", lambda target: change(real(target)))
+
+
+def _the_least_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    _bounds(patch, lambda bounds: replace(bounds, least=0))
+
+
+def _the_most_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    _bounds(patch, lambda bounds: replace(bounds, most=99))
+
+
+def _checks_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apps, "_healths", lambda state, job, task: [])
+
+
+def _readiness_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    real = apps._instance
+    patch.setattr(apps, "_instance", lambda state, job: replace(real(state, job), ready=True))
+
+
+def _the_surplus_stays(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moves._Scene, "surplus", lambda scene: [])
+
+
+def _one_too_many_goes(patch: pytest.MonkeyPatch) -> None:
+    real = moves._Scene.surplus
+    patch.setattr(
+        moves._Scene, "surplus", lambda scene: scene.fresh[: len(real(scene)) + 1] if real(scene) else []
+    )
+
+
+def _nothing_is_locked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(apps, "locks", lambda deployments, affected: ())
+
+
+def _deployments_are_not_saved(patch: pytest.MonkeyPatch) -> None:
+    def put(turn: Turn, deployment: Deployment) -> None:
+        turn.state.deployments[deployment.id] = deployment
+
+    patch.setattr(Turn, "put_deployment", put)
+
+
+ENDS = "every deployment ends, and apps are as wanted"
+BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
+    "the least is ignored": (_the_least_is_ignored, {"enough instances serve"}),
+    "the most is ignored": (_the_most_is_ignored, {"no app is over its capacity"}),
+    "health checks are ignored": (_checks_are_ignored, {"enough instances serve"}),
+    "readiness is ignored": (_readiness_is_ignored, {"enough instances serve"}),
+    "the surplus stays": (_the_surplus_stays, {ENDS, "no app is over its capacity"}),
+    "one too many goes": (_one_too_many_goes, {"no instance that is wanted is ended"}),
+    "nothing is locked": (_nothing_is_locked, {"one deployment at a time changes an app"}),
+    "deployments are not saved": (_deployments_are_not_saved, {"what is known is on disk"}),
+}
+
+
+@pytest.mark.parametrize(("bug", "rules"), BUGS.values(), ids=BUGS)
+def test_a_bug_is_found(
+    bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug(monkeypatch)
+    found = violation(0)
+    assert found is not None
+    assert found.rule in rules, str(found)

@@ -1,0 +1,55 @@
+"""The simulator against the figures that others have published for the same traces."""
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.simulate.jobs import Cluster, Figures, Prices, figures, simulate
+from mesos_gpu.simulate.orders import ORDERS, PAUSES_S, RESTARTS_S
+from mesos_gpu.simulate.trace import read_jobs
+
+DATA = Path(__file__).parents[2] / "data" / "jobs"
+CLUSTER = Cluster(8, 8)
+WITHIN = {"trace3": 0.07, "trace4": 0.03}
+
+
+@cache
+def _published() -> dict[tuple[str, str], float]:
+    with (DATA / "published.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {(row["policy_metric"], trace): float(row[trace]) for row in rows for trace in WITHIN}
+
+
+@cache
+def _found(policy: str, trace: str) -> Figures:
+    jobs = read_jobs(DATA / f"{trace}.csv.gz")
+    prices = Prices(round(RESTARTS_S.get(policy, 0) * 1000), round(PAUSES_S.get(policy, 0) * 1000))
+    return figures(jobs, CLUSTER, simulate(jobs, CLUSTER, ORDERS[policy], prices))
+
+
+@pytest.mark.parametrize("trace", WITHIN)
+@pytest.mark.parametrize("policy", ["srtf", "srsf"])
+def test_known_durations_as_published(policy: str, trace: str) -> None:
+    found, name = _found(policy, trace), policy.upper()
+    assert found.avg_jct_s == pytest.approx(_published()[f"{name}_JCT", trace], rel=WITHIN[trace])
+    assert found.makespan_s == pytest.approx(_published()[f"{name}_makespan", trace], rel=0.02)
+
+
+@pytest.mark.parametrize("trace", WITHIN)
+def test_no_knowledge_of_durations_and_yet_ahead(trace: str) -> None:
+    found = _found("mesos-gpu", trace)
+    assert found.avg_jct_s < 0.85 * _published()["TiresiasL_JCT", trace]
+    assert found.avg_jct_s < _published()["Themis_JCT", trace]  # on trace4 level rather than ahead
+    assert (
+        found.avg_jct_s > _found("srsf", trace).avg_jct_s
+    )  # who knows more does better: it would smell otherwise
+
+
+@pytest.mark.parametrize("trace", WITHIN)
+def test_no_gpu_time_out_of_nothing(trace: str) -> None:
+    for policy in ("srtf", "srsf", "mesos-gpu"):
+        found = _found(policy, trace)
+        assert 0 < found.gpu_utilisation_pct <= 100
+        assert found.avg_jct_s < found.makespan_s

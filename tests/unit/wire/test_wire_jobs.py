@@ -1,0 +1,270 @@
+"""A job request: accepted as it is meant, or refused with all that is wrong."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mesos_gpu.model.jobs.job import Engine, JobSpec, OnGpuFailure, OnMemberFailure, Placement
+from mesos_gpu.model.jobs.mount import Mount
+from mesos_gpu.model.jobs.permits import Control, Permits, Root
+from mesos_gpu.model.nodes.driver import CUDA_LABEL
+from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
+
+
+def problems(**value: Any) -> dict[str, str]:
+    found = spec_from_mapping({"command": "true", **value}, permits=Permits())
+    return {} if isinstance(found, JobSpec) else {p.path: p.reason for p in found}
+
+
+def test_defaults() -> None:
+    assert spec_from_mapping({"command": "/usr/bin/Train_It.sh --x"}) == JobSpec(
+        name="train-it.sh", command="/usr/bin/Train_It.sh --x", cpus=1.0, mem_mib=128
+    )
+
+
+def test_everything() -> None:
+    value = {
+        "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
+        "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,
+        "timeout_s": 1.5, "kill_grace_s": 0, "image": "a/b:c", "container_engine": "docker",
+        "on_gpu_failure": "notify", "min_driver": "535.104.05", "placement": "spread",
+        "priority": -1000, "queue": "lab", "tasks": 3, "on_member_failure": "fail", "preemptible": True,
+        "gpu_memory_mib": 40000, "compute_capability": "8.0", "pull": True,
+        "volumes": ["/data/a:/a:ro", "/b:b", "c:/c:rw"],
+    }  # fmt: skip
+    assert spec_from_mapping(value) == JobSpec(
+        "a.b-1", None, ("a", ""), 0.5, 7, 2, ("T4",), {"A": "1"}, "alice", {"k": "v"}, 3, 1.5, 0.0,
+        "a/b:c", Engine.DOCKER, OnGpuFailure.NOTIFY, "535.104.05",
+        Placement.SPREAD, -1000, "lab", tasks=3, on_member_failure=OnMemberFailure.FAIL, preemptible=True,
+        gpu_memory_mib=40000, compute_capability="8.0", pull=True,
+        mounts=(Mount("/data/a", "/a"), Mount("/b", "b", read_only=False), Mount("c", "/c", read_only=False)),
+    )  # fmt: skip
+
+
+def test_null_is_absent() -> None:
+    assert spec_from_mapping({"command": "true", "user": None, "timeout_s": None, "env": None}) == JobSpec(
+        "true", "true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "reason"),
+    [
+        ({"volumes": "/a:/b"}, "/volumes", 'must be a list of at most 100 volumes, got "/a:/b"'),
+        (
+            {"volumes": ["/a"]},
+            "/volumes/0",
+            "must be HOST:PATH, or HOST:PATH:ro to read only, as /data/imagenet:/d",
+        ),
+        ({"volumes": ["/a:/b:z"]}, "/volumes/0", "must be HOST:PATH"),
+        ({"volumes": [1]}, "/volumes/0", "got 1"),
+        ({"volumes": ["../a:/b"]}, "/volumes/0", "'../a' is not in the sandbox"),
+        ({"volumes": ["/a:/b", "/c:/b/"]}, "/volumes/1", "two volumes are at '/b/'"),
+        ({"args": ["x"]}, "/args", "is for the entrypoint of an image"),
+        ({"args": "x", "image": "a"}, "/args", "must be a list of strings without NUL"),
+        ({"pull": True}, "/pull", "needs an image"),
+        ({"cpus": -1}, "/cpus", "must be a positive number, from 0.001 to 100000, got -1"),
+        ({"cpus": True}, "/cpus", "got true"),
+        ({"cpus": float("nan")}, "/cpus", "got NaN"),
+        ({"cpus": 0.0004}, "/cpus", "from 0.001"),
+        ({"cpus": 10**400}, "/cpus", "from 0.001 to 100000"),
+        ({"mem_mib": 1.5}, "/mem_mib", "must be a positive integer, at most 2**31, got 1.5"),
+        ({"mem_mib": 10**5000}, "/mem_mib", "got something of type int"),
+        ({"gpus": -1}, "/gpus", "an integer from 0 to 1024, got -1"),
+        ({"gpus": "1"}, "/gpus", 'got "1"'),
+        ({"gpus": 0.5}, "/gpus", "fractions of a GPU are not enabled; ask for whole GPUs"),
+        ({"gpus": 1.5}, "/gpus", "fractions of a GPU are not enabled; ask for whole GPUs"),
+        ({"gpus": -0.5}, "/gpus", "an integer from 0 to 1024, got -0.5"),
+        ({"gpus": float("inf")}, "/gpus", "an integer from 0 to 1024, got Infinity"),
+        ({"gpu_memory_mib": 40000}, "/gpu_memory_mib", "needs gpus of at least 1"),
+        (
+            {"gpus": 1, "gpu_memory_mib": 0},
+            "/gpu_memory_mib",
+            "must be a positive integer, at most 2**31, got 0",
+        ),
+        ({"gpus": 1, "gpu_memory_mib": "40g"}, "/gpu_memory_mib", 'got "40g"'),
+        ({"compute_capability": "8.0"}, "/compute_capability", "needs gpus of at least 1"),
+        ({"gpus": 1, "compute_capability": 8.0}, "/compute_capability", 'as "8.0", got 8.0'),
+        (
+            {"gpus": 1, "compute_capability": "8"},
+            "/compute_capability",
+            'a compute capability, as "8.0", got "8"',
+        ),
+        ({"tasks": 0}, "/tasks", "must be an integer from 1 to 1024, got 0"),
+        ({"tasks": 1025}, "/tasks", "got 1025"),
+        ({"on_member_failure": "ignore"}, "/on_member_failure", "one of restart, fail"),
+        ({"preemptible": 1}, "/preemptible", "must be true or false, got 1"),
+        ({"gpu_model": "T4"}, "/gpu_model", "needs gpus of at least 1"),
+        ({"gpus": 1, "gpu_model": ["T4", "T4"]}, "/gpu_model", "names a model twice"),
+        ({"gpus": 1, "gpu_model": [1]}, "/gpu_model", "a model or a list of models"),
+        ({"env": {"A=B": "x"}}, "/env/A=B", "without '='"),
+        ({"env": {"A": 1}}, "/env/A", "must be a string without NUL, got 1"),
+        ({"env": {"A": "x\0"}}, "/env/A", "without NUL"),
+        ({"env": {"a/b~": 1}}, "/env/a~1b~0", "must be a string"),
+        ({"env": {1: "x"}}, "/env/1", "must have a name"),
+        ({"env": {"A": "\ud800"}}, "/env/A", "must be a string"),
+        ({"labels": {"a\0": "x"}}, "/labels/a\0", "must have a name without NUL"),
+        ({"env": []}, "/env", "must be an object of strings"),
+        ({"labels": {"": "x"}}, "/labels/", "must have a name"),
+        ({"user": "root"}, "/user", "--allow-root"),
+        ({"user": "A B"}, "/user", "a user name of Linux"),
+        ({"name": "-x"}, "/name", "beginning and ending alphanumeric"),
+        ({"name": "x" * 64}, "/name", "1 to 63"),
+        ({"max_attempts": 0}, "/max_attempts", "from 1 to 1000"),
+        ({"timeout_s": 0}, "/timeout_s", "a positive number of seconds"),
+        ({"kill_grace_s": -1}, "/kill_grace_s", "from 0 to 3600"),
+        ({"argv": ["x"]}, "/", "exactly one of command"),
+        ({"command": " "}, "/command", "non-empty"),
+        ({"command": "a\0"}, "/command", "without NUL"),
+        ({"argv": ["a", "\0"], "command": None}, "/argv", "without NUL"),
+        ({"command": None, "argv": []}, "/argv", "a list of strings"),
+        ({"colour": 1}, "/colour", "unknown field"),
+        ({"container_engine": "docker"}, "/container_engine", "needs an image"),
+        ({"image": "a", "container_engine": "rkt"}, "/container_engine", 'one of mesos, docker, got "rkt"'),
+        ({"image": "a", "argv": ["x"]}, "/", "exactly one of command"),
+        ({"image": "Ubuntu:22.04"}, "/image", "'Ubuntu' must be in lower case"),
+        ({"image": 7}, "/image", "must be an image, as [registry[:port]/]path[:tag][@digest]: got 7"),
+        ({"on_gpu_failure": "panic"}, "/on_gpu_failure", "one of restart, notify, ignore"),
+        ({"placement": "best"}, "/placement", "one of bundle, spread, fragmentation"),
+        ({"on_gpu_failure": 1}, "/on_gpu_failure", "got 1"),
+        ({"priority": 1001}, "/priority", "must be an integer from -1000 to 1000, got 1001"),
+        ({"priority": 0.5}, "/priority", "got 0.5"),
+        ({"priority": "high"}, "/priority", 'got "high"'),
+        ({"queue": "Lab"}, "/queue", "must be 1 to 63 of a-z, 0-9, '.' and '-', as research, got \"Lab\""),
+        ({"queue": ""}, "/queue", 'got ""'),
+        ({"min_driver": 535}, "/min_driver", 'a driver version, as "535" or "535.104.05", got 535'),
+        ({"min_driver": "535-open"}, "/min_driver", 'got "535-open"'),
+        ({"min_driver": "535.", "gpus": 1}, "/min_driver", 'got "535."'),
+        ({"min_driver": "5" * 5000}, "/min_driver", "must be a driver version"),
+        (
+            {"gpus": 1, "labels": {CUDA_LABEL: "99.1"}},
+            f"/labels/{CUDA_LABEL}",
+            'must be a CUDA version up to 13.3, the newest whose driver is known here, or set min_driver; got "99.1"',
+        ),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "new"}}, f"/labels/{CUDA_LABEL}", 'got "new"'),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "1" * 5000}}, f"/labels/{CUDA_LABEL}", "must be a CUDA version"),
+    ],
+)
+def test_each_problem_names_field_value_and_rule(value: dict[str, Any], path: str, reason: str) -> None:
+    assert reason in problems(**value)[path]
+
+
+def test_a_fraction_is_told_once_and_what_needs_gpus_is_left_alone() -> None:
+    assert set(problems(gpus=0.5, gpu_model="T4", gpu_memory_mib=1, compute_capability="8.0")) == {"/gpus"}
+
+
+def test_all_problems_come_at_once() -> None:
+    assert set(problems(cpus=0, gpus=-1, user="root", colour=1)) == {"/cpus", "/gpus", "/user", "/colour"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"1", b'"x"', b"\xff", b"[" * 100000, b'{"cpus": NaN}', b'{"command": "\\ud800"}'],
+)
+def test_what_is_no_object_is_refused(body: bytes) -> None:
+    with pytest.raises(BadJson):
+        decode(body, permits=Permits())
+
+
+def test_an_image_needs_no_command_and_names_the_job() -> None:
+    spec = spec_from_mapping({"image": "registry.example:5000/nvidia/cuda_x:12"})
+    assert isinstance(spec, JobSpec)
+    assert (spec.name, spec.command, spec.argv, spec.container_engine) == ("cuda-x", None, (), Engine.MESOS)
+
+
+def test_the_scheduler_s_engine_is_for_images_that_come_without_one() -> None:
+    for body, engine in (
+        (b'{"image": "a"}', Engine.DOCKER),
+        (b'{"image": "a", "container_engine": "mesos"}', Engine.MESOS),
+        (b'{"command": "id"}', Engine.MESOS),
+    ):
+        spec = decode(body, permits=Permits(), engine=Engine.DOCKER)
+        assert isinstance(spec, JobSpec)
+        assert spec.container_engine is engine
+
+
+@pytest.mark.parametrize(
+    ("fields", "least"),
+    [
+        ({"gpus": 1, "labels": {CUDA_LABEL: "12.2"}}, "535"),
+        ({"gpus": 1, "labels": {CUDA_LABEL: " 12.4.1 "}}, "550"),
+        ({"gpus": 1, "labels": {CUDA_LABEL: ""}}, None),
+        ({"gpus": 0, "labels": {CUDA_LABEL: "12.2"}}, None),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "12.2"}, "min_driver": "470.82"}, "470.82"),
+        ({"gpus": 1, "labels": {CUDA_LABEL: "99.1"}, "min_driver": "700"}, "700"),
+        ({"gpus": 0, "min_driver": "535"}, "535"),
+    ],
+)
+def test_the_oldest_driver_is_the_one_given_or_that_of_the_label(
+    fields: dict[str, Any], least: str | None
+) -> None:
+    spec = spec_from_mapping({"command": "true", **fields})
+    assert isinstance(spec, JobSpec)
+    assert spec.min_driver == least
+
+
+@pytest.mark.parametrize(
+    ("where", "image", "remedy"),
+    [
+        (Root.NOWHERE, None, "--allow-root host"),
+        (Root.NOWHERE, "a", "--allow-root image"),
+        (Root.IMAGE, None, "set image"),
+        (Root.IMAGE, "a", ""),
+        (Root.HOST, None, ""),
+        (Root.HOST, "a", ""),
+    ],
+)
+def test_root_is_allowed_by_where_it_is_root(where: Root, image: str | None, remedy: str) -> None:
+    found = decode(
+        json.dumps({"command": "id", "user": "root", "image": image}).encode(), permits=Permits(where)
+    )
+    if not remedy:
+        assert isinstance(found, JobSpec)
+    else:
+        assert isinstance(found, list)
+        assert [problem.path for problem in found] == ["/user"]
+        assert remedy in found[0].reason
+
+
+LISTED = Permits(control_access={"lb": (Control.API,), "dns@bind": (Control.MASTER,)}, default_user="bind")
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "asked", "refused"),
+    [
+        ("lb", None, ["api"], ""),
+        ("lb", "alice", ["api"], ""),
+        ("lb", "alice", ["api", "master"], "master is not allowed to lb@alice"),
+        ("dns", "bind", ["master"], ""),
+        ("dns", None, ["master", "master"], ""),
+        ("dns", "alice", ["master"], "--control-access dns@alice=master"),
+        ("other", None, ["api", "master"], "--control-access other@bind=api,master"),
+    ],
+)
+def test_what_commands_the_cluster_is_for_the_names_on_the_list(
+    name: str, user: str | None, asked: list[str], refused: str
+) -> None:
+    body = {"name": name, "user": user, "command": "id", "control_access": asked}
+    found = decode(json.dumps(body).encode(), permits=LISTED)
+    if not refused:
+        assert isinstance(found, JobSpec)
+        assert [control.value for control in found.control_access] == list(dict.fromkeys(asked))
+    else:
+        assert isinstance(found, list)
+        assert [problem.path for problem in found] == ["/control_access"]
+        assert refused in found[0].reason
+
+
+@pytest.mark.parametrize("value", ["api", ["agent"], [1], {"api": 1}, [["api"]]])
+def test_control_access_is_a_list_of_known_services(value: object) -> None:
+    assert "must be a list of api, master" in problems(control_access=value)["/control_access"]
+
+
+def test_yaml_may_hold_what_json_cannot() -> None:
+    circle: dict[str, Any] = {}
+    circle["env"] = circle
+    assert problems(gpu_model=circle) == {
+        "/gpu_model": "must be a model or a list of models, got something of type dict"
+    }
+    assert problems(**{"labels": {(1, 2): "x"}}) == {"/labels/(1, 2)": "must have a name without NUL"}
