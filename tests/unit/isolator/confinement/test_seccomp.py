@@ -105,7 +105,7 @@ def test_listing() -> None:
 TRIES = """
 import ctypes, json, os, sys
 sys.path.insert(0, sys.argv[1])
-from isolator import apart_sys
+from isolator.confinement import apart_sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.prctl(38, 1, 0, 0, 0)
 child = os.fork()
