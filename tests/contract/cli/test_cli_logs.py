@@ -81,6 +81,26 @@ def test_logs_of_an_app_are_those_of_its_tasks(rest: FakeRest) -> None:
     assert (got.exit_code, "see why: mesos-gpu why /web" in got.stderr) == (66, True)
 
 
+def test_logs_of_an_app_are_followed_over_new_tasks_until_it_is_deleted(rest: FakeRest) -> None:
+    tasks = [rest.launch(rest.add(f"web.instance-{uuid}._app")) for uuid in UUIDS]
+    staged = [{"id": task, "stagedAt": str(i)} for i, task in enumerate(tasks)]
+    rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": staged[:1]}})
+    rest.write(tasks[0], "stdout", b"one\n")
+    with started("logs", "/web", "-f") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        rest.write(tasks[0], "stdout", b"two\n")
+        lines.append(process.stdout.readline())
+        rest.write(tasks[1], "stdout", b"three\n")
+        rest.fixed["GET /v2/apps/web"] = (200, {"app": {"id": "/web", "tasks": staged}})
+        lines += [process.stdout.readline() for _ in range(3)]
+        rest.fixed["GET /v2/apps/web"] = (404, {"message": "App '/web' does not exist"})
+        code, out, errors = finish(process)
+    first, second = (b"==> web.instance-748f8361 stdout <==\n", b"==> web.instance-c5d8ee65 stdout <==\n")
+    assert lines == [first, b"one\n", b"two\n", b"\n", second, b"three\n"]
+    assert (code, out, errors) == (0, "", "")
+
+
 def test_logs_that_cannot_be_read_are_an_error(rest: FakeRest) -> None:
     job = rest.add()
     rest.launch(job)

@@ -454,6 +454,33 @@ def test_an_agent_that_a_task_could_command(
     scene.one("ports", level, "tasks reach the ports that command the cluster")
 
 
+@pytest.mark.parametrize(
+    ("above", "mode", "level"),
+    [
+        (0o755, 0o755, Level.WARN),
+        (0o711, 0o701, Level.WARN),
+        (0o755, 0o700, Level.OK),
+        (0o700, 0o755, Level.OK),
+    ],
+)
+def test_checkpoints_of_the_agent_that_everybody_can_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, above: int, mode: int, level: Level
+) -> None:
+    flags = {
+        "work_dir": "/var/lib/mesos",
+        "resources": "gpus(gpu):1",
+        "isolation": "cgroups/pids,docker/runtime,filesystem/linux",
+        "image_providers": "docker",
+    }
+    monkeypatch.setattr(doctor, "_agent_flags", lambda _: flags)
+    meta = scene.root / "var/lib/mesos/meta"
+    meta.mkdir(parents=True)
+    meta.chmod(mode)
+    meta.parent.chmod(above)
+    found = scene.one("agent", level, "/var/lib/mesos/meta" if level is Level.WARN else "flags are right")
+    assert found.remedy == ("chmod 700 /var/lib/mesos/meta" if level is Level.WARN else "")
+
+
 def test_ports_that_cannot_be_listed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_agent_flags", lambda _: None)
     scene.env["MESOS_GPU_CONTROL_PORTS"] = "zk"
