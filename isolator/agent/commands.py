@@ -17,5 +17,7 @@ def executor_command(program: str = "executor") -> str:
     root = str(Path(isolator.__file__).resolve().parent.parent)
     if program == "monitor":
         return f"exec {shlex.quote(sys.executable)} -I -m isolator monitor"
-    code = f"import sys; sys.path.insert(0, {root!r}); from isolator.{program} import main; sys.exit(main())"
+    code = (
+        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor.main import main; sys.exit(main())"
+    )
     return f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"
