@@ -29,7 +29,7 @@ class NotFound(MesosGpuError):
 
 
 class Conflict(MesosGpuError):
-    """It exists already, or is in use."""
+    """The request conflicts with what exists already, or with what is in use."""
 
     exit_code, http_status = 73, 409
 

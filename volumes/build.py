@@ -40,7 +40,7 @@ class Built:
 
     @property
     def path(self) -> Path:
-        """Of the build."""
+        """The directory of the build."""
         return self.volume.path
 
     @property
@@ -71,8 +71,8 @@ def make(
         NotFound, Conflict: As of `volumes.version.driver_version`.
         Unavailable: As of `build`.
     """
-    found = discover(root)
-    plan = plan_of(found, driver_version(root, found, version, nvml))
+    files = discover(root)
+    plan = plan_of(files, driver_version(root, files, version, nvml))
     return build(store, root, plan, held=held, anew=anew)
 
 
@@ -252,7 +252,7 @@ def _switch(target: Store, part: Path) -> Volume:
 
 
 def _name(target: Store, name: str) -> Path:
-    """Of a build with that content: the same name, unless the build that has it is damaged."""
+    """Name a build of that content: `name`, unless the build that has it is damaged."""
     for number in range(1, 1000):
         path = target.builds / (name if number == 1 else f"{name}.{number}")
         if not path.exists() or not verify(target.read(path)):

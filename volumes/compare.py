@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from volumes.manifest import LIBRARIES, PROGRAMS, TLS_ABI, stem_of
-from volumes.model import Elf, File, Found, Plan
+from volumes.model import DriverFiles, Elf, File, Plan
 
 YES: Final = "yes"
 _NOT_LISTED: Final = "no: not in its list"
@@ -60,7 +60,8 @@ def _old_tls(stem: str, elf: Elf) -> bool:
 
 
 def _refused_by_mesos(stem: str, _name: str, elf: Elf, _version: str) -> str | None:
-    """Of any version; libGLdispatch.so only without the .0 that it has."""
+    """Why Mesos takes no such library of any version, None: it does; libGLdispatch.so only without the .0 that it
+    has."""
     vendor = any(
         n == "libGLdispatch.so" or n.startswith(("libnvidia-gl", "libnvidia-egl")) for n in elf.needed
     )
@@ -106,12 +107,12 @@ OTHERS: Final[Mapping[str, Other]] = {
 }
 
 
-def compare(found: Found, ours: Plan) -> tuple[Row, ...]:
-    """One row for each file that we or another takes, programs first."""
+def compare(files: DriverFiles, ours: Plan) -> tuple[Row, ...]:
+    """Compare the plans: a row for each file that we or another takes, programs first."""
     taken = {entry.source: entry.group.value for entry in ours.entries}
     why = {each.path: f"no: {each.reason}" for each in ours.excluded}
     rows = []
-    for file in sorted((*found.libraries, *found.programs), key=lambda file: (".so" in file.name, file.path)):
+    for file in sorted((*files.libraries, *files.programs), key=lambda file: (".so" in file.name, file.path)):
         said = {name: _taken_by(other, file, ours.version) for name, other in OTHERS.items()}
         if file.path in taken or YES in said.values():
             stem = stem_of(file.name)
@@ -132,7 +133,7 @@ def _taken_by(other: Other, file: File, version: str) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """As a table, with a sum of each column."""
+    """Write a table in Markdown, with a sum of each column."""
     lines = [
         "| File | Group | mesos_gpu | Mesos 1.11.0 | nvidia-docker 1.0.1 | libnvidia-container |",
         "|---|---|---|---|---|---|",

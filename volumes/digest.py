@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def sha256_of(path: Path) -> str:
-    """Of one file, hexadecimal.
+    """The SHA-256 of a file, hexadecimal.
 
     Raises:
         OSError: It cannot be read.
@@ -22,7 +22,9 @@ def sha256_of(path: Path) -> str:
 
 
 def sha256_of_all(paths: Iterable[Path]) -> dict[Path, str]:
-    """Of each file; the largest first, so that no thread is left alone with it at the end.
+    """The SHA-256 of each file, hexadecimal.
+
+    The largest is read first, so that no thread is left alone with it at the end.
 
     Raises:
         OSError: One cannot be read.

@@ -11,7 +11,7 @@ from mesos_gpu.errors import Damaged
 from volumes.elf import read_elf
 from volumes.ldcache import CacheEntry, parse
 from volumes.manifest import is_driver_name, is_driver_program
-from volumes.model import Elf, Excluded, File, Found
+from volumes.model import DriverFiles, Elf, Excluded, File
 from volumes.roots import Root
 
 CACHE: Final = "/etc/ld.so.cache"
@@ -43,26 +43,26 @@ _PROGRAM_DIRECTORIES: Final = (
 )
 
 
-def discover(root: Path = Path("/")) -> Found:
+def discover(root: Path = Path("/")) -> DriverFiles:
     """All files that have a name of the driver's, in the order in which the loader and a shell would find them.
 
     Raises:
         NotFound: There is no such root.
     """
     fs = Root(root)
-    found = _Finder(fs)
-    for name, path in _cached(fs, found):
+    finder = _Finder(fs)
+    for name, path in _cached(fs, finder):
         if is_driver_name(name):
-            found.library(name, path, cached=True)
-    for directory in _library_directories(fs, found):
+            finder.library(name, path, cached=True)
+    for directory in _library_directories(fs, finder):
         for name in fs.listdir(directory):
             if is_driver_name(name):
-                found.library(name, f"{directory}/{name}")
+                finder.library(name, f"{directory}/{name}")
     for directory in _program_directories(fs):
         for name in fs.listdir(directory):
             if is_driver_program(name):
-                found.program(name, f"{directory}/{name}")
-    return found.all()
+                finder.program(name, f"{directory}/{name}")
+    return finder.all()
 
 
 class _Finder:
@@ -91,10 +91,10 @@ class _Finder:
             files.setdefault(real, {real.rpartition("/")[2]}).add(name)
         return real
 
-    def all(self) -> Found:
+    def all(self) -> DriverFiles:
         libraries = [self._file(path, names) for path, names in self.libraries.items()]
         programs = [self._file(path, names) for path, names in self._programs.items()]
-        return Found(
+        return DriverFiles(
             tuple(file for file in libraries if file),
             tuple(file for file in programs if file),
             tuple(Excluded(path, why) for path, why in sorted(self.unreadable.items())),
@@ -114,21 +114,21 @@ class _Finder:
             return read_elf(file)
 
 
-def _cached(fs: Root, found: _Finder) -> Iterator[tuple[str, str]]:
+def _cached(fs: Root, finder: _Finder) -> Iterator[tuple[str, str]]:
     if fs.resolve(CACHE) is None:
         return
     try:
         entries: tuple[CacheEntry, ...] = parse(fs.read_bytes(CACHE))
     except (OSError, Damaged) as error:
-        found.unreadable[CACHE] = f"it cannot be read: {getattr(error, 'what', error)}"
+        finder.unreadable[CACHE] = f"it cannot be read: {getattr(error, 'what', error)}"
         return
     for entry in entries:
         yield entry.name, entry.path
 
 
-def _library_directories(fs: Root, found: _Finder) -> list[str]:
+def _library_directories(fs: Root, finder: _Finder) -> list[str]:
     """Where the cache's files of the driver are, then the usual ones; each once."""
-    cached = [path.rpartition("/")[0] for path in found.libraries]
+    cached = [path.rpartition("/")[0] for path in finder.libraries]
     usual = [f"{top}/{below}".rstrip("/") for top in _LIBRARY_DIRECTORIES for below in _BELOW_LIBRARIES]
     branches = [f"/usr/lib/{name}" for name in fs.listdir("/usr/lib") if name.startswith("nvidia-")]
     flavours = [

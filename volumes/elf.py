@@ -112,9 +112,9 @@ class _Reader:
                 if left < 0:
                     raise _damaged("its needed versions have no end")
                 version = self._parse(self._elf.structs.Elf_Vernaux, at)
-                found = _GLIBC.fullmatch(self._string(version["vna_name"]))
-                if found:
-                    yield tuple(int(part) for part in found[1].split("."))
+                match = _GLIBC.fullmatch(self._string(version["vna_name"]))
+                if match:
+                    yield tuple(int(part) for part in match[1].split("."))
                 at += version["vna_next"]
             file_at += need["vn_next"]
 

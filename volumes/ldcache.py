@@ -69,7 +69,7 @@ class CacheEntry:
 
     @property
     def abi(self) -> str:
-        """As `ldconfig -p` has it: "libc6,x86-64"; "libc6" for the plain 32-bit one."""
+        """The ABI as `ldconfig -p` writes it: "libc6,x86-64"; "libc6" for the plain 32-bit one."""
         kind = self.flags & _LIBRARY_TYPE
         libc = _LIBRARY_TYPES[kind] if kind < len(_LIBRARY_TYPES) else "unknown"
         name = _ARCHITECTURES.get(self.flags & _ARCHITECTURE, ("unknown", 0))[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.errors import NotFound
-from volumes.model import Elf, Entry, Excluded, File, Found, Group, Link, Plan
+from volumes.model import DriverFiles, Elf, Entry, Excluded, File, Group, Link, Plan
 
 PROGRAMS: Final[Mapping[str, Group]] = {
     "nvidia-smi": Group.UTILITY,
@@ -89,8 +89,8 @@ class _Taken:
 
 def stem_of(name: str) -> str:
     """ "libcuda" of "libcuda.so.535.261.03"; a program's name is its own."""
-    found = _SHARED_OBJECT.fullmatch(name)
-    return found["stem"] if found else name
+    match = _SHARED_OBJECT.fullmatch(name)
+    return match["stem"] if match else name
 
 
 def is_driver_name(name: str) -> bool:
@@ -106,24 +106,24 @@ def is_driver_program(name: str) -> bool:
     return name in PROGRAMS or (name.startswith("nvidia-") and not name.endswith(".gz"))
 
 
-def plan(found: Found, version: str, machine: str | None = None) -> Plan:
+def plan(files: DriverFiles, version: str, machine: str | None = None) -> Plan:
     """The volume of one driver version.
 
     Args:
-        found: What the host has.
+        files: What the host has of the driver.
         version: Of the driver, "535.261.03".
         machine: As `Elf.machine`, of 64-bit programs where there are such; None: what the driver's files are for.
 
     Raises:
         NotFound: No library of that version.
     """
-    machine = machine or _machine(found, version)
+    machine = machine or _machine(files, version)
     if machine is None:
-        raise _no_library(found, version)
-    excluded: list[Excluded] = list(found.unreadable)
-    taken = _without_rivals(_sorted_out(found, version, machine, excluded), excluded)
+        raise _no_library(files, version)
+    excluded: list[Excluded] = list(files.unreadable)
+    taken = _without_rivals(_sorted_out(files, version, machine, excluded), excluded)
     taken = _complete_loaders(taken, excluded)
-    excluded += _forgotten(found, taken, excluded)
+    excluded += _forgotten(files, taken, excluded)
     entries = sorted((Entry(t.target, t.file.path, t.group) for t in taken), key=lambda entry: entry.target)
     return Plan(
         version,
@@ -134,11 +134,11 @@ def plan(found: Found, version: str, machine: str | None = None) -> Plan:
     )
 
 
-def _machine(found: Found, version: str) -> str | None:
+def _machine(files: DriverFiles, version: str) -> str | None:
     """Most of the driver's libraries are for it; 64 bits go before 32."""
     counts = Counter(
         (file.elf.bits, file.elf.machine)
-        for file in found.libraries
+        for file in files.libraries
         if file.elf and _is_of(file.name, version)
     )
     return max(counts, key=lambda key: (key[0], counts[key], key[1]))[1] if counts else None
@@ -149,8 +149,8 @@ def _is_of(name: str, version: str) -> bool:
     return name.endswith(f".so.{version}")
 
 
-def _no_library(found: Found, version: str) -> NotFound:
-    others = versions(found)
+def _no_library(files: DriverFiles, version: str) -> NotFound:
+    others = versions(files)
     there = f"there are those of {', '.join(others)}" if others else "there are none of any version"
     return NotFound(
         f"no library of driver {version} was found: {there}",
@@ -158,11 +158,11 @@ def _no_library(found: Found, version: str) -> NotFound:
     )
 
 
-def versions(found: Found) -> tuple[str, ...]:
+def versions(files: DriverFiles) -> tuple[str, ...]:
     """Driver versions by the names of the libraries that every driver has, sorted by number."""
     names = {
         match["version"]
-        for file in found.libraries
+        for file in files.libraries
         if _DRIVER.match(file.name)
         and (match := _SHARED_OBJECT.fullmatch(file.name))
         and re.fullmatch(r"\d{2,4}\.\d+(?:\.\d+)*\S*", match["version"] or "")
@@ -170,12 +170,12 @@ def versions(found: Found) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda text: [int(part) for part in re.findall(r"\d+", text)]))
 
 
-def _sorted_out(found: Found, version: str, machine: str, excluded: list[Excluded]) -> list[_Taken]:
+def _sorted_out(files: DriverFiles, version: str, machine: str, excluded: list[Excluded]) -> list[_Taken]:
     """All that the lists and the rules take, and then what those need; rivals for one name still among them."""
     taken: list[_Taken] = []
     left: list[tuple[File, str]] = []
     # A link of one kind's name may lead to a file of the other's: each file is looked at once.
-    for file in {file.path: file for file in (*found.libraries, *found.programs)}.values():
+    for file in {file.path: file for file in (*files.libraries, *files.programs)}.values():
         is_program = stem_of(file.name) == file.name
         group = (PROGRAMS if is_program else LIBRARIES).get(stem_of(file.name))
         why = _NOT_FOR_TASKS.get(stem_of(file.name)) or _foreign(file.elf, machine)
@@ -244,20 +244,20 @@ def _needed_too(
         and stem_of(file.name) not in {*LIBRARIES, *_NOT_FOR_TASKS}
         for name in {file.name, file.elf.soname or file.name}
     }
-    found: list[_Taken] = []
+    needed: list[_Taken] = []
     todo = list(taken)
     while todo:
         one = todo.pop()
         for name in one.file.elf.needed if one.file.elf else ():
             file = unlisted.get((one.file.elf.bits if one.file.elf else 0, name))
-            if file is not None and file.elf is not None and file not in {t.file for t in found}:
-                found.append(_Taken(file, one.group, _target(file, file.elf, is_program=False)))
-                todo.append(found[-1])
-    return found
+            if file is not None and file.elf is not None and file not in {t.file for t in needed}:
+                needed.append(_Taken(file, one.group, _target(file, file.elf, is_program=False)))
+                todo.append(needed[-1])
+    return needed
 
 
 def _without_rivals(taken: Iterable[_Taken], excluded: list[Excluded]) -> list[_Taken]:
-    """One file for each name: not for special processors, of the newest version of its own, the first found."""
+    """Keep a file for each name: not for special processors, of the newest version of its own, the first found."""
     best: dict[tuple[str, str], _Taken] = {}
     order = sorted(taken, key=_preference)
     for one in order:  # sorted is stable: the order of discovery decides last
@@ -315,10 +315,12 @@ def _unloadable(one: _Taken, there: set[tuple[str, str]], limit: tuple[int, ...]
     return None
 
 
-def _forgotten(found: Found, taken: Iterable[_Taken], excluded: Iterable[Excluded]) -> Iterator[Excluded]:
+def _forgotten(
+    files: DriverFiles, taken: Iterable[_Taken], excluded: Iterable[Excluded]
+) -> Iterator[Excluded]:
     """Every file that was found is in the plan, or has a reason: so that the sum can be checked."""
     known = {one.file.path for one in taken} | {one.path for one in excluded}
-    for file in (*found.libraries, *found.programs):
+    for file in (*files.libraries, *files.programs):
         if file.path not in known:
             yield Excluded(file.path, "the same file is taken under another path")
 

@@ -74,8 +74,8 @@ class Excluded:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a host has that may be of the driver.
+class DriverFiles:
+    """The files of a host that may be of the driver.
 
     Attributes:
         libraries: Shared objects of the loader's cache and of the standard directories that have a name of the

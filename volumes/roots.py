@@ -30,7 +30,7 @@ class Root:
         self.path: Final = path.absolute()
 
     def resolve(self, path: str) -> str | None:
-        """The same without links; None: it does not exist, leads in a circle or cannot be looked at."""
+        """Resolve `path` to one without links; None: it does not exist, leads in a circle or cannot be looked at."""
         try:
             return self._follow(path)
         except (OSError, ValueError):  # ValueError: a name that no file can have

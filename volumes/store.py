@@ -80,7 +80,7 @@ class Volume:
 
     @property
     def size_bytes(self) -> int:
-        """Of all its files, whether or not they share their blocks with the host's."""
+        """The size of all files, bytes, whether or not they share their blocks with the host's."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -88,7 +88,7 @@ class Store:
     """All volumes of a host."""
 
     def __init__(self, path: Path) -> None:
-        """It need not exist."""
+        """Name the store's directory, which need not exist yet."""
         self.path = path
         self.builds = path / "builds"
 
@@ -248,8 +248,10 @@ def verify(volume: Volume) -> tuple[str, ...]:
             problems.append(f"{file.target} has changed")
         else:
             present[path] = file
-    found = sha256_of_all(present)
-    problems += [f"{file.target} has changed" for path, file in present.items() if found[path] != file.sha256]
+    digests = sha256_of_all(present)
+    problems += [
+        f"{file.target} has changed" for path, file in present.items() if digests[path] != file.sha256
+    ]
     for target, to in volume.links.items():
         path = volume.path / target
         if not os.path.lexists(path):

@@ -6,7 +6,7 @@ from typing import Final
 
 from mesos_gpu.errors import Conflict, NotFound
 from volumes.manifest import versions
-from volumes.model import Found
+from volumes.model import DriverFiles
 from volumes.roots import Root
 
 #: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu …", and of the open module
@@ -15,22 +15,22 @@ _NVRM: Final = re.compile(r"^NVRM version:.*?\s(\d{2,4}\.\d+(?:\.\d+)*)(?:\s|$)"
 
 
 def kernel_version(root: Path = Path("/")) -> str | None:
-    """Of the kernel module that is loaded, as it says itself in /proc and /sys; None: none is."""
+    """The version of the loaded kernel module, as it says itself in /proc and /sys; None: none is loaded."""
     fs = Root(root)
     for path in ("/proc/driver/nvidia/version", "/sys/module/nvidia/version"):
         text = fs.read_bytes(path).decode(errors="replace") if fs.is_file(path) else ""
-        found = _NVRM.search(text) if path.startswith("/proc") else re.match(r"\s*(\d+(?:\.\d+)+)\s*$", text)
-        if found:
-            return found[1]
+        match = _NVRM.search(text) if path.startswith("/proc") else re.match(r"\s*(\d+(?:\.\d+)+)\s*$", text)
+        if match:
+            return match[1]
     return None
 
 
-def driver_version(root: Path, found: Found, asked: str | None = None, nvml: str | None = None) -> str:
+def driver_version(root: Path, files: DriverFiles, asked: str | None = None, nvml: str | None = None) -> str:
     """The version to build for.
 
     Args:
         root: Whose /proc and /sys are read.
-        found: What it has of libraries.
+        files: The libraries that were discovered there.
         asked: By an operator: it only has to be there; so a volume can be built before a driver is loaded.
         nvml: What NVML says of this very host; None: it was not asked.
 
@@ -38,7 +38,7 @@ def driver_version(root: Path, found: Found, asked: str | None = None, nvml: str
         Conflict: The kernel module, NVML and the libraries do not agree.
         NotFound: No driver; or not the one that was asked for.
     """
-    there = versions(found)
+    there = versions(files)
     if asked is not None:
         if asked in there:
             return asked

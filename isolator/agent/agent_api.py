@@ -117,7 +117,7 @@ class _Refused(OSError):
 
 
 class Connection:
-    """One executor's dealings with its agent."""
+    """An executor's connection to its agent."""
 
     def __init__(self, settings: Settings, handler: Handler) -> None:
         """Nothing is sent yet."""
@@ -268,7 +268,7 @@ class Connection:
         return connection.post(self._settings.prefix + path, json.dumps(body).encode(), headers)
 
     def call(self, body: Mapping[str, Any], timeout_s: float | None) -> tuple[int, bytes]:
-        """One call of the agent's operator API (docs/operator-http-api.md), as for nested containers.
+        """Make a call of the agent's operator API (docs/operator-http-api.md), as for nested containers.
 
         Args:
             body: The call.

@@ -87,7 +87,7 @@ class Response:
 
 
 class HttpConnection:
-    """One connection to HOST:PORT, or to a Unix socket by its path; it is made at the first request."""
+    """A connection to HOST:PORT, or to a Unix socket by its path; it is made at the first request."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         """`address`: a path if it begins with a slash. `timeout_s`: of each wait for the other side."""

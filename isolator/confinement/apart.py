@@ -20,14 +20,14 @@ FILTER: Final = "MESOS_GPU_TASK_FILTER"
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Of one task. `program`: the filter, as the kernel takes it; empty: none."""
+    """What keeps a task apart from others. `program`: the seccomp filter, as the kernel takes it; empty: no filter."""
 
     domain: bool = False
     program: bytes = b""
 
 
 def apart_of(own: Mapping[str, str]) -> Apart:
-    """As this host's operator and its kernel have it.
+    """Read how tasks are kept apart on this host, from what its operator set and what its kernel can do.
 
     Args:
         own: The executor's environment.

@@ -29,7 +29,7 @@ def is_off(env: Mapping[str, str]) -> bool:
 
 
 def listed(env: Mapping[str, str]) -> tuple[Denial, ...]:
-    """Those that MESOS_GPU_CONTROL_PORTS names, besides the agents', the master's and the scheduler's: PORT,
+    """The denials that MESOS_GPU_CONTROL_PORTS adds to the agents', the master's and the scheduler's ports: PORT,
     ADDRESS:PORT or [ADDRESS]:PORT, by commas.
 
     Raises:
@@ -104,16 +104,16 @@ def denials(
     given = frozenset(access)
     own = env.get("MESOS_AGENT_ENDPOINT", "").rpartition(":")[2]
     agents = [ControlPort("agent", int(own))] if own.isdigit() else []
-    found = {
+    denied = {
         _denial(each.port, each.address)
         for each in (*agents, *known)
         if each.name not in given and each.boot_id in ("", boot_id)
     }
-    found |= set(listed(env))
-    ports = {denial.port for denial in found if denial.address is None}
+    denied |= set(listed(env))
+    ports = {denial.port for denial in denied if denial.address is None}
     return tuple(
         sorted(
-            (d for d in found if d.address is None or d.port not in ports),
+            (d for d in denied if d.address is None or d.port not in ports),
             key=lambda d: (d.port, d.address or ""),
         )
     )

@@ -46,8 +46,8 @@ _LOOPBACK: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """One task's: what is denied, and the cgroup whose processes it is denied to. `binds`: whether they may listen at
-    such a port all the same, as in a network of their own."""
+    """The fence of a task: what is denied, and the cgroup whose processes it is denied to. `binds`: whether they may
+    listen at such a port all the same, as in a network of their own."""
 
     denied: tuple[Denial, ...]
     cgroup: Cgroup
@@ -149,10 +149,10 @@ def fence_for(container: str, denied: Sequence[Denial], root: Path = Path("/")) 
         return None
     if root == Path("/"):
         see_cgroup2()
-    found = cgroups.cgroup_of(container, "cgroup2", root)
-    if not found.own:
-        found = Cgroup("cgroup2", found.path / _BELOW, own=True)
-    return Fence(tuple(denied), found)
+    cgroup = cgroups.cgroup_of(container, "cgroup2", root)
+    if not cgroup.own:
+        cgroup = Cgroup("cgroup2", cgroup.path / _BELOW, own=True)
+    return Fence(tuple(denied), cgroup)
 
 
 def see_cgroup2() -> None:
@@ -198,7 +198,7 @@ def see_denied(probe: Probe) -> None:
 
 
 def _as_told(address: str, family: socket.AddressFamily) -> str:
-    """As a socket of that family is told an address; "": it cannot be."""
+    """Write an address as a socket of that family is told it; "": that family has no such address."""
     if family is socket.AF_INET6:
         return address if ":" in address else f"::ffff:{address}"
     return "" if ":" in address else address

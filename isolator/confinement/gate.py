@@ -216,7 +216,7 @@ def program(machine: str) -> bytes:
 
 
 class Gate:
-    """One task's. `directory` is on the host, below one that only root may pass; it goes into the container."""
+    """The gate of a task. `directory` is on the host, below one that only root may pass; it goes into the container."""
 
     def __init__(self, directory: Path, fence: Fence) -> None:
         """Nothing is made yet."""

@@ -54,7 +54,7 @@ ENTRIES: Final[Mapping[str, Mapping[int, Mapping[str, int]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, struct sock_filter. `true`, `false`: instructions to jump over."""
+    """A BPF instruction, struct sock_filter. `true`, `false`: how many instructions to jump over."""
 
     code: int
     value: int
@@ -108,7 +108,8 @@ def _call(name: str, number: int) -> list[Instruction]:
 
 
 def encode(program: Sequence[Instruction]) -> bytes:
-    """As the kernel takes it: 8 bytes an instruction, struct sock_filter, in the byte order of this machine."""
+    """Encode a program as the kernel takes it: 8 bytes an instruction, struct sock_filter, in this machine's byte
+    order."""
     return b"".join(struct.pack("=HBBI", i.code, i.true, i.false, i.value) for i in program)
 
 

@@ -36,7 +36,7 @@ _USER_IP4, _USER_IP6, _USER_PORT = 4, 8, 24
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction. `dst`, `src`: registers; `off`: bytes of a load, instructions of a jump."""
+    """An eBPF instruction. `dst`, `src`: registers; `off`: bytes of a load, instructions of a jump."""
 
     code: int
     dst: int = 0
@@ -130,7 +130,7 @@ def _denial(denial: Denial, family: int) -> list[Instruction]:
 
 
 def _words(text: str, family: int) -> list[tuple[int, int]]:
-    """Of an address as sockets of that family are told it: where each word is in the context, and what it must be."""
+    """Split an address as sockets of `family` see it: the offset of each word in the context, and the word's value."""
     if ":" in text:
         packed = b"" if family == socket.AF_INET else socket.inet_pton(socket.AF_INET6, text)
     else:
@@ -140,7 +140,8 @@ def _words(text: str, family: int) -> list[tuple[int, int]]:
 
 
 def encode(program: Sequence[Instruction]) -> bytes:
-    """As the kernel takes it: 8 bytes an instruction, struct bpf_insn, in the byte order of this machine."""
+    """Encode a program as the kernel takes it: 8 bytes an instruction, struct bpf_insn, in this machine's byte
+    order."""
     return b"".join(struct.pack("=BBhi", i.code, _registers(i), i.off, i.imm) for i in program)
 
 

@@ -139,14 +139,14 @@ def query(cgroup: int, kind: Kind = DEVICE) -> tuple[Attached, ...]:
     attr = _attr("=IIIIQI", cgroup, kind.attach, 0, 0, ctypes.addressof(ids), MOST_PROGRAMS)
     _bpf(PROG_QUERY, attr, _QUERY_SIZE)
     count = struct.unpack_from("=I", attr.raw, 24)[0]
-    found = []
+    attached = []
     for ident in ids[:count]:
         try:
             with closing(_Fd(open_program(ident))) as fd:
-                found.append(_about(ident, fd.number))
+                attached.append(_about(ident, fd.number))
         except FileNotFoundError:
             continue  # gone since
-    return tuple(found)
+    return tuple(attached)
 
 
 def open_program(ident: int) -> int:
@@ -172,8 +172,8 @@ def installed(cgroup: int, program: bytes, kind: Kind = DEVICE) -> bool:
         BpfError, OSError: The kernel refuses.
     """
     with closing(_Fd(load(program, kind=kind))) as wanted:
-        ours = [found for found in query(cgroup, kind) if found.name == NAME.decode()]
-        return [found.tag for found in ours] == [_about(0, wanted.number).tag]
+        ours = [each for each in query(cgroup, kind) if each.name == NAME.decode()]
+        return [each.tag for each in ours] == [_about(0, wanted.number).tag]
 
 
 def install(cgroup: int, program: bytes, kind: Kind = DEVICE) -> None:
@@ -185,7 +185,9 @@ def install(cgroup: int, program: bytes, kind: Kind = DEVICE) -> None:
     with closing(_Fd(load(program, kind=kind))) as new:
         try:
             old = [
-                _Fd(open_program(found.id)) for found in query(cgroup, kind) if found.name == NAME.decode()
+                _Fd(open_program(attached.id))
+                for attached in query(cgroup, kind)
+                if attached.name == NAME.decode()
             ]
             try:
                 _swap(cgroup, new.number, [fd.number for fd in old], kind)

@@ -25,7 +25,7 @@ _ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """One directory of one hierarchy. `own`: we made it, and remove it."""
+    """A directory of a cgroup hierarchy. `own`: we made it, and remove it."""
 
     version: Version
     path: Path
@@ -109,18 +109,19 @@ def make_directory(path: Path) -> None:
 
 
 def remove_if_empty(path: Path) -> None:
-    """Of the last task: nothing of ours stays on a host that runs none."""
+    """Remove the directory above the tasks' cgroups with the last of them, so that an idle host keeps nothing of
+    ours."""
     with contextlib.suppress(OSError):
         path.rmdir()
 
 
 def pids_below(path: Path) -> list[int]:
     """Processes in a cgroup and below it, as far as this pid namespace can see them."""
-    found: list[int] = []
+    pids: list[int] = []
     for directory, _, _ in os.walk(path):
         with contextlib.suppress(OSError):
-            found += map(int, Path(directory, "cgroup.procs").read_text().split())
-    return [pid for pid in found if pid]
+            pids += map(int, Path(directory, "cgroup.procs").read_text().split())
+    return [pid for pid in pids if pid]
 
 
 def _rmdir_tree(path: Path) -> bool:
@@ -162,11 +163,11 @@ def _write_list(path: Path, rules: Sequence[Rule]) -> None:
 
 def _accesses(lines: Iterable[str]) -> dict[str, frozenset[str]]:
     """ "c 1:3 rwm" as {"c 1:3": {r, w, m}}."""
-    found: dict[str, frozenset[str]] = {}
+    access_by_device: dict[str, frozenset[str]] = {}
     for line in lines:
         device, _, access = line.rpartition(" ")
-        found[device] = found.get(device, frozenset()) | frozenset(access)
-    return found
+        access_by_device[device] = access_by_device.get(device, frozenset()) | frozenset(access)
+    return access_by_device
 
 
 def _tell(file: Path, device: str, access: frozenset[str]) -> None:
@@ -180,16 +181,16 @@ def _read_list(path: Path) -> list[str]:
 
 def mounted(root: Path = Path("/")) -> dict[Version, Path]:
     """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
-    found: dict[Version, Path] = {}
+    mount_points: dict[Version, Path] = {}
     for line in (root / "proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
         point = Path(_unescaped(before.split()[4]))
         if kind == "cgroup2":
-            found.setdefault("cgroup2", point)
+            mount_points.setdefault("cgroup2", point)
         elif kind == "cgroup" and "devices" in options.split()[-1].split(","):
-            found.setdefault("cgroup1", point)
-    return found
+            mount_points.setdefault("cgroup1", point)
+    return mount_points
 
 
 def mounted_with(controller: str, root: Path = Path("/")) -> Path | None:
@@ -214,14 +215,14 @@ def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> d
     Raises:
         OSError: There is no such process.
     """
-    found: dict[Version, str] = {}
+    paths: dict[Version, str] = {}
     for line in (root / f"proc/{pid}/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
-            found["cgroup2"] = path
+            paths["cgroup2"] = path
         elif "devices" in controllers.split(","):
-            found["cgroup1"] = path
-    return found
+            paths["cgroup1"] = path
+    return paths
 
 
 def cgroup_of(

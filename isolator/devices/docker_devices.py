@@ -25,13 +25,13 @@ def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[i
     """
     want = frozenset(expected)
     for pause_s in (0.01, 0.05, 0.2, 0.0):
-        wrong = {place: found for place, found in _devices(pid, majors).items() if found != want}
+        wrong = {place: devices for place, devices in _devices(pid, majors).items() if devices != want}
         if not wrong or start_ticks(pid) is None:
             return
         time.sleep(pause_s)  # a process that is just ending is in no cgroup of its own any more
-    place, found = next(iter(wrong.items()))
+    place, devices = next(iter(wrong.items()))
     raise MesosGpuError(
-        f"{place} of the container has the devices {sorted(found)}, not {sorted(want)}",
+        f"{place} of the container has the devices {sorted(devices)}, not {sorted(want)}",
         remedy="see what else adds devices to containers on this host (OCI hooks, NRI plugins, CDI)",
     )
 
@@ -49,20 +49,20 @@ def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int
 
 
 def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    found = set()
+    numbers_present = set()
     for path in (*directory.iterdir(), *directory.glob("nvidia-caps/*")):
         status = path.lstat()
         if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in majors:
-            found.add((os.major(status.st_rdev), os.minor(status.st_rdev)))
-    return frozenset(found)
+            numbers_present.add((os.major(status.st_rdev), os.minor(status.st_rdev)))
+    return frozenset(numbers_present)
 
 
 def _listed(path: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
     """-1: any."""
-    found = set()
+    allowed = set()
     for line in path.read_text().splitlines():
         kind, numbers, access = line.split()
         major, minor = (-1 if number == "*" else int(number) for number in numbers.split(":"))
         if kind in "ac" and (major == -1 or major in majors) and access != "m":
-            found.add((major, minor))
-    return frozenset(found)
+            allowed.add((major, minor))
+    return frozenset(allowed)

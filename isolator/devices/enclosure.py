@@ -78,13 +78,13 @@ class Enclosure:
 
     def traces(self) -> tuple[Trace, ...]:
         """What `set_up` leaves behind, in its order."""
-        found = [Trace("nodes", str(self.nodes))] if self.isolated else []
+        traces = [Trace("nodes", str(self.nodes))] if self.isolated else []
         for cgroup in (self.cgroup, self.helpers):
             if cgroup is not None and cgroup.own:
-                found.append(Trace(cgroup.version, str(cgroup.path)))
+                traces.append(Trace(cgroup.version, str(cgroup.path)))
         fenced = self.fence.traces() if self.fence is not None else ()
         counted = self.pids.traces() if self.pids is not None else ()
-        return tuple(dict.fromkeys((*found, *fenced, *counted)))
+        return tuple(dict.fromkeys((*traces, *fenced, *counted)))
 
     def joins(self) -> tuple[str, ...]:
         """Directories of the cgroups that the task's processes are to join."""

@@ -37,14 +37,14 @@ class DriverFacts:
 
     @property
     def gpu_major(self) -> int:
-        """Of /dev/nvidiaN, /dev/nvidiactl and /dev/nvidia-modeset."""
+        """The major number of /dev/nvidiaN, /dev/nvidiactl and /dev/nvidia-modeset."""
         return next((self.majors[name] for name in _GPU_NAMES if name in self.majors), DEFAULT_MAJOR)
 
     @property
     def nvidia_majors(self) -> frozenset[int]:
         """Every major that an NVIDIA driver has, known by name: nobody gets them by another way."""
-        found = {major for name, major in self.majors.items() if name.startswith("nvidia")}
-        return frozenset(found | {self.gpu_major})
+        majors = {major for name, major in self.majors.items() if name.startswith("nvidia")}
+        return frozenset(majors | {self.gpu_major})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Rule:
     access: str
 
     def __str__(self) -> str:
-        """As cgroup v1's devices.allow takes it."""
+        """Write the rule as cgroup v1's devices.allow takes it."""
         major, minor = ("*" if n is None else str(n) for n in (self.major, self.minor))
         return f"{self.kind} {major}:{minor} {self.access}"
 
@@ -107,17 +107,17 @@ def nvidia_devices(facts: DriverFacts, minors: Iterable[int]) -> tuple[Device, .
             f"a GPU cannot have the minor {bad[0]}: it is a control device's", remedy="see what NVML reports"
         )
     major = facts.gpu_major
-    found = [Device("/dev/nvidiactl", major, CONTROL_MINOR)]
+    devices = [Device("/dev/nvidiactl", major, CONTROL_MINOR)]
     if facts.modeset:
-        found.append(Device("/dev/nvidia-modeset", major, MODESET_MINOR))
+        devices.append(Device("/dev/nvidia-modeset", major, MODESET_MINOR))
     if (uvm := facts.majors.get("nvidia-uvm")) is not None:
-        found += [
+        devices += [
             Device("/dev/nvidia-uvm", uvm, UVM_MINOR),
             Device("/dev/nvidia-uvm-tools", uvm, UVM_TOOLS_MINOR),
         ]
     if (caps := facts.majors.get("nvidia-caps")) is not None:
-        found += [Device(f"/dev/nvidia-caps/nvidia-cap{minor}", caps, minor) for minor in facts.caps]
-    return (*found, *(Device(f"/dev/nvidia{minor}", major, minor) for minor in granted))
+        devices += [Device(f"/dev/nvidia-caps/nvidia-cap{minor}", caps, minor) for minor in facts.caps]
+    return (*devices, *(Device(f"/dev/nvidia{minor}", major, minor) for minor in granted))
 
 
 def rules_of(devices: Sequence[Device], extra: Sequence[Device] = ()) -> tuple[Rule, ...]:

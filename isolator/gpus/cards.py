@@ -22,7 +22,7 @@ class Cards:
     """All cards that are known. Times: seconds since the epoch."""
 
     def __init__(self, path: Path, settings: HealthSettings) -> None:
-        """As the file says. One that cannot be read is moved aside, and no card is trusted at once."""
+        """Load the records of `path`. A file that cannot be read is moved aside, and no card is trusted at once."""
         self._path, self._settings = path, settings
         self._survey = Survey()
         self._records: dict[GpuId, CardHealth] = {}
@@ -30,8 +30,8 @@ class Cards:
         self._forgotten = ""
         try:
             self._written = path.read_text()
-            found = [record_from_json(value) for value in json.loads(self._written)["cards"]]
-            self._records = {record.gpu.id: record for record in found}
+            records = [record_from_json(value) for value in json.loads(self._written)["cards"]]
+            self._records = {record.gpu.id: record for record in records}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -37,7 +37,8 @@ def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
 
 
 def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWAITED_S) -> Path | None:
-    """The same, once the monitor is ready with it, if it is at it: on a host that has just come up."""
+    """Wait for `for_tasks` while the monitor builds the volume, as on a host that has just come up; None: it has
+    none."""
     deadline = time.monotonic() + timeout_s
     while True:
         build = for_tasks(env, inventory)
@@ -57,7 +58,7 @@ def driver_root(env: Mapping[str, str]) -> Path:
 
 
 def libraries_of_module(env: Mapping[str, str]) -> Path | None:
-    """Of the driver whose kernel module is loaded, from its volume; None: there is none.
+    """The library directory of the volume of the driver whose kernel module is loaded; None: there is none.
 
     NVML of another version than the module refuses to work (NVML_ERROR_LIB_RM_VERSION_MISMATCH): after an upgrade of
     packages without a reload, the host's own does.
@@ -75,21 +76,21 @@ def holders(ledger: Ledger) -> dict[str, tuple[str, ...]]:
     Raises:
         MesosGpuError: The ledger cannot be used: then nothing may be removed.
     """
-    found: dict[str, list[str]] = {}
+    users_by_build: dict[str, list[str]] = {}
     for holding in ledger.holdings():
         for trace in holding.traces:
             if trace.kind == KIND:
-                found.setdefault(Path(trace.what).name, []).append(holding.task)
-    leased = frozenset(found)
+                users_by_build.setdefault(Path(trace.what).name, []).append(holding.task)
+    leased = frozenset(users_by_build)
     for name, pid in mounted().items():
         if name not in leased:
-            found.setdefault(name, []).append(f"pid {pid}")
-    return {name: tuple(sorted(who)) for name, who in found.items()}
+            users_by_build.setdefault(name, []).append(f"pid {pid}")
+    return {name: tuple(sorted(who)) for name, who in users_by_build.items()}
 
 
 def mounted() -> dict[str, int]:
     """Builds that are mounted somewhere, and for each a process that sees it."""
-    found: dict[str, int] = {}
+    pid_by_build: dict[str, int] = {}
     seen: set[str] = set()
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError):  # it has ended, or is not ours to look at
@@ -99,8 +100,8 @@ def mounted() -> dict[str, int]:
                 seen.add(namespace)
                 for line in text.splitlines():
                     for name in _MOUNTED.findall(line.split()[3]):
-                        found.setdefault(name, pid)
-    return found
+                        pid_by_build.setdefault(name, pid)
+    return pid_by_build
 
 
 class Keeper:

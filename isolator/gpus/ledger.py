@@ -293,9 +293,9 @@ class Ledger:
                 f"the ledger {self._path} has version {version}, and this program knows {VERSION}",
                 remedy="run the mesos_gpu that wrote it",
             )
-        found = db.execute("PRAGMA quick_check(1)").fetchone()[0] if version else "it is empty"
-        if found != "ok":
-            raise self._damaged(found)
+        verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0] if version else "it is empty"
+        if verdict != "ok":
+            raise self._damaged(verdict)
         if version == 1:
             for statement in filter(str.strip, _FROM_1.split(";")):
                 db.execute(statement)

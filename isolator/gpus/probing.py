@@ -70,11 +70,11 @@ def serve(lib: Any) -> int:
             if nvml.is_open and not listening and request["alone"] is None:
                 listening = True
                 _listen(nvml, lib, request["skip"], say)
-            found = nvml.survey(request["skip"], request["alone"])
+            survey = nvml.survey(request["skip"], request["alone"])
         except MesosGpuError as error:
             say(failed=error.what, remedy=error.remedy)
         else:
-            say(**{**_plain(found), "readings": [reading_to_json(r) for r in found.readings]})
+            say(**{**_plain(survey), "readings": [reading_to_json(r) for r in survey.readings]})
 
 
 def _plain(survey: Survey) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class _Stopped(Exception):
 
 
 class _Child:
-    """One child; a thread reads what it says."""
+    """A child process that reads NVML, and the thread that reads what it says."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -201,11 +201,11 @@ class _Child:
         return deadline_s * (OPEN_DEADLINES if self.index is None else 1)
 
     def xids(self) -> dict[str, list[int]]:
-        """Those that came since the last time."""
+        """Take the XIDs that came since the last call, by GPU."""
         with self._lock:
-            found, self._xids = self._xids, {}
+            xids, self._xids = self._xids, {}
             self.told.clear()
-        return found
+        return xids
 
     def ended(self) -> bool:
         """Whether it is no more; collects it."""
@@ -233,7 +233,7 @@ class _Hung:
     tries: bool = False  # it tries
 
     def again(self, why: str, recheck_s: float) -> None:
-        """One more failure: later, and later."""
+        """Count a failure, and put the next try off for longer each time (seconds, with back-off)."""
         self.count, self.why, self.tries = self.count + 1, why, False
         self.retry_at = time.monotonic() + delay_s(self.count, first_s=recheck_s, most_s=RETRY_MOST_S)
 
@@ -283,17 +283,17 @@ class ChildProbe:
         if self._renew_at is not None and time.monotonic() >= self._renew_at:
             self._renew_at = None
             self._drop_child()  # a session does not see that a card was reset, or is back
-        found = self._read()
-        readings = (*found.readings, *self._unreadable({reading.gpu.id for reading in found.readings}))
+        survey = self._read()
+        readings = (*survey.readings, *self._unreadable({reading.gpu.id for reading in survey.readings}))
         if self._renew_at is None and any(reading.lost or reading.unreadable for reading in readings):
             self._renew_at = time.monotonic() + self._recheck_s
         self._collect_xids()
         xids, self._xids = self._xids, {}  # those of a card that is not ours are dropped
-        if found.note != self._note:
-            self._note = found.note
-            logger.info("%s", found.note or "NVML is there")
+        if survey.note != self._note:
+            self._note = survey.note
+            logger.info("%s", survey.note or "NVML is there")
         return replace(
-            found,
+            survey,
             readings=tuple(
                 replace(reading, xids=tuple(xids.get(reading.gpu.id, ()))) for reading in readings
             ),
@@ -342,15 +342,15 @@ class ChildProbe:
             child = self._child
             child.ask([index for index in self._hung if index is not None])
             try:
-                found = child.answer(self._deadline_s)
+                survey = child.answer(self._deadline_s)
             except _Stopped as error:
                 self._names |= child.names
                 self._stopped(child, str(error))
                 continue
-            assert found is not None
+            assert survey is not None
             if not self._renumbered(child.names):
                 self._names |= child.names
-                return found
+                return survey
         raise _silent(self._hung[next(reversed(self._hung))].why)
 
     def _env(self) -> dict[str, str]:
@@ -401,7 +401,7 @@ class ChildProbe:
 
     def _unreadable(self, present: set[GpuId]) -> list[Reading]:
         """Cards that were skipped. Their facts are placeholders."""
-        found = []
+        readings = []
         for index, hung in self._hung.items():
             if index is None:
                 continue
@@ -409,8 +409,8 @@ class ChildProbe:
             if uuid is None or uuid in present:
                 continue
             gpu = Gpu(id=uuid, model="unknown", memory_mib=1, minor=_LAST_MINOR - index, pci_bus_id="")
-            found.append(Reading(gpu, unreadable=f"it {hung.why}"))
-        return found
+            readings.append(Reading(gpu, unreadable=f"it {hung.why}"))
+        return readings
 
     def _collect_xids(self) -> None:
         if self._child is not None:

@@ -62,23 +62,23 @@ def diagnose(
     probe: GpuProbe, directory: Path, env: Mapping[str, str], root: Path = Path("/")
 ) -> tuple[Finding, ...]:
     """Make every check; one that breaks off is a FAIL of its own, and the others go on."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     inventory = None
     try:
         inventory = at_first_sight(probe.survey(), time.time())
     except MesosGpuError as error:
-        found.append(Finding("nvml", Level.FAIL, error.what, error.remedy))
+        findings.append(Finding("nvml", Level.FAIL, error.what, error.remedy))
     finally:
         probe.close()
     host = Host(directory, inventory, env, root)
     for name, check in CHECKS.items():
         try:
-            found.extend(check(host))
+            findings.extend(check(host))
         except MesosGpuError as error:
-            found.append(Finding(name, Level.FAIL, error.what, error.remedy))
+            findings.append(Finding(name, Level.FAIL, error.what, error.remedy))
         except OSError as error:
-            found.append(Finding(name, Level.FAIL, str(error), "run as root"))
-    return tuple(found)
+            findings.append(Finding(name, Level.FAIL, str(error), "run as root"))
+    return tuple(findings)
 
 
 def driver(host: Host) -> Iterator[Finding]:
@@ -259,7 +259,7 @@ def ports(host: Host) -> Iterator[Finding]:
 
 
 def privileges(host: Host) -> Iterator[Finding]:
-    """Those of this process: run the doctor as the agent runs executors."""
+    """Check the privileges of this process: run the doctor as the agent runs executors."""
     fields = dict(
         line.split(":\t", 1) for line in host.text("proc/self/status").splitlines() if ":\t" in line
     )
@@ -311,32 +311,32 @@ def own_code(host: Host) -> Iterator[Finding]:
     """What executors import is not for tasks to write."""
     if not host.real:
         return
-    found = weak(places(), users=(0, os.geteuid()), groups=(0, os.getegid()))
-    for text in found[:MOST_SHOWN]:
+    weaknesses = weak(places(), users=(0, os.geteuid()), groups=(0, os.getegid()))
+    for text in weaknesses[:MOST_SHOWN]:
         remedy = "install mesos_gpu, as root, where only root can write; chown root, chmod go-w"
         yield Finding("own code", Level.FAIL, f"tasks may run code as root: {text}", remedy)
-    if len(found) > MOST_SHOWN:
-        more = f"{len(found) - MOST_SHOWN} more paths are like these"
+    if len(weaknesses) > MOST_SHOWN:
+        more = f"{len(weaknesses) - MOST_SHOWN} more paths are like these"
         yield Finding("own code", Level.FAIL, more, "install mesos_gpu, as root, anew")
-    if not found:
+    if not weaknesses:
         yield Finding("own code", Level.OK, "only root can write what executors import")
 
 
 def ledger(host: Host) -> Iterator[Finding]:
-    """It opens, and is whole."""
-    found = host.ledger()
-    if found is None:
+    """Check that the ledger opens, and is whole."""
+    opened = host.ledger()
+    if opened is None:
         yield Finding("ledger", Level.OK, f"none yet in {host.directory}")
         return
-    holdings = found.holdings()
+    holdings = opened.holdings()
     gpus = sum(len(holding.gpus) for holding in holdings)
     yield Finding("ledger", Level.OK, f"whole: {len(holdings)} tasks hold {gpus} GPUs")
 
 
 def leftovers(host: Host) -> Iterator[Finding]:
     """What dead tasks left, of every kind."""
-    found = [*_dead(host), *_stray_paths(host), *_stray_containers(host)]
-    yield from found or [Finding("leftovers", Level.OK, "none")]
+    remains = [*_dead(host), *_stray_paths(host), *_stray_containers(host)]
+    yield from remains or [Finding("leftovers", Level.OK, "none")]
 
 
 def _dead(host: Host) -> Iterator[Finding]:
@@ -406,18 +406,20 @@ def gpu_users(host: Host) -> Iterator[Finding]:
     if books:
         strange = reaper.strangers(books, pids)
     else:
-        strange = {gpu: f"pids {', '.join(map(str, found))}" for gpu, found in pids.items() if found}
+        strange = {
+            gpu: f"pids {', '.join(map(str, strangers))}" for gpu, strangers in pids.items() if strangers
+        }
     for gpu, who in sorted(strange.items()):
         remedy = "end it, or keep such processes off hosts of the platform: the GPU gets no tasks meanwhile"
         yield Finding("gpu users", Level.WARN, f"{gpu}: {who}", remedy)
     if not strange:
-        busy = sum(bool(found) for found in pids.values())
+        busy = sum(bool(users) for users in pids.values())
         yield Finding("gpu users", Level.OK, f"{busy} GPUs in use, by tasks of the platform alone")
 
 
 def _openers(host: Host, major: int) -> Iterator[tuple[int, int]]:
     """(pid, minor) of processes with a GPU's node open, by any path; but for this one and its children (NVML)."""
-    found: set[tuple[int, int]] = set()
+    openers: set[tuple[int, int]] = set()
     own = {os.getpid(), *processes.descendants(os.getpid())}
     for directory in host.root.glob("proc/[0-9]*/fd"):
         pid = int(directory.parent.name)
@@ -429,8 +431,8 @@ def _openers(host: Host, major: int) -> Iterator[tuple[int, int]]:
             minor = os.minor(status.st_rdev)
             control = minor in (CONTROL_MINOR, MODESET_MINOR)
             if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) == major and not control:
-                found.add((pid, minor))
-    yield from sorted(found)
+                openers.add((pid, minor))
+    yield from sorted(openers)
 
 
 def _entries(directory: Path) -> list[str]:

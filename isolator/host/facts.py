@@ -39,9 +39,9 @@ def read_driver(root: Path = Path("/"), env: Mapping[str, str] | None = None) ->
             majors.setdefault(name.strip(), int(number))
     modeset, caps = False, []
     for word in filter(None, (env or {}).get("MESOS_GPU_OPTIONAL_DEVICES", "").split(",")):
-        found = re.fullmatch(r"caps/(\d+)", word.strip())
-        if found:
-            caps.append(int(found[1]))
+        capability = re.fullmatch(r"caps/(\d+)", word.strip())
+        if capability:
+            caps.append(int(capability[1]))
         elif word.strip() == "modeset":
             modeset = True
         else:
@@ -77,14 +77,14 @@ def load_driver(root: Path = Path("/")) -> None:
 def minors_of_driver(root: Path = Path("/")) -> dict[GpuId, int]:
     """UUID to minor as the driver's own text files have it (/proc/driver/nvidia/gpus/*/information); a card that
     nobody has opened yet has no UUID there, and is left out."""
-    found = {}
+    minors = {}
     for path in sorted(root.glob("proc/driver/nvidia/gpus/*/information")):
         text = _text(path)
         uuid = re.search(r"^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)\s*$", text, re.M)
         minor = re.search(r"^Device Minor:\s*(\d+)\s*$", text, re.M)
         if uuid and minor:
-            found[GpuId(uuid[1])] = int(minor[1])
-    return found
+            minors[GpuId(uuid[1])] = int(minor[1])
+    return minors
 
 
 def write_inventory(directory: Path, inventory: Inventory) -> None:
@@ -129,7 +129,7 @@ def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")
     """
     known = {gpu.id: gpu for gpu in inventory.gpus}
     said = minors_of_driver(root) if inventory.source == "nvml" else {}
-    found = {}
+    minor_by_gpu = {}
     for uuid in gpus:
         gpu = known.get(uuid)
         if gpu is None:
@@ -141,8 +141,8 @@ def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")
                 f"{uuid} is minor {gpu.minor} for NVML and {said[uuid]} for the driver",
                 remedy="restart the node monitor; if it stays so, reboot",
             )
-        found[uuid] = gpu.minor
-    return found
+        minor_by_gpu[uuid] = gpu.minor
+    return minor_by_gpu
 
 
 def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path("/")) -> tuple[Device, ...]:
@@ -151,7 +151,7 @@ def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path
     Raises:
         BadConfiguration: One is no character device below /dev, or is NVIDIA's: those are granted, never given.
     """
-    found = []
+    devices = []
     for path in filter(None, env.get("MESOS_GPU_EXTRA_DEVICES", "").split(",")):
         try:
             status = os.stat(root / path.lstrip("/"))
@@ -162,8 +162,8 @@ def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path
         major, minor = os.major(status.st_rdev), os.minor(status.st_rdev)
         if major in driver.nvidia_majors:
             raise _bad_extra(path, "it is NVIDIA's")
-        found.append(Device(path, major, minor))
-    return tuple(found)
+        devices.append(Device(path, major, minor))
+    return tuple(devices)
 
 
 def _bad_extra(path: str, why: str) -> BadConfiguration:

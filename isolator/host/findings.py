@@ -65,12 +65,12 @@ class Host:
         return self.root / path.relative_to("/")
 
     def driver_version(self) -> str | None:
-        """Of the loaded kernel module; None: there is none."""
-        found = _DRIVER.search(self.text("proc/driver/nvidia/version"))
-        return found[1] if found else None
+        """The version of the loaded kernel module; None: none is loaded."""
+        version = _DRIVER.search(self.text("proc/driver/nvidia/version"))
+        return version[1] if version else None
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """As far as they are known."""
+        """All GPUs of the inventory; empty where that could not be read."""
         return self.inventory.gpus if self.inventory else ()
 
     def docker_socket(self) -> Path:
@@ -83,6 +83,6 @@ class Host:
         return Ledger(path) if path.exists() else None
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Of the living and of the dead."""
+        """All holdings of the ledger, of living tasks and of dead ones."""
         ledger = self.ledger()
         return ledger.holdings() if ledger else ()

@@ -19,7 +19,7 @@ _PROTECTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One thing that was looked at. `remedy` is empty where it is right."""
+    """A setting of the kernel that was looked at. `remedy` is empty where it is right."""
 
     text: str
     remedy: str = ""
@@ -53,7 +53,11 @@ def tracing(read: Callable[[str], str], *, landlock: bool) -> Iterator[Answer]:
 
 
 def links(read: Callable[[str], str]) -> Iterator[Answer]:
-    """Whether names in /tmp and other directories for all can be laid for others to fall over. `read`: as above."""
+    """Whether names in /tmp and other directories for all can be laid for others to fall over.
+
+    Args:
+        read: A file's text by its path below the root; empty if it is not there.
+    """
     lacking = [
         (name, does)
         for name, least, does in _PROTECTED

@@ -61,7 +61,7 @@ def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_pa
         BadConfiguration: The operator's list cannot be understood.
     """
     roots, never, sandbox = tuple(roots_of(own)), tuple(never_given(own)), os.path.realpath(sandbox_of(own))
-    found = []
+    mounts_given = []
     for mount in mounts:
         real = os.path.realpath(os.path.join(sandbox, mount.source))
         if mount.source.startswith("/"):
@@ -69,8 +69,8 @@ def granted(mounts: Sequence[Mount], own: Mapping[str, str], user: pwd.struct_pa
         elif not is_within(real, sandbox):
             raise NotStarted(f"{mount.source} leads out of the sandbox; use a path in it")
         _see_given(mount, real, user)
-        found.append(replace(mount, source=real))
-    return tuple(found)
+        mounts_given.append(replace(mount, source=real))
+    return tuple(mounts_given)
 
 
 def roots_of(own: Mapping[str, str]) -> Iterator[Root]:
@@ -153,11 +153,11 @@ def _reaches(user: pwd.struct_passwd, path: str) -> bool:
     Asked by a thread that has the user's rights on files, and is nobody else: no process of that user is there to
     attach to (fsuid is not asked by ptrace(2)).
     """
-    found: list[bool] = []
-    asking = threading.Thread(target=lambda: found.append(_seen_as(user, path)), daemon=True)
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(_seen_as(user, path)), daemon=True)
     asking.start()
     asking.join(_ASK_S)
-    return found == [True]
+    return answers == [True]
 
 
 def _seen_as(user: pwd.struct_passwd, path: str) -> bool:
@@ -184,17 +184,17 @@ def _seen_as(user: pwd.struct_passwd, path: str) -> bool:
 
 
 def identity_of(path: str) -> Identity:
-    """Of what is there, which no link on the way leads to.
+    """Identify the file at `path`, which no link on the way may lead to.
 
     Raises:
         NotStarted: One does by now, or it is gone.
     """
     try:
         with held(path) as fd:
-            found = os.fstat(fd)
+            status = os.fstat(fd)
     except OSError as error:
         raise NotStarted(f"{path} cannot be given: {error.strerror}") from error
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def see_given(pid: int, given: Sequence[Identity]) -> None:
@@ -216,8 +216,8 @@ def see_given(pid: int, given: Sequence[Identity]) -> None:
     there: Counter[Identity] = Counter()
     for point in points:
         with suppress(OSError):  # covered by another
-            found = os.lstat(f"/proc/{pid}/root{point}")
-            there[found.st_dev, found.st_ino] += 1
+            status = os.lstat(f"/proc/{pid}/root{point}")
+            there[status.st_dev, status.st_ino] += 1
     if Counter(given) - there:
         raise NotStarted("a path of the host was exchanged for another while it was mounted; it is not given")
 

@@ -19,7 +19,8 @@ ENTRIES: Final = ("mesos-gpu-executor", "mesos-gpu-monitor", "mesos-gpu")
 
 
 def places() -> tuple[Path, ...]:
-    """Of this process, which must have been started as executors are: the same interpreter and user."""
+    """All places that this process imports or runs code from; executors do the same if interpreter and user are the
+    same."""
     entries = (shutil.which(name) for name in ENTRIES)
     own = (path for path in (*sys.path, sys.executable, *entries) if path)
     return tuple(dict.fromkeys(Path(os.path.abspath(path)) for path in own))
@@ -34,17 +35,17 @@ def weak(paths: Iterable[Path], *, users: Iterable[int] = (0,), groups: Iterable
         groups: Whose members may write them, besides those whose members are root in effect.
     """
     allowed = frozenset(users), frozenset((*groups, *_mighty()))
-    found: dict[str, None] = {}
+    faults: dict[str, None] = {}
     for path in paths:
         inside = _inside(path) if path.is_dir() else ()
         for each in (*_leading_to(path), *inside):
             if why := _fault(each, *allowed):
-                found[f"{each} {why}"] = None
-    return list(found)
+                faults[f"{each} {why}"] = None
+    return list(faults)
 
 
 def _leading_to(path: Path, depth: int = 0) -> Iterator[Path]:
-    """The path itself and its parents, and the same of what links on the way lead to."""
+    """The path itself and its parents, and where links on the way lead to, with parents."""
     if depth > 40:  # as the kernel: MAXSYMLINKS
         return
     for each in (path, *path.parents):

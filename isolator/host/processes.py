@@ -26,13 +26,13 @@ def become_subreaper() -> None:
 
 def descendants(pid: int) -> list[int]:
     """All processes below `pid`, parents before children (proc_tid_children(5))."""
-    found: list[int] = []
+    below: list[int] = []
     queue = [pid]
     while queue:
         for child in _children(queue.pop()):
-            found.append(child)
+            below.append(child)
             queue.append(child)
-    return found
+    return below
 
 
 def _children(pid: int) -> list[int]:
@@ -84,7 +84,7 @@ def kill_descendants(timeout_s: float = 10.0) -> list[int]:
 def of_task(task_id: str) -> list[int]:
     """Processes that carry MESOS_TASK_ID or MESOS_EXECUTOR_ID of the task in their environment."""
     marks = {f"{name}={task_id}".encode() for name in ("MESOS_TASK_ID", "MESOS_EXECUTOR_ID")}
-    found = []
+    pids = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
@@ -93,8 +93,8 @@ def of_task(task_id: str) -> list[int]:
             open(f"/proc/{name}/environ", "rb") as file,
         ):
             if marks & set(file.read().split(b"\0")):
-                found.append(int(name))
-    return found
+                pids.append(int(name))
+    return pids
 
 
 def kill_leftovers(task_id: str, timeout_s: float = 10.0) -> list[int]:

@@ -58,7 +58,7 @@ def is_free(uid: int) -> bool:
 
 
 def name_of(uid: int) -> str:
-    """Of its account, if it has one."""
+    """The name of a uid's account, if it has one."""
     return f"mesos-gpu-{uid}"
 
 

@@ -165,9 +165,9 @@ class Monitor:
         self._audit()
 
     def _inventory(self) -> Inventory:
-        found = self._cards.inventory(self._isolation())
+        inventory = self._cards.inventory(self._isolation())
         ports = "off" if control_ports.is_off(os.environ) else "denied"
-        return self._volume.look(replace(found, control_ports=ports))
+        return self._volume.look(replace(inventory, control_ports=ports))
 
     def _survey(self) -> None:
         try:

@@ -78,7 +78,7 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
         return []
     driver = facts.read_driver(env=env)
     minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
-    found = []
+    notes = []
     for holding in ledger.holdings():
         if (
             not holding.container
@@ -95,14 +95,14 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
             if not cgroup.path.exists() or not _is_set_up(holding, cgroup) or cgroup.allows_exactly(rules):
                 continue
             cgroup.allow(rules)
-            found.append(f"{cgroup.path} of {holding.task} allowed other devices than it holds: set right")
+            notes.append(f"{cgroup.path} of {holding.task} allowed other devices than it holds: set right")
         except (MesosGpuError, OSError) as error:
-            found.append(f"what {holding.task} may use cannot be checked: {error}")
-    return found
+            notes.append(f"what {holding.task} may use cannot be checked: {error}")
+    return notes
 
 
 def _is_set_up(holding: Holding, cgroup: cgroups.Cgroup) -> bool:
-    """Its nodes are there, to the last; and a cgroup of our own gets its rules before its first process."""
+    """Whether the task's nodes are all there; a cgroup of our own gets its rules before its first process."""
     nodes = [Path(trace.what) for trace in holding.traces if trace.kind == "nodes"]
     made = all((path / DENIED).exists() for path in nodes)
     return made and (not cgroup.own or bool(cgroups.pids_below(cgroup.path)))
@@ -121,13 +121,13 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
     if not any(pids.values()):
         return {}
     holders = {gpu: holding for holding in ledger.holdings() if ledger.alive(holding) for gpu in holding.gpus}
-    found = {}
+    strangers_by_gpu = {}
     for gpu, present in pids.items():
         ours = _member_of(holders[gpu]) if gpu in holders else None
         strange = [pid for pid in present if not (ours and ours(pid)) and Path(f"/proc/{pid}").exists()]
         if strange:
-            found[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
-    return found
+            strangers_by_gpu[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
+    return strangers_by_gpu
 
 
 def _member_of(holding: Holding) -> Callable[[int], bool]:

@@ -465,15 +465,15 @@ def _check_paths(wish: ContainerWish) -> None:
 
 
 def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
-    """Of the cgroups on the way to `parent`, those that runc will make and never remove; outermost first."""
-    found = []
+    """Cgroups on the way to `parent` that runc will make and never remove; outermost first."""
+    missing = []
     for line in Path("/proc/self/mounts").read_text().splitlines() if parent else ():
         _, point, kind, _ = line.split(" ", 3)
         if kind in ("cgroup", "cgroup2"):
             path = Path(point) / str(parent).strip("/")
             ways = [path, *path.parents][: len(path.parts) - len(Path(point).parts)]
-            found += [str(way) for way in reversed(ways) if not way.exists()]
-    return tuple(found)
+            missing += [str(way) for way in reversed(ways) if not way.exists()]
+    return tuple(missing)
 
 
 def _prefix(connection: HttpConnection) -> str:

@@ -78,7 +78,7 @@ class DockerRun:
         return (Trace("docker", f"{self._socket} {self._name}"),)
 
     def start(self, launch: Launch) -> None:
-        """As `Run.start`; an image that is not there is pulled."""
+        """Start the container, as `Run.start` says; an image that is not there is pulled."""
         plan, enclosure = self._plan, launch.enclosure
         assert plan.image is not None
         config = self._config(plan.image)
@@ -153,15 +153,15 @@ class DockerRun:
             print(f"its output is lost from here on: {error}", file=sys.stderr, flush=True)
 
     def pid(self) -> int | None:
-        """As `Run.pid`."""
+        """Give the first process, as `Run.pid` says."""
         return self._pid or None
 
     def streams(self) -> tuple[int | None, int | None]:
-        """As `Run.streams`."""
+        """Give the files of the output, as `Run.streams` says."""
         return (1, 2)
 
     def wait(self) -> Ended:
-        """As `Run.wait`."""
+        """Wait for the end of the container, as `Run.wait` says."""
         try:
             ended = self._engine.wait(self._name)
         finally:
@@ -176,7 +176,7 @@ class DockerRun:
         return Ended(ended.exit_status, why=ended.error, infrastructure=bool(ended.error), limit=limit)
 
     def terminate(self, grace_s: float) -> None:
-        """As `Run.terminate`."""
+        """End the container, as `Run.terminate` says."""
         if grace_s > 0:
             self._engine.signal(self._name, TERM)
             self._ended.wait(grace_s)
@@ -184,11 +184,11 @@ class DockerRun:
             self._engine.signal(self._name, KILL)
 
     def abort(self) -> None:
-        """As `Run.abort`."""
+        """Give up a start under way, as `Run.abort` says."""
         self._aborted.set()
 
     def clear(self) -> list[int]:
-        """As `Run.clear`."""
+        """Remove what is left, as `Run.clear` says."""
         if self._gate is not None:
             self._gate.close()
         if self._created:

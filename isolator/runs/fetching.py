@@ -44,7 +44,7 @@ _FAILED: Final = "Failed to fetch '"  # by the fetcher (launcher/fetcher.cpp), i
 
 
 class Fetch:
-    """One task's."""
+    """The fetch of a task's files into its sandbox."""
 
     def __init__(
         self, plan: Assignment, task: str, launcher: Launcher, enclosure: Enclosure, own: Mapping[str, str]
@@ -164,8 +164,8 @@ def _ids(user: pwd.struct_passwd | None) -> tuple[int, int]:
 
 def failure_in(text: str) -> str:
     """What the fetcher says that it could not fetch; "": nothing."""
-    found = text.rpartition(_FAILED)[2] if _FAILED in text else ""
-    uri, _, why = found.partition("\n")[0].partition("': ")
+    message = text.rpartition(_FAILED)[2] if _FAILED in text else ""
+    uri, _, why = message.partition("\n")[0].partition("': ")
     return f"could not fetch {uri}: {why}" if why else ""
 
 

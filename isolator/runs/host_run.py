@@ -39,11 +39,11 @@ class HostRun:
         return ()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """As it is."""
+        """Keep the enclosure as it is: a process of the host needs nothing else."""
         return enclosure
 
     def start(self, launch: Launch) -> None:
-        """As `Run.start`; returns when the command's program is executed."""
+        """Start the command, as `Run.start` says; returns when the command's program is executed."""
         plan = launch.plan
         argv = ("/bin/sh", "-c", plan.command) if plan.command is not None else plan.argv
         if not argv:
@@ -67,20 +67,20 @@ class HostRun:
             raise _explained(error, argv[0], launch.sandbox, order.env) from error
 
     def pid(self) -> int:
-        """As `Run.pid`."""
+        """Give the first process, as `Run.pid` says."""
         return self._launcher.pid
 
     def streams(self) -> tuple[int | None, int | None]:
-        """As `Run.streams`."""
+        """Give the files of the output, as `Run.streams` says."""
         return (1, 2)
 
     def wait(self) -> Ended:
-        """As `Run.wait`."""
+        """Wait for the end of the command, as `Run.wait` says."""
         code = self._launcher.wait()
         return Ended(exit_status=code) if code >= 0 else Ended(signal=-code)
 
     def terminate(self, grace_s: float) -> None:
-        """As `Run.terminate`; children of the command have the grace, too."""
+        """End the command, as `Run.terminate` says; children of the command have the grace, too."""
         deadline = time.monotonic() + grace_s
         if grace_s > 0:
             processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
@@ -90,10 +90,10 @@ class HostRun:
         processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
 
     def abort(self) -> None:
-        """Its start takes milliseconds."""
+        """Do nothing: the start of a command takes milliseconds."""
 
     def clear(self) -> list[int]:
-        """As `Run.clear`."""
+        """Kill what is left, as `Run.clear` says."""
         return processes.kill_descendants()
 
 

@@ -53,7 +53,9 @@ class Reference:
 
     @classmethod
     def of(cls, image: str) -> "Reference":
-        """As Docker reads names: the part before the first slash is a host if it has a dot or colon, or is localhost.
+        """Parse an image's name as Docker does.
+
+        The part before the first slash is a host if it has a dot or colon, or is localhost.
 
         Raises:
             NotFound: It is no name of an image.

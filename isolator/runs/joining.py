@@ -142,11 +142,11 @@ def first_of(pids: Callable[[], Iterable[int]], task: str) -> int | None:
 def _environment(pid: int, task: str) -> dict[str, str]:
     """That its program began with: it is seen empty, or is of what started it, until that is executed."""
     deadline = time.monotonic() + BEGUN_S
-    while (found := _variables(pid)).get("MESOS_TASK_ID") != task:
+    while (variables := _variables(pid)).get("MESOS_TASK_ID") != task:
         if time.monotonic() > deadline:
             raise ProcessLookupError(3, "it is not the task's, or has ended")
         time.sleep(0.002)
-    return found
+    return variables
 
 
 def _variables(pid: int) -> dict[str, str]:
@@ -175,11 +175,11 @@ def _is_other(pid: int, name: str) -> bool:
 
 def _other_cgroups(pid: int) -> list[str]:
     """Directories of the cgroups that a process is in and this one is not."""
-    mine, found = cgroups_of("self"), []
+    mine, directories = cgroups_of("self"), []
     for hierarchy, path in cgroups_of(str(pid)).items():
         if mine.get(hierarchy) != path:
-            found.append(mount_of(hierarchy) + path)
-    return found
+            directories.append(mount_of(hierarchy) + path)
+    return directories
 
 
 def cgroups_of(pid: str) -> dict[str, str]:

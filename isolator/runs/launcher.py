@@ -31,7 +31,7 @@ class LaunchFailed(OSError):
     """The launcher could not become the task; `step` says how far it came."""
 
     def __init__(self, step: str, number: int, text: str) -> None:
-        """As `OSError`."""
+        """Take the step that failed, and number and text as `OSError` does."""
         super().__init__(number, text)
         self.step = step
 
@@ -144,7 +144,7 @@ class Launcher:
             return -signal.SIGKILL
 
     def dismiss(self) -> None:
-        """It is not needed: end it."""
+        """End the process, which is not needed."""
         self._socket.close()
         self.wait()
 
@@ -183,10 +183,10 @@ def _help(theirs: socket.socket, order: Mapping[str, Any]) -> bytes:
 
 def _read(fd: int, most: int = 1 << 20) -> bytes:
     """To its end; the last of it."""
-    found = b""
+    tail = b""
     while data := os.read(fd, 65536):
-        found = (found + data)[-most:]
-    return found
+        tail = (tail + data)[-most:]
+    return tail
 
 
 def _become(fails: int, order: Mapping[str, Any]) -> None:

@@ -64,7 +64,8 @@ class NestedRun:
         self._ended = threading.Event()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:
-        """As it is, if the executor has a cgroup of its own: the agent starts the nested container in that."""
+        """Keep the enclosure, if the executor has a cgroup of its own: the agent starts the nested container in
+        that."""
         refused_without_isolation(enclosure.isolated)
         if enclosure.cgroup is None or enclosure.cgroup.own:
             raise NotStarted(
@@ -79,7 +80,7 @@ class NestedRun:
         return ()
 
     def start(self, launch: Launch) -> None:
-        """As `Run.start`; the agent fetches the image first."""
+        """Start the nested container, as `Run.start` says; the agent fetches the image first."""
         assert self._plan.image is not None
         self._enclosure, self._task = launch.enclosure, launch.task
         if launch.enclosure.pids is not None:
@@ -158,7 +159,7 @@ class NestedRun:
         }
 
     def _show_streams(self, sandbox: str) -> None:
-        """Its streams are files of a sandbox of its own: give them the names where people look."""
+        """Show the files of the container's output where people look: they are in a sandbox of its own."""
         with Sandbox(sandbox) as place, place.enter(CONTAINERS, CONTAINER) as nested:
             for name in STREAMS:
                 if not place.show(nested, name):
@@ -166,7 +167,7 @@ class NestedRun:
                     print(f"[mesos-gpu] {says}", file=sys.stderr, flush=True)
 
     def pid(self) -> int | None:
-        """As `Run.pid`; the agent does not say it."""
+        """Give the first process, as `Run.pid` says; the agent does not name it."""
         from isolator.runs.joining import first_of
 
         enclosure = self._enclosure
@@ -176,11 +177,11 @@ class NestedRun:
         return first_of(lambda: cgroups.pids_below(path), self._task)
 
     def streams(self) -> tuple[int | None, int | None]:
-        """As `Run.streams`."""
+        """Give the files of the output, as `Run.streams` says."""
         return (None, None)
 
     def wait(self) -> Ended:
-        """As `Run.wait`."""
+        """Wait for the end of the container, as `Run.wait` says."""
         self._ended.wait()
         return self._how or Ended(why="how its container ended cannot be understood", infrastructure=True)
 
@@ -205,7 +206,8 @@ class NestedRun:
             time.sleep(RETRY_S)
 
     def terminate(self, grace_s: float) -> None:
-        """As `Run.terminate`. The agent signals the first process only; the others are found in the cgroup."""
+        """End the container, as `Run.terminate` says. The agent signals the first process only; the cgroup has the
+        others."""
         if grace_s > 0:
             self._kill(TERM)
             for pid in self._others():
@@ -230,12 +232,12 @@ class NestedRun:
             self._connection.call({"type": "KILL_CONTAINER", "kill_container": ask}, CALL_S)
 
     def abort(self) -> None:
-        """As `Run.abort`."""
+        """Give up a start under way, as `Run.abort` says."""
         if self._asked:
             self._kill(KILL)
 
     def clear(self) -> list[int]:
-        """As `Run.clear`."""
+        """Remove what is left, as `Run.clear` says."""
         if self._gate is not None:
             self._gate.close()
         if self._asked and not self._ended.is_set():

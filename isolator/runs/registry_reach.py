@@ -47,11 +47,11 @@ class Reach:
             self._opener.add_handler(handler)
 
     def send(self, request: urls.Request, timeout_s: float) -> http.client.HTTPResponse:
-        """As urllib's urlopen.
+        """Send a request, as urllib's urlopen does.
 
         Raises:
             NotFound: It, or a redirect of it, leads where no registry may.
-            OSError, HTTPException: As there.
+            OSError, HTTPException: It, or its answer, fails on the way.
         """
         response: http.client.HTTPResponse = self._opener.open(request, timeout=timeout_s)
         return response
@@ -63,20 +63,20 @@ class Reach:
             NotFound: There are none, but others.
         """
         try:
-            found = _resolved(host, port)
+            addresses = _resolved(host, port)
         except OSError:  # a proxy may know the name; without one nothing is connected to
-            found = []
+            addresses = []
         if self._kind is None:
-            kinds = {_nearness(address) for address in found}
+            kinds = {_nearness(address) for address in addresses}
             self._kind = kinds.pop() if len(kinds) == 1 else FAR
         denied: tuple[Denial, ...] = ()
         if _origin(request) != self._trusted:
             denied = tuple(each for each in self._denied if each.port == port)
-        if not found and any(each.address is None for each in denied):
+        if not addresses and any(each.address is None for each in denied):
             raise self._refused(request, _commands(port))
-        why = {str(address): self._wrong(address, denied) for address in found}
+        why = {str(address): self._wrong(address, denied) for address in addresses}
         self._checked[host, port] = [address for address, word in why.items() if not word]
-        if found and not self._checked[host, port]:
+        if addresses and not self._checked[host, port]:
             raise self._refused(request, "; ".join(f"{address}: {word}" for address, word in why.items()))
 
     def _refused(self, request: urls.Request, why: str) -> NotFound:
@@ -95,7 +95,7 @@ class Reach:
     def connect(
         self, address: tuple[str, int], timeout: Any = None, source: tuple[str, int] | None = None
     ) -> socket.socket:
-        """As socket.create_connection, but of a host that was checked only to the addresses that were."""
+        """Connect as socket.create_connection does, but to a checked host only at the addresses that were checked."""
         if address not in self._checked:  # the operator's proxy: whatever a URL names was checked
             return socket.create_connection(address, timeout, source)
         last: OSError = socket.gaierror(socket.EAI_NONAME, f"{address[0]}: name not known")
@@ -116,8 +116,8 @@ def _origin(request: urls.Request) -> tuple[str, str]:
 
 
 def _resolved(host: str, port: int) -> list[_Address]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(_plain(ip_address(str(each[4][0]))) for each in found))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(_plain(ip_address(str(each[4][0]))) for each in infos))
 
 
 def _plain(address: _Address) -> _Address:
@@ -147,7 +147,7 @@ class _Http(urls.HTTPHandler):
 
 
 class _Https(urls.HTTPSHandler):
-    """As `_Http`."""
+    """HTTPS through a `Reach`, as `_Http` is HTTP through it."""
 
     def __init__(self, reach: Reach) -> None:
         super().__init__()

@@ -101,7 +101,7 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
     assert (error.http_status, error.exit_code) == (507, 74)
     assert "state.sqlite cannot be written" in error.what
     assert "make room" in error.remedy
-    known = {found["id"] for found in client.jobs()}
+    known = {job["id"] for job in client.jobs()}
     again = refused()
     assert again is not None
     assert "kept in memory" not in again.what
@@ -111,7 +111,7 @@ def test_it_says_so_and_goes_on(stack: Stack, client: Client, small: Path, open_
         ("POST", f"/v1/nodes/{host}/drain", {"reason": "full"}),
     ):
         assert requests.request(verb, stack.url + path, json=body, timeout=20).status_code == 507, path
-    assert {found["id"] for found in client.jobs()} == known
+    assert {job["id"] for job in client.jobs()} == known
     assert "cannot be written" in (client.status()["unsaved"] or "")
 
     flag.touch()
@@ -204,5 +204,5 @@ def running_by_mesos(stack: Stack) -> set[str]:
 
 def launched_by_mesos(stack: Stack) -> set[str]:
     (framework,) = stack.cluster.master.state()["frameworks"]
-    found = {task["id"] for kind in ("tasks", "completed_tasks") for task in framework[kind]}
-    return {task_id for task_id in found if not task_id.startswith("gpu-monitor")}
+    task_ids = {task["id"] for kind in ("tasks", "completed_tasks") for task in framework[kind]}
+    return {task_id for task_id in task_ids if not task_id.startswith("gpu-monitor")}

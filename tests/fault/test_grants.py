@@ -86,14 +86,14 @@ def granted(node: Path) -> dict[str, tuple[set[int], set[int]]]:
     ledger = Ledger(node / "ledger.sqlite")
     minors = {gpu.id: gpu.minor for gpu in read_inventory(node).gpus}
     root = cgroups.mounted()["cgroup1"] / cgroups.OWN_ROOT
-    found = {}
+    minors_by_task = {}
     for holding in ledger.holdings():
         if not holding.gpus:
             continue
         lines = (root / holding.container / "devices.list").read_text().splitlines()
         allowed = {int(line.split(":")[1].split()[0]) for line in lines if line.startswith("c 195:")}
-        found[holding.task] = ({minors[gpu] for gpu in holding.gpus}, allowed - {255})
-    return found
+        minors_by_task[holding.task] = ({minors[gpu] for gpu in holding.gpus}, allowed - {255})
+    return minors_by_task
 
 
 def test_after_each_kill_the_cgroups_say_what_the_ledger_says(stack: Stack, client: Client) -> None:
@@ -102,17 +102,17 @@ def test_after_each_kill_the_cgroups_say_what_the_ledger_says(stack: Stack, clie
 
     def agreed() -> bool:
         try:
-            found = [granted(node) for node in nodes]
+            grants = [granted(node) for node in nodes]
         except FileNotFoundError:  # a task is being made or undone just now
             return False
-        held = [minor for tasks in found for minor, _ in tasks.values()]
+        held = [minor for tasks in grants for minor, _ in tasks.values()]
         disjoint = all(
             sum(len(minors) for minors, _ in tasks.values())
             == len(set().union(*(m for m, _ in tasks.values())))
-            for tasks in found
+            for tasks in grants
             if tasks
         )
-        same = all(minors == allowed for tasks in found for minors, allowed in tasks.values())
+        same = all(minors == allowed for tasks in grants for minors, allowed in tasks.values())
         return len(held) == 6 and disjoint and same
 
     request = {"name": "load", "command": "sleep 600", "gpus": 1, "cpus": 0.1, "mem_mib": 32}

@@ -38,7 +38,7 @@ def kill_master(stack: Stack) -> None:
 
 def executors(stack: Stack, prefix: str) -> list[psutil.Process]:
     """Its executor processes by the start of their executor id: the agent sets it, the task's own id it does not."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             env = process.environ()
@@ -50,10 +50,10 @@ def executors(stack: Stack, prefix: str) -> list[psutil.Process]:
                 and process.name().startswith("python")
                 and "isolator" in " ".join(process.cmdline())
             ):
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def kill_executor(stack: Stack) -> None:
@@ -95,8 +95,8 @@ def test_the_same_jobs_finish_each_once(
 
 
 def states(client: Client, ids: list[str]) -> dict[str, str]:
-    found = {job["id"]: job["state"] for job in client.jobs()}
-    return {job_id: found[job_id] for job_id in ids}
+    state_by_job = {job["id"]: job["state"] for job in client.jobs()}
+    return {job_id: state_by_job[job_id] for job_id in ids}
 
 
 def everything_is_free(stack: Stack, client: Client) -> None:
@@ -139,11 +139,11 @@ def test_a_killed_owner_leaves_nothing_after_the_next_start(open_directory: Path
 
 
 def marked(directory: Path) -> list[int]:
-    found = []
+    pids = []
     for process in psutil.process_iter():
         try:
             if any(str(directory) in value for value in process.environ().values()):
-                found.append(process.pid)
+                pids.append(process.pid)
         except psutil.Error:
             continue
-    return found
+    return pids

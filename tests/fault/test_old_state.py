@@ -188,12 +188,12 @@ def test_nobody_else_reads_the_state(stack: Stack, client: Client) -> None:
     job = start_job(client, "secretive")
     here = state_of(stack).parent
     assert stat.S_IMODE(here.stat().st_mode) == 0o700
-    found = [path for path in here.rglob("*") if path.is_file()]
+    files = [path for path in here.rglob("*") if path.is_file()]
     assert {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "state.sqlite.mark", "log"} <= {
-        p.name for p in found
+        p.name for p in files
     }
-    assert {p.name: oct(p.stat().st_mode & 0o077) for p in found} == dict.fromkeys(
-        (p.name for p in found), "0o0"
+    assert {p.name: oct(p.stat().st_mode & 0o077) for p in files} == dict.fromkeys(
+        (p.name for p in files), "0o0"
     )
     if os.geteuid() == 0:
         assert readable_by_nobody(stack.directory, b"hunter2") == []
@@ -203,7 +203,7 @@ def test_nobody_else_reads_the_state(stack: Stack, client: Client) -> None:
 
 def readable_by_nobody(directory: Path, word: bytes) -> list[str]:
     """Files below that hold the word, and that another user can come to."""
-    found = []
+    readable = []
     for root, directories, files in os.walk(directory):
         directories[:] = [d for d in directories if os.lstat(Path(root, d)).st_mode & 0o001]
         for path in (Path(root, name) for name in files):
@@ -213,8 +213,8 @@ def readable_by_nobody(directory: Path, word: bytes) -> list[str]:
                 and path.stat().st_mode & 0o004
                 and word in path.read_bytes()
             ):
-                found.append(str(path))
-    return found
+                readable.append(str(path))
+    return readable
 
 
 def test_what_others_could_read_is_mended_at_the_start(stack: Stack, client: Client) -> None:

@@ -12,7 +12,7 @@ from mesos_gpu.testing.elf_files import driver_tree, shared_object
 from volumes.build import build
 from volumes.discover import discover
 from volumes.manifest import plan
-from volumes.model import Found, Plan
+from volumes.model import DriverFiles, Plan
 from volumes.store import Store, verify
 
 V = "535.129.03"
@@ -51,11 +51,11 @@ def root(tmp_path: Path) -> Path:
 
 def small_plan(root: Path) -> Plan:
     """Of all that is found a few files: each is like the others."""
-    found = discover(root)
+    files = discover(root)
     few = [
-        file for file in found.libraries if file.name.startswith(("libcuda.so", "libnvidia-ml", "libnvcuvid"))
+        file for file in files.libraries if file.name.startswith(("libcuda.so", "libnvidia-ml", "libnvcuvid"))
     ]
-    return plan(Found(tuple(few), found.programs[:1]), V)
+    return plan(DriverFiles(tuple(few), files.programs[:1]), V)
 
 
 def steps() -> Iterator[int]:

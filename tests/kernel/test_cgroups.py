@@ -192,7 +192,7 @@ def attach_other(path: Path, rules: tuple[Rule, ...], flags: int) -> None:
 
 def names(path: Path) -> list[str]:
     with directory_fd(path) as fd:
-        return [found.name for found in bpf_sys.query(fd)]
+        return [program.name for program in bpf_sys.query(fd)]
 
 
 def test_ours_stands_beside_others_and_both_must_allow(second: Cgroup, nodes: Path) -> None:

@@ -165,15 +165,15 @@ def test_a_signal_is_a_failure(start: Start, watch: Begin) -> None:
 
 def test_a_process_of_another_task_is_never_joined(start: Start, watch: Begin) -> None:
     other = start("sleep", "60", MESOS_TASK_ID=OTHER)
-    found = said(watch(command("true"), pid=other.pid).first())
-    assert found == "the task cannot be joined: it is not the task's, or has ended"
+    answer = said(watch(command("true"), pid=other.pid).first())
+    assert answer == "the task cannot be joined: it is not the task's, or has ended"
     assert joining.first_of(lambda: [1, other.pid, os.getpid()], OTHER) == other.pid
     assert joining.first_of(lambda: [1, other.pid], TASK) is None
 
 
 def test_a_task_out_of_reach_fails(watch: Begin) -> None:
-    found = said(watch(command("true"), pid=None).first())
-    assert found == "the task cannot be joined: its process cannot be seen from here"
+    answer = said(watch(command("true"), pid=None).first())
+    assert answer == "the task cannot be joined: its process cannot be seen from here"
 
 
 def test_a_check_that_does_not_die_is_not_made_again(

@@ -82,9 +82,9 @@ def test_what_the_job_sets_stands_first(one: Host) -> None:
 def test_links_and_files_beside_it_stay_what_they_are(one: Host) -> None:
     one.launch("cd /usr/local; for f in *; do [ -h $f ] && readlink $f; done; stat -c %F *", gpus=GPUS[:1])
     one.end("TASK_FINISHED")
-    found = [entry for entry in os.scandir("/usr/local") if entry.is_symlink()]
-    assert lines(one)[: len(found)] == [
-        os.readlink(each.path) for each in sorted(found, key=lambda e: e.name)
+    links = [entry for entry in os.scandir("/usr/local") if entry.is_symlink()]
+    assert lines(one)[: len(links)] == [
+        os.readlink(each.path) for each in sorted(links, key=lambda e: e.name)
     ]
 
 

@@ -59,8 +59,8 @@ def opened(one: Host, *paths: str) -> dict[str, int]:
     (one.sandbox / "probe.py").write_text(PROBE)
     one.launch(f"{PYTHON} probe.py {' '.join(paths)}", user="nobody", gpus=GPUS[:1])
     one.end("TASK_FINISHED")
-    found: dict[str, int] = json.loads(one.stdout())
-    return found
+    results: dict[str, int] = json.loads(one.stdout())
+    return results
 
 
 def test_a_granted_device_is_allowed_and_every_other_is_denied(one: Host) -> None:

@@ -97,10 +97,10 @@ def test_which_cgroup_counts(tmp_path: Path) -> None:
         root = tmp_path / name
         unified = root / "unified"
         host_with(root, f"{mounts}31 20 0:2 / {unified} rw - cgroup2 cgroup2 rw\n", controllers)
-        found = pids_for("c1", 50, None, root)
+        pids = pids_for("c1", 50, None, root)
         path = where and where.format(unified=unified)
-        assert found is not None
-        assert (found.cgroup and str(found.cgroup.path)) == path
+        assert pids is not None
+        assert (pids.cgroup and str(pids.cgroup.path)) == path
     assert pids_for("c1", 0, None, tmp_path / "v1") is None
     joined = tmp_path / "v2/unified/given/task"
     assert pids_for("c1", 50, joined, tmp_path / "v2") == PidsLimit(

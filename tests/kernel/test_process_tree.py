@@ -28,7 +28,7 @@ print("left", left, flush=True)
 
 
 def children_named(mark: str) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -36,8 +36,8 @@ def children_named(mark: str) -> list[int]:
             except OSError:
                 continue
             if words[:2] == [b"sleep", mark.encode()]:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,13 @@ def _check(view: View, cluster: list[NodeState], running: list[tuple[int, int, t
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.integers(1, WHOLE - 1), st.integers(1, 100), max_size=12))
 def test_worth(demand: dict[int, int]) -> None:
-    found = worth(demand)
-    assert found[0] == 0
-    assert found[WHOLE] == 1
-    assert (found[1:] >= found[:-1]).all(), "more space is not worth less"
+    prices = worth(demand)
+    assert prices[0] == 0
+    assert prices[WHOLE] == 1
+    assert (prices[1:] >= prices[:-1]).all(), "more space is not worth less"
     for milli in demand:
         for other in demand:
             if milli + other <= WHOLE:
-                assert found[milli + other] >= found[milli] + found[other] - 1e-6, (
+                assert prices[milli + other] >= prices[milli] + prices[other] - 1e-6, (
                     "space for two is worth both"
                 )

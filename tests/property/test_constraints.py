@@ -72,8 +72,8 @@ def test_what_runs_meets_its_constraints(
             n = int(str(which))  # the last agent has neither rack nor zone
             place = {"zone": f"z{n % 2}", "attributes": {"rack": f"r{n // 2}"}} if n < 4 else {}
             world.offers(replace(offer(f"o{number}", f"a{n}"), **place))  # type: ignore[arg-type]
-        elif found := running(world):
-            job = found[int(str(which)) % len(found)]
+        elif jobs := running(world):
+            job = jobs[int(str(which)) % len(jobs)]
             agent = world.state.tasks[job.task_id].agent_id if job.task_id else ""
             world.status(f"{job.id}.1", "TASK_FINISHED", agent=agent, outcome=Outcome(exit_status=0))
         assert all(hold(world, app, rule) for app, held in apps.items() for rule in held)

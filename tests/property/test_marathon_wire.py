@@ -68,12 +68,12 @@ VALUES = st.recursive(
 @EXAMPLES
 @given(VALUES | spoilt(DOCUMENTS, KEYS, VALUES))
 def test_any_value_is_an_app_or_problems(value: object) -> None:
-    found = app_of(value, allowed=SECRETS)
-    if isinstance(found, App):
-        assert app_of(json.loads(json.dumps(app_to_json(found))), allowed=SECRETS) == found
+    app = app_of(value, allowed=SECRETS)
+    if isinstance(app, App):
+        assert app_of(json.loads(json.dumps(app_to_json(app))), allowed=SECRETS) == app
     else:
-        assert found.status == 422
-        assert found.as_json()["details"]
+        assert app.status == 422
+        assert app.as_json()["details"]
 
 
 @EXAMPLES
@@ -81,9 +81,9 @@ def test_any_value_is_an_app_or_problems(value: object) -> None:
 def test_any_update_is_an_app_or_problems(document: object, patch: object) -> None:
     old = app_of(document, allowed=SECRETS)
     if isinstance(old, App):
-        found = updated(old, patch, allowed=SECRETS)
-        assert isinstance(found, App | Problems | Rollback)
-        assert not isinstance(found, App) or found.id == old.id
+        new = updated(old, patch, allowed=SECRETS)
+        assert isinstance(new, App | Problems | Rollback)
+        assert not isinstance(new, App) or new.id == old.id
         assert updated(old, {}, allowed=SECRETS) == old
 
 
@@ -100,18 +100,18 @@ def test_any_update_is_an_app_or_problems(document: object, patch: object) -> No
     | VALUES
 )
 def test_any_value_is_a_group_or_problems(value: object) -> None:
-    found = group_of(value, allowed=SECRETS)
-    assert isinstance(found, Group | Problems | Scale | GroupRollback)
-    if isinstance(found, Group):
-        assert group_of(json.loads(json.dumps(group_to_json(found))), allowed=SECRETS) == found
+    group = group_of(value, allowed=SECRETS)
+    assert isinstance(group, Group | Problems | Scale | GroupRollback)
+    if isinstance(group, Group):
+        assert group_of(json.loads(json.dumps(group_to_json(group))), allowed=SECRETS) == group
 
 
 @EXAMPLES
 @given(st.binary(max_size=40))
 def test_any_bytes_are_an_app_or_problems(body: bytes) -> None:
-    found = decode_app(body)
-    assert isinstance(found, Problems)
-    assert found.status in (400, 422)
+    refusal = decode_app(body)
+    assert isinstance(refusal, Problems)
+    assert refusal.status in (400, 422)
 
 
 @EXAMPLES

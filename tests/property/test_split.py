@@ -13,15 +13,15 @@ APPS = st.dictionaries(st.sampled_from("abcdefgh"), st.tuples(NUMBERS, NUMBERS),
 def test_every_app_gets_its_share(asked: dict[str, tuple[int, int]]) -> None:
     weights = {app: weight for app, (weight, _) in asked.items()}
     counts = {app: count for app, (_, count) in asked.items()}
-    found = server_weights(weights, counts)
-    assert {app: len(each) for app, each in found.items()} == counts
-    assert all(0 <= weight <= HIGHEST for each in found.values() for weight in each)
-    given_to = {app: sum(each) for app, each in found.items()}
+    server_shares = server_weights(weights, counts)
+    assert {app: len(each) for app, each in server_shares.items()} == counts
+    assert all(0 <= weight <= HIGHEST for each in server_shares.values() for weight in each)
+    given_to = {app: sum(each) for app, each in server_shares.items()}
     serve = {app: weight for app, weight in weights.items() if weight and counts[app]}
     assert {app for app, total in given_to.items() if total} <= set(serve)
     for app, weight in serve.items():
         assert abs(given_to[app] / sum(given_to.values()) - weight / sum(serve.values())) <= 0.01
-        assert max(found[app]) - min(found[app]) <= 1
+        assert max(server_shares[app]) - min(server_shares[app]) <= 1
 
 
 def test_servers_of_an_app_are_alike_if_that_can_be() -> None:

@@ -13,7 +13,7 @@ from mesos_gpu.testing.elf_files import shared_object
 from volumes.build import build
 from volumes.discover import discover
 from volumes.manifest import plan
-from volumes.model import File, Found
+from volumes.model import DriverFiles, File
 from volumes.roots import Root
 from volumes.store import verify
 
@@ -79,21 +79,21 @@ def test_plans(tree: Mapping[str, bytes | str]) -> None:
         root, store = Path(directory, "root"), Path(directory, "store")
         root.mkdir()
         lay_out(root, tree)
-        found = discover(root)
-        assert discover(root) == found
+        files = discover(root)
+        assert discover(root) == files
         try:
-            made = plan(found, V)
+            made = plan(files, V)
         except NotFound:
-            assert not any(file.name.endswith(f".so.{V}") and file.elf for file in found.libraries)
+            assert not any(file.name.endswith(f".so.{V}") and file.elf for file in files.libraries)
             return
-        assert plan(found, V) == made
+        assert plan(files, V) == made
 
         sources = {entry.source for entry in made.entries}
         for source in sources:
             assert Root(root).resolve(source) == source
             assert os.path.realpath(root / source.lstrip("/")).startswith(f"{os.path.realpath(root)}/")
-        assert {file.path for file in _all(found)} == sources | (
-            {each.path for each in made.excluded} & {file.path for file in _all(found)}
+        assert {file.path for file in _all(files)} == sources | (
+            {each.path for each in made.excluded} & {file.path for file in _all(files)}
         )
         assert not sources & {each.path for each in made.excluded}
 
@@ -113,5 +113,5 @@ def test_plans(tree: Mapping[str, bytes | str]) -> None:
         assert not build(store, root, plan(discover(root), V)).new
 
 
-def _all(found: Found) -> tuple[File, ...]:
-    return (*found.libraries, *found.programs)
+def _all(files: DriverFiles) -> tuple[File, ...]:
+    return (*files.libraries, *files.programs)

@@ -112,9 +112,9 @@ def test_paths_lead_where_chroot_would_lead_them(
         plant(root, links)
         paths = [*paths, *links]
         fs = Root(root)
-        found = [fs.resolve(path) for path in paths]
-        assert found == kernel.look(root, paths)
-        for path, real in zip(paths, found, strict=True):
+        resolved = [fs.resolve(path) for path in paths]
+        assert resolved == kernel.look(root, paths)
+        for path, real in zip(paths, resolved, strict=True):
             if fs.is_file(path):
                 assert fs.read_bytes(path).decode() == real
 

@@ -51,10 +51,10 @@ good = st.fixed_dictionaries(
 
 @given(requests)
 def test_any_object_gives_a_job_or_problems(value: dict[str, Any]) -> None:
-    found = decode(json.dumps(value).encode(), permits=Permits())
-    if not isinstance(found, JobSpec):
-        assert found
-        assert all(problem.path[0] == "/" for problem in found)
+    spec = decode(json.dumps(value).encode(), permits=Permits())
+    if not isinstance(spec, JobSpec):
+        assert spec
+        assert all(problem.path[0] == "/" for problem in spec)
 
 
 @given(st.dictionaries(st.sampled_from(KNOWN), values | st.integers() | st.floats() | st.text()))

@@ -10,7 +10,7 @@ from mesos_gpu.cli.host.volume import json_option, root_of, root_option, version
 from volumes.compare import compare, markdown
 from volumes.discover import discover
 from volumes.manifest import plan as plan_of
-from volumes.model import Found, Plan
+from volumes.model import DriverFiles, Plan
 from volumes.version import driver_version as version_of
 
 
@@ -23,10 +23,10 @@ from volumes.version import driver_version as version_of
 @json_option
 def plan(root: Path | None, driver_version: str | None, as_comparison: bool, as_json: bool) -> None:
     """Say what `build` would take, and why not the rest. Nothing is changed."""
-    found = discover(root_of(root))
-    made = plan_of(found, version_of(root_of(root), found, driver_version))
+    files = discover(root_of(root))
+    made = plan_of(files, version_of(root_of(root), files, driver_version))
     if as_comparison:
-        _compared(found, made, as_json)
+        _compared(files, made, as_json)
     elif as_json:
         output.document(_document(made))
     else:
@@ -61,8 +61,8 @@ def _shown(made: Plan) -> None:
         output.note(text)
 
 
-def _compared(found: Found, made: Plan, as_json: bool) -> None:
-    rows = compare(found, made)
+def _compared(files: DriverFiles, made: Plan, as_json: bool) -> None:
+    rows = compare(files, made)
     if as_json:
         output.document([asdict(row) for row in rows])
     else:

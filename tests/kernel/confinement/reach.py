@@ -152,15 +152,15 @@ WAYS: dict[str, Callable[[int, Target], None]] = {
 
 
 def main() -> None:
-    found, ways = {}, WAYS
+    results, ways = {}, WAYS
     for text in sys.argv[1:]:
         if text.startswith("way="):
             ways = {text[4:]: WAYS[text[4:]]}
             continue
         address, _, port = text.partition("@")
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        found[text] = {name: tried(way, family, (address, int(port))) for name, way in ways.items()}
-    print(json.dumps(found))
+        results[text] = {name: tried(way, family, (address, int(port))) for name, way in ways.items()}
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def reached(one: Host, *targets: str, user: str = "nobody") -> dict[str, dict[st
     (one.sandbox / "reach.py").write_text(PROBE.read_text())
     one.launch(f"{PYTHON} reach.py {' '.join(targets)}", user=user)
     one.end("TASK_FINISHED")
-    found: dict[str, dict[str, int]] = json.loads(one.stdout())
-    return found
+    results: dict[str, dict[str, int]] = json.loads(one.stdout())
+    return results
 
 
 @pytest.mark.parametrize("user", ["nobody", "root"])
@@ -68,21 +68,21 @@ def test_the_agents_port_is_denied_on_every_address_and_by_every_way(one: Host, 
         "192.0.2.1",
         "2001:db8::1",
     )
-    found = reached(one, *(f"{address}@{port}" for address in addresses), user=user)
-    assert len(found) == len(addresses)
-    assert all(number == errno.EPERM for tried in found.values() for number in tried.values()), found
+    results = reached(one, *(f"{address}@{port}" for address in addresses), user=user)
+    assert len(results) == len(addresses)
+    assert all(number == errno.EPERM for tried in results.values() for number in tried.values()), results
 
 
 def test_other_ports_are_reached_as_ever(one: Host) -> None:
     """So EPERM above is the rules' word."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        found = reached(one, f"127.0.0.1@{port}", f"::ffff:127.0.0.1@{port}")
-    for tried in found.values():
+        results = reached(one, f"127.0.0.1@{port}", f"::ffff:127.0.0.1@{port}")
+    for tried in results.values():
         assert {tried[way] for way in ("tcp", "mptcp", "udp", "udp connected", "tcp, bound first")} == {0}, (
-            found
+            results
         )
-        assert errno.EPERM not in tried.values(), found
+        assert errno.EPERM not in tried.values(), results
 
 
 def test_what_the_operator_lists_is_denied_and_what_a_task_was_given_is_not(
@@ -108,11 +108,11 @@ def test_what_the_operator_lists_is_denied_and_what_a_task_was_given_is_not(
             control_access=("master",),
         )
         one.end("TASK_FINISHED")
-        found = {target: tried["udp"] for target, tried in json.loads(one.stdout()).items()}
-    denied = {target for target, number in found.items() if number == errno.EPERM}
+        results = {target: tried["udp"] for target, tried in json.loads(one.stdout()).items()}
+    denied = {target for target, number in results.items() if number == errno.EPERM}
     assert denied == {
         "192.0.2.1@8080", "::ffff:192.0.2.1@8080", "127.0.0.1@2181", "192.0.2.7@2375", "2001:db8::7@2376",
-    }, found  # fmt: skip
+    }, results  # fmt: skip
 
 
 def test_a_setting_that_cannot_be_fails_the_launch(open_directory: Path, agent: ScriptedAgent) -> None:
@@ -128,8 +128,8 @@ def test_a_setting_that_cannot_be_fails_the_launch(open_directory: Path, agent: 
 def test_off_is_the_operators_word(open_directory: Path, agent: ScriptedAgent) -> None:
     needs("cgroup2")
     with host(open_directory, agent, MESOS_GPU_CONTROL_PORTS="off") as one:
-        found = reached(one, f"127.0.0.1@{agent_port(one)}")
-    assert found[f"127.0.0.1@{agent_port(one)}"]["tcp"] == 0
+        results = reached(one, f"127.0.0.1@{agent_port(one)}")
+    assert results[f"127.0.0.1@{agent_port(one)}"]["tcp"] == 0
 
 
 def test_a_task_is_not_told_where_its_agent_is(one: Host) -> None:

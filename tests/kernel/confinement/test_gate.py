@@ -31,12 +31,12 @@ def test_it_becomes_the_command_once_it_is_behind_the_fence(machine: str) -> Non
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
-    assert found["runs"] == [True, 7, ["named", "mesos_gpu/gate"]]
-    assert found["below an init"] == [True, 0, ["mesos_gpu/gate"]], "the init is of the task's user"
-    assert found["absent"] == ["cannot start 'no-such-program': No such file or directory", 127, []]
-    assert found["no program"] == ["cannot start '/etc/passwd': it cannot be executed", 126, []]
-    assert found["not behind it"] == [
+    outcomes = {name: rest for name, *rest in map(json.loads, done.stdout.splitlines())}
+    assert outcomes["runs"] == [True, 7, ["named", "mesos_gpu/gate"]]
+    assert outcomes["below an init"] == [True, 0, ["mesos_gpu/gate"]], "the init is of the task's user"
+    assert outcomes["absent"] == ["cannot start 'no-such-program': No such file or directory", 127, []]
+    assert outcomes["no program"] == ["cannot start '/etc/passwd': it cannot be executed", 126, []]
+    assert outcomes["not behind it"] == [
         "the rules of its cgroup do not keep the container from the control ports", 125, [],
     ]  # fmt: skip
 

@@ -48,12 +48,12 @@ def test_living_tasks_have_different_uids_and_give_them_back(directory: Path) ->
         for task in (one, two):
             task.launch(f"{SHOW}; exec sleep 600", user="nobody", user_is_default=True)
         wait_until("they run", lambda: all(len(task.stdout().split()) == 5 for task in (one, two)), 30)
-        found = [task.stdout().split() for task in (one, two)]
-        uids = {int(said[0]) for said in found}
+        outputs = [task.stdout().split() for task in (one, two)]
+        uids = {int(said[0]) for said in outputs}
         assert uids == {FIRST, FIRST + 1}
-        assert [said[1:] for said in found] == [
+        assert [said[1:] for said in outputs] == [
             [said[0], said[0], str(task.sandbox), said[0]]
-            for said, task in zip(found, (one, two), strict=True)
+            for said, task in zip(outputs, (one, two), strict=True)
         ]
         three.launch("true", user="nobody", user_is_default=True)
         message, outcome = three.update("TASK_FAILED")
@@ -66,7 +66,7 @@ def test_living_tasks_have_different_uids_and_give_them_back(directory: Path) ->
         four = start(stack, directory, 4)
         four.launch("id -u", user="nobody", user_is_default=True)
         four.update("TASK_FINISHED")
-        assert four.stdout() == found[0][0] + "\n"
+        assert four.stdout() == outputs[0][0] + "\n"
         two.kill()
         two.end("TASK_KILLED")
 

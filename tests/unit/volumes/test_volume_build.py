@@ -332,12 +332,12 @@ def test_the_drivers_version(
 
 def test_disagreement_is_refused(tmp_path: Path) -> None:
     driver_tree(tmp_path, V, kernel="550.54.14")
-    found = discover(tmp_path)
+    files = discover(tmp_path)
     assert kernel_version(tmp_path) == "550.54.14"
     with pytest.raises(Conflict, match=rf"the kernel module is of driver 550\.54\.14.*those of {V}"):
-        driver_version(tmp_path, found)
+        driver_version(tmp_path, files)
     with pytest.raises(Conflict, match=rf"the kernel module is of driver 550\.54\.14, and NVML says {V}"):
-        driver_version(tmp_path, found, nvml=V)
+        driver_version(tmp_path, files, nvml=V)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(NotFound, match="no NVIDIA driver was found"):

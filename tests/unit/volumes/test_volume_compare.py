@@ -8,7 +8,7 @@ import pytest
 from tests.unit.volumes.test_volume_manifest import CUDA, DISPATCH, GL, ML, V, library, program
 from volumes.compare import OTHERS, Row, compare, markdown
 from volumes.manifest import LIBRARIES, PROGRAMS, plan
-from volumes.model import Elf, File, Found
+from volumes.model import DriverFiles, Elf, File
 
 
 def cached(file: File, *names: str) -> File:
@@ -17,8 +17,8 @@ def cached(file: File, *names: str) -> File:
 
 
 def row(file: File) -> Row:
-    found = Found((cached(CUDA), cached(ML), file))
-    return next(row for row in compare(found, plan(found, V)) if row.path == file.path)
+    files = DriverFiles((cached(CUDA), cached(ML), file))
+    return next(row for row in compare(files, plan(files, V)) if row.path == file.path)
 
 
 def said(row: Row) -> Mapping[str, str]:
@@ -76,14 +76,14 @@ def test_rules(file: File, want: Mapping[str, str]) -> None:
 
 
 def test_programs_come_first_and_what_nobody_takes_is_no_row() -> None:
-    found = Found((cached(CUDA), cached(ML)), (program("nvidia-smi"), program("nvidia-modprobe")))
-    rows = compare(found, plan(found, V))
+    files = DriverFiles((cached(CUDA), cached(ML)), (program("nvidia-smi"), program("nvidia-modprobe")))
+    rows = compare(files, plan(files, V))
     assert [each.path.rpartition("/")[2] for each in rows] == ["nvidia-smi", CUDA.name, ML.name]
 
 
 def test_the_table_ends_with_sums() -> None:
-    found = Found((cached(CUDA), cached(ML), cached(DISPATCH)))
-    text = markdown(compare(found, plan(found, V)))
+    files = DriverFiles((cached(CUDA), cached(ML), cached(DISPATCH)))
+    text = markdown(compare(files, plan(files, V)))
     assert text.splitlines()[-1] == "| **of 3** | | **3** | **2** | **3** | **2** |"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.errors import NotFound
 from volumes.manifest import LIBRARIES, PROGRAMS, plan, versions
-from volumes.model import Elf, Entry, File, Found, Group, Link, Plan
+from volumes.model import DriverFiles, Elf, Entry, File, Group, Link, Plan
 
 V = "535.261.03"
 LIB = "/usr/lib/x86_64-linux-gnu"
@@ -39,7 +39,7 @@ ML = library(f"libnvidia-ml.so.{V}", "libnvidia-ml.so.1")
 
 
 def planned(*files: File, programs: Sequence[File] = (), version: str = V) -> Plan:
-    return plan(Found((CUDA, ML, *files), tuple(programs)), version)
+    return plan(DriverFiles((CUDA, ML, *files), tuple(programs)), version)
 
 
 def targets(made: Plan) -> set[str]:
@@ -51,9 +51,9 @@ def links(made: Plan) -> dict[str, str]:
 
 
 def reason(made: Plan, path: str) -> str:
-    found = [each.reason for each in made.excluded if each.path == path]
-    assert len(found) == 1, made.excluded
-    return found[0]
+    reasons = [each.reason for each in made.excluded if each.path == path]
+    assert len(reasons) == 1, made.excluded
+    return reasons[0]
 
 
 def test_takes_a_library_with_its_soname_and_all_cached_names() -> None:
@@ -230,18 +230,18 @@ def test_other_machines(machine: str, directory: str) -> None:
         library(f"{stem}.so.{V}", f"{stem}.so.1", machine=machine, directory=directory)
         for stem in ("libcuda", "libnvidia-ml")
     ]
-    made = plan(Found(tuple(files)), V)
+    made = plan(DriverFiles(tuple(files)), V)
     assert targets(made) == {f"lib64/libcuda.so.{V}", f"lib64/libnvidia-ml.so.{V}"}
 
 
 def test_no_library_of_the_version_names_those_there_are() -> None:
     with pytest.raises(NotFound, match=f"no library of driver 550.54.14 was found: there are those of {V}"):
-        plan(Found((CUDA, ML)), "550.54.14")
+        plan(DriverFiles((CUDA, ML)), "550.54.14")
 
 
 def test_versions_are_sorted_by_number() -> None:
     files = [library(f"libcuda.so.{version}") for version in ("550.54", "99.1", "535.261.03")]
-    assert versions(Found((*files, library("libcuda.so.1")))) == ("99.1", "535.261.03", "550.54")
+    assert versions(DriverFiles((*files, library("libcuda.so.1")))) == ("99.1", "535.261.03", "550.54")
 
 
 def test_the_lists_hold_all_that_the_three_had() -> None:

@@ -108,9 +108,9 @@ def test_libraries_that_are_newer_than_the_module_leave_the_volume_as_it_is(node
     driver_tree(node.root, NEW, kernel=OLD)
     node.keeper.look_again()
     wait_until("it has tried", lambda: node.look().volume_problem)
-    found = node.look()
-    assert found.volume == OLD
-    assert f"no library of driver {OLD} was found" in found.volume_problem
+    inventory = node.look()
+    assert inventory.volume == OLD
+    assert f"no library of driver {OLD} was found" in inventory.volume_problem
 
 
 def test_the_probe_loads_the_modules_nvml_from_its_volume_whatever_the_host_has_by_now(node: Node) -> None:

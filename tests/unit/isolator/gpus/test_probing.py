@@ -86,11 +86,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def test_the_child_reads_all_and_stays(make: Make) -> None:
     driver = make()
-    found = driver.probe.survey()
-    assert [reading.gpu.id for reading in found.readings] == UUIDS
-    assert (found.source, found.driver_version, found.cuda_version) == ("nvml", "535.0.0-fake", "12.2")
-    assert found.readings[0].gpu.links == GPUS[0].links
-    assert driver.probe.survey() == found
+    survey = driver.probe.survey()
+    assert [reading.gpu.id for reading in survey.readings] == UUIDS
+    assert (survey.source, survey.driver_version, survey.cuda_version) == ("nvml", "535.0.0-fake", "12.2")
+    assert survey.readings[0].gpu.links == GPUS[0].links
+    assert driver.probe.survey() == survey
     assert len(driver.pids()) == 1
 
 
@@ -115,9 +115,9 @@ def test_a_card_that_hangs_is_unreadable_it_alone_and_is_tried_again_without_wai
     assert driver.unreadable() == []
 
     driver.says(cards={"3": {"hang": True}})
-    found = in_order(driver.probe.survey())
-    assert [n for n, reading in enumerate(found) if reading.unreadable] == [3]
-    assert found[3].unreadable == "it did not answer within 1.5 s"
+    again = in_order(driver.probe.survey())
+    assert [n for n, reading in enumerate(again) if reading.unreadable] == [3]
+    assert again[3].unreadable == "it did not answer within 1.5 s"
 
     slow = []
 
@@ -266,8 +266,8 @@ def test_a_reset_is_the_tools_and_no_session_is_in_its_way(make: Make, command: 
 def test_the_real_child_on_this_host() -> None:
     probe = ChildProbe(deadline_s=30)
     try:
-        found = probe.survey()
-        assert found.readings or found.note
+        survey = probe.survey()
+        assert survey.readings or survey.note
         assert probe.reset.__doc__
     finally:
         probe.close()

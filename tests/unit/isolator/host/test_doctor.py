@@ -49,9 +49,9 @@ class Probe:
     def survey(self) -> Survey:
         if isinstance(self.answer, Exception):
             raise self.answer
-        found = self.answer
-        readings = (Reading(gpu, reset_required=gpu.reason) for gpu in found.gpus)
-        return Survey(tuple(readings), found.source, found.driver_version, found.cuda_version)
+        inventory = self.answer
+        readings = (Reading(gpu, reset_required=gpu.reason) for gpu in inventory.gpus)
+        return Survey(tuple(readings), inventory.source, inventory.driver_version, inventory.cuda_version)
 
     def changed(self) -> bool:
         return False
@@ -121,11 +121,11 @@ class Scene:
 
     def one(self, check: str, level: Level, text: str) -> Finding:
         """The one finding of that check."""
-        found = self.findings(check)
-        assert [f.level for f in found] == [level], found
-        assert text in found[0].text
-        assert bool(found[0].remedy) == (level is not Level.OK), "a remedy, where one is needed"
-        return found[0]
+        findings = self.findings(check)
+        assert [f.level for f in findings] == [level], findings
+        assert text in findings[0].text
+        assert bool(findings[0].remedy) == (level is not Level.OK), "a remedy, where one is needed"
+        return findings[0]
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def scene(tmp_path: Path) -> Scene:
 
 @root_only
 def test_a_good_host(scene: Scene) -> None:
-    found = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
-    assert {f.check for f in found if f.level is not Level.OK} == {"agent"}, found
-    assert {f.check for f in found} >= set(doctor.CHECKS) - {"namespaces", "own code", "ports"}
+    findings = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
+    assert {f.check for f in findings if f.level is not Level.OK} == {"agent"}, findings
+    assert {f.check for f in findings} >= set(doctor.CHECKS) - {"namespaces", "own code", "ports"}
 
 
 @pytest.mark.parametrize(("text", "version"), [(OLD, "535.183.01"), (OPEN, "575.57.08"), ("", None)])
@@ -232,8 +232,8 @@ def test_no_uvm(scene: Scene, tool: bool, level: Level) -> None:
     scene.file("proc/devices", PROC_DEVICES.replace("511 nvidia-uvm\n", ""))
     if tool:
         scene.file("usr/bin/nvidia-modprobe", "")
-    found = [f for f in scene.findings("devices") if f.level is not Level.OK]
-    assert [(f.level, f.text) for f in found] == [(level, "the kernel module nvidia-uvm is not loaded")]
+    findings = [f for f in scene.findings("devices") if f.level is not Level.OK]
+    assert [(f.level, f.text) for f in findings] == [(level, "the kernel module nvidia-uvm is not loaded")]
 
 
 def test_no_cgroups(scene: Scene) -> None:
@@ -292,12 +292,12 @@ def test_leftovers_that_nobody_has_written_down(scene: Scene) -> None:
         "sys/fs/cgroup/unified/mesos_gpu/c-2",
     ):
         (scene.root / path).mkdir(parents=True)
-    found = scene.findings("leftovers")
+    findings = scene.findings("leftovers")
     devices, unified = "/sys/fs/cgroup/devices/mesos_gpu/c-1", "/sys/fs/cgroup/unified/mesos_gpu/c-2"
     paths = ("/dev/mesos_gpu/c-1", devices, unified)
-    assert [f.text for f in found] == [f"{path} belongs to no task of {scene.directory}" for path in paths]
-    assert {f.level for f in found} == {Level.WARN}
-    assert [f.remedy.partition(";")[0] for f in found] == [
+    assert [f.text for f in findings] == [f"{path} belongs to no task of {scene.directory}" for path in paths]
+    assert {f.level for f in findings} == {Level.WARN}
+    assert [f.remedy.partition(";")[0] for f in findings] == [
         "rm -r /dev/mesos_gpu/c-1",
         f"end what is in it, then: rmdir {devices}",
         f"end what is in it, then: rmdir {unified}",
@@ -350,7 +350,7 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "found"),
+    ("flags", "wanted"),
     [
         ({}, []),
         ({"isolation": "cgroups/cpu"}, [(Level.WARN, "without docker/runtime, filesystem/linux:")]),
@@ -369,7 +369,7 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
         ({"default_role": "*", "resources": "gpus(*):4"}, [(Level.WARN, "its GPUs have no role")]),
     ],
 )
-def test_flags(flags: dict[str, str], found: list[tuple[Level, str]]) -> None:
+def test_flags(flags: dict[str, str], wanted: list[tuple[Level, str]]) -> None:
     good = {
         "isolation": "cgroups/devices,cgroups/pids,filesystem/linux,docker/runtime",
         "image_providers": "docker",
@@ -377,8 +377,8 @@ def test_flags(flags: dict[str, str], found: list[tuple[Level, str]]) -> None:
         "default_role": "gpu",
     }
     problems = list(doctor._flag_problems(good | flags))
-    assert [f.level for f in problems] == [level for level, _ in found]
-    assert all(text in f.text for f, (_, text) in zip(problems, found, strict=True))
+    assert [f.level for f in problems] == [level for level, _ in wanted]
+    assert all(text in f.text for f, (_, text) in zip(problems, wanted, strict=True))
 
 
 # --- for real
@@ -389,9 +389,9 @@ def test_a_real_agent(scene: Scene, tmp_path: Path) -> None:
     spec = AgentSpec(resources={"cpus": 1, "mem": 64, "gpus": 2})
     with Cluster(tmp_path / "cluster", [spec]) as cluster:
         scene.env["MESOS_GPU_AGENT"] = cluster.agents[0].url.removeprefix("http://")
-        found = scene.findings("agent")
-    assert any("its GPUs have no role" in f.text for f in found), found
-    assert not any(f.level is Level.FAIL for f in found)
+        findings = scene.findings("agent")
+    assert any("its GPUs have no role" in f.text for f in findings), findings
+    assert not any(f.level is Level.FAIL for f in findings)
 
 
 @pytest.mark.cluster
@@ -411,9 +411,9 @@ def test_an_agent_that_asks_for_credentials(scene: Scene, tmp_path: Path) -> Non
         }
         (refused,) = scene.findings("agent")
         scene.env["MESOS_GPU_AGENT_CREDENTIALS"] = "/etc/own"
-        found, (ports,) = scene.findings("agent"), scene.findings("ports")
+        findings, (ports,) = scene.findings("agent"), scene.findings("ports")
     assert (refused.level, "MESOS_GPU_AGENT_CREDENTIALS" in refused.remedy) == (Level.FAIL, True)
-    assert not any(f.level is Level.FAIL for f in found)
+    assert not any(f.level is Level.FAIL for f in findings)
     assert (ports.level, "asks for credentials" in ports.text) == (Level.WARN, True)
 
 
@@ -423,8 +423,8 @@ def test_an_agent_that_asks_for_credentials(scene: Scene, tmp_path: Path) -> Non
 def test_this_machine(tmp_path: Path, version: str) -> None:
     if version not in cgroups.mounted():
         pytest.skip(f"no {version} that controls devices is mounted")
-    found = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
-    texts = {f.check: f for f in found}
+    findings = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
+    texts = {f.check: f for f in findings}
     assert texts["isolation"].level is Level.OK
     assert texts["isolation"].text.startswith(f"{version}: a device cgroup was made, set and removed")
     assert texts["ports"].level is Level.OK, texts["ports"]
@@ -492,8 +492,8 @@ def test_what_a_kernel_leaves_open_is_a_warning(scene: Scene) -> None:
     scene.file("proc/sys/fs/protected_fifos", "0\n")
     scene.file("proc/sys/user/max_user_namespaces", "100\n")
     for check in ("tracing", "links", "userns"):
-        (found,) = scene.findings(check)
-        assert (found.level, found.remedy[:7]) == (Level.WARN, "sysctl ")
+        (finding,) = scene.findings(check)
+        assert (finding.level, finding.remedy[:7]) == (Level.WARN, "sysctl ")
 
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,8 +511,8 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(line.startswith("WARN  isolation   MESOS_GPU_ISOLATION=off") for line in lines)
     (tmp_path / "ledger.sqlite").unlink()
     result = CliRunner().invoke(main, ["doctor", "--json"])
-    found = {finding["check"]: finding for finding in json.loads(result.stdout)}
-    assert found["ledger"]["level"] == "OK"
-    assert found["ledger"]["remedy"] is None
+    finding_by_check = {finding["check"]: finding for finding in json.loads(result.stdout)}
+    assert finding_by_check["ledger"]["level"] == "OK"
+    assert finding_by_check["ledger"]["remedy"] is None
     if os.geteuid() == 0:
-        assert result.exit_code == 0, [each for each in found.values() if each["level"] == "FAIL"]
+        assert result.exit_code == 0, [each for each in finding_by_check.values() if each["level"] == "FAIL"]

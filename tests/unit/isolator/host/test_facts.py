@@ -46,15 +46,15 @@ def card(root: Path, address: str, uuid: str, minor: int) -> None:
 
 
 def test_majors_are_those_of_character_devices(tmp_path: Path) -> None:
-    found = facts.read_driver(proc(tmp_path, devices=DEVICES))
-    assert found == DriverFacts({"mem": 1, "nvidia-frontend": 195, "nvidia-uvm": 509, "nvidia-caps": 511})
-    assert found.loaded
+    driver = facts.read_driver(proc(tmp_path, devices=DEVICES))
+    assert driver == DriverFacts({"mem": 1, "nvidia-frontend": 195, "nvidia-uvm": 509, "nvidia-caps": 511})
+    assert driver.loaded
     assert not facts.read_driver(tmp_path / "nothing").loaded
 
 
 def test_optional_devices_are_named_or_refused(tmp_path: Path) -> None:
-    found = facts.read_driver(tmp_path, {"MESOS_GPU_OPTIONAL_DEVICES": "modeset, caps/1,caps/2"})
-    assert (found.modeset, found.caps) == (True, (1, 2))
+    driver = facts.read_driver(tmp_path, {"MESOS_GPU_OPTIONAL_DEVICES": "modeset, caps/1,caps/2"})
+    assert (driver.modeset, driver.caps) == (True, (1, 2))
     with pytest.raises(BadConfiguration, match="'caps/x'"):
         facts.read_driver(tmp_path, {"MESOS_GPU_OPTIONAL_DEVICES": "caps/x"})
 
@@ -158,7 +158,7 @@ HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/cgroup\\0402 rw,nosuid shared:
 
 
 @pytest.mark.parametrize(
-    ("mountinfo", "found"),
+    ("mountinfo", "mount_points"),
     [
         (V1 + PAIR, {"cgroup1": "/sys/fs/cgroup/devices"}),
         (V2_ONLY, {"cgroup2": "/sys/fs/cgroup"}),
@@ -167,8 +167,10 @@ HYBRID = V1 + PAIR + "29 24 0:25 / /sys/fs/cgroup/cgroup\\0402 rw,nosuid shared:
     ],
     ids=["v1", "v2", "hybrid", "none"],
 )
-def test_where_cgroups_are_mounted(tmp_path: Path, mountinfo: str, found: dict[str, str]) -> None:
-    assert {k: str(v) for k, v in cgroups.mounted(proc(tmp_path, self__mountinfo=mountinfo)).items()} == found
+def test_where_cgroups_are_mounted(tmp_path: Path, mountinfo: str, mount_points: dict[str, str]) -> None:
+    assert {
+        k: str(v) for k, v in cgroups.mounted(proc(tmp_path, self__mountinfo=mountinfo)).items()
+    } == mount_points
 
 
 def test_whose_cgroup_it_is(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_whose_cgroup_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "there", "found"),
+    ("wish", "there", "isolation"),
     [
         ("", {"cgroup1", "cgroup2"}, "cgroup1"),
         ("auto", {"cgroup2"}, "cgroup2"),
@@ -192,9 +194,9 @@ def test_whose_cgroup_it_is(tmp_path: Path) -> None:
         ("off", set(), "off"),
     ],
 )
-def test_which_isolation(monkeypatch: pytest.MonkeyPatch, wish: str, there: set[str], found: str) -> None:
+def test_which_isolation(monkeypatch: pytest.MonkeyPatch, wish: str, there: set[str], isolation: str) -> None:
     monkeypatch.setattr(cgroups, "mounted", lambda: dict.fromkeys(there, Path("/x")))
-    assert facts.isolation_name({"MESOS_GPU_ISOLATION": wish}) == found
+    assert facts.isolation_name({"MESOS_GPU_ISOLATION": wish}) == isolation
 
 
 @pytest.mark.parametrize(("wish", "there"), [("auto", set()), ("cgroup1", {"cgroup2"})])

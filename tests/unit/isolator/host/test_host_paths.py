@@ -115,8 +115,8 @@ def test_where_a_task_on_the_hosts_own_file_system_has_them(tmp_path: Path) -> N
     (tmp_path / "data").mkdir()
 
     def place(target: str) -> str:
-        ((_, found, _),) = in_host([Mount("/data", target)], f"{tmp_path}/sandbox")
-        return found
+        ((_, source, _),) = in_host([Mount("/data", target)], f"{tmp_path}/sandbox")
+        return source
 
     assert (place("a//b/"), place(f"{tmp_path}/data/")) == ("a/b", f"{tmp_path}/data")
     for target in (

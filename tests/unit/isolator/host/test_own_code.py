@@ -54,9 +54,9 @@ def test_what_a_link_leads_to_counts(code: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(code / "package")
     (code / "package/module.py").chmod(0o666)
     code.chmod(0o777)
-    found = faults(tmp_path / "link")
-    assert f"{code} can be written by everybody" in found
-    assert any(text.endswith("module.py can be written by everybody") for text in found)
+    weaknesses = faults(tmp_path / "link")
+    assert f"{code} can be written by everybody" in weaknesses
+    assert any(text.endswith("module.py can be written by everybody") for text in weaknesses)
 
 
 def test_links_in_a_circle_end(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_the_doctor_looks_at_the_interpreter_and_all_that_it_imports(
     monkeypatch.syspath_prepend(str(code))
     assert {code, Path(sys.executable)} <= set(places())
     monkeypatch.setattr("isolator.host.doctor.places", lambda: (code,))
-    assert [found.level for found in check(Host(tmp_path, None))] == [Level.OK]
+    assert [finding.level for finding in check(Host(tmp_path, None))] == [Level.OK]
     for number in range(9):
         (code / f"m{number}.py").touch()
         (code / f"m{number}.py").chmod(0o666)
-    found = list(check(Host(tmp_path, None)))
-    assert {each.level for each in found} == {Level.FAIL}
-    assert (len(found), "4 more" in found[-1].text) == (6, True)
+    findings = list(check(Host(tmp_path, None)))
+    assert {each.level for each in findings} == {Level.FAIL}
+    assert (len(findings), "4 more" in findings[-1].text) == (6, True)

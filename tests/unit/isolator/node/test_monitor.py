@@ -130,14 +130,14 @@ def test_it_reports_at_once_and_on_change(tmp_path: Path) -> None:
     write_inventory(path, GPUS)
     with scene(tmp_path, SimulatedProbe(path)) as seen:
         seen.launch()
-        found = seen.wait_for_report("ok", "ok")
-        assert [gpu.id for gpu in found.gpus] == [gpu.id for gpu in GPUS]
-        assert (found.source, found.cuda_version) == ("simulated", "12.2")
+        report = seen.wait_for_report("ok", "ok")
+        assert [gpu.id for gpu in report.gpus] == [gpu.id for gpu in GPUS]
+        assert (report.source, report.cuda_version) == ("simulated", "12.2")
         change_gpu(path, GPUS[0].id, health="sick", reason="XID 79")
-        found = seen.wait_for_report("sick", "ok")
-        assert found.gpus[0].reason == "XID 79"
+        report = seen.wait_for_report("sick", "ok")
+        assert report.gpus[0].reason == "XID 79"
         assert seen.agent.updates[-1]["message"] == "2 GPUs (simulated), 1 not healthy"
-        assert read_inventory(tmp_path) == found
+        assert read_inventory(tmp_path) == report
 
 
 def test_a_flap_is_out_rechecked_and_back_each_once_and_logged(
@@ -151,10 +151,10 @@ def test_a_flap_is_out_rechecked_and_back_each_once_and_logged(
         change_gpu(path, GPUS[0].id, health="sick", reason="XID 79")
         seen.wait_for_report("sick", "ok")
         write_inventory(path, GPUS)
-        found = seen.wait_for_report("ok", "ok")
+        report = seen.wait_for_report("ok", "ok")
     told = ["ok -> sick: XID 79", "sick -> suspect: no fault for 0.4 s", "suspect -> ok: clean readings"]
-    assert story(found.gpus[0]) == told
-    assert story(found.gpus[1]) == []
+    assert story(report.gpus[0]) == told
+    assert story(report.gpus[1]) == []
     assert [m for m in caplog.messages if " -> " in m] == [f"{GPUS[0].id}: {line}" for line in told]
     steady = [health for health, _ in itertools.groupby(seen.healths()) if health != ("suspect", "ok")]
     assert steady == [("ok", "ok"), ("sick", "ok"), ("ok", "ok")]
@@ -168,8 +168,8 @@ def test_an_xid_of_the_file_takes_a_card_out_once(tmp_path: Path) -> None:
         seen.wait_for_report("ok", "ok")
         change_gpu(path, GPUS[1].id, xids=[62])
         seen.wait_for_report("ok", "sick")
-        found = seen.wait_for_report("ok", "ok")
-        assert story(found.gpus[1])[0] == "ok -> sick: XID 62"
+        report = seen.wait_for_report("ok", "ok")
+        assert story(report.gpus[1])[0] == "ok -> sick: XID 62"
 
 
 def test_what_was_known_survives_kill_9(tmp_path: Path) -> None:
@@ -191,8 +191,8 @@ def test_after_a_damaged_memory_no_card_is_trusted_at_once(tmp_path: Path) -> No
     (tmp_path / "health.json").write_text('{"cards": [')
     with scene(tmp_path, Moody()) as seen:
         seen.launch()
-        found = seen.wait_for_report("suspect", "suspect")
-        assert found.gpus[0].reason.startswith("its past was lost")
+        report = seen.wait_for_report("suspect", "suspect")
+        assert report.gpus[0].reason.startswith("its past was lost")
         seen.wait_for_report("ok", "ok")
     assert (tmp_path / "health.json.damaged").exists()
 
@@ -203,8 +203,8 @@ def test_a_card_that_vanishes_is_lost_and_stays_in_the_report(tmp_path: Path) ->
         seen.launch()
         seen.wait_for_report("ok", "ok")
         probe.becomes(replace(WELL, readings=WELL.readings[1:]))
-        found = seen.wait_for_report("lost", "ok")
-        assert (found.gpus[0].id, found.gpus[0].model) == (GPUS[0].id, GPUS[0].model)
+        report = seen.wait_for_report("lost", "ok")
+        assert (report.gpus[0].id, report.gpus[0].model) == (GPUS[0].id, GPUS[0].model)
 
 
 def test_a_driver_that_goes_says_nothing_of_its_cards(tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_a_driver_that_goes_says_nothing_of_its_cards(tmp_path: Path) -> None:
         seen.launch()
         seen.wait_for_report("ok", "ok")
         probe.becomes(Survey(note="this is a CPU host: Driver Not Loaded"))
-        found = seen.wait_for_report("unknown", "unknown")
-        assert found.gpus[0].reason == "probe failed: this is a CPU host: Driver Not Loaded"
+        report = seen.wait_for_report("unknown", "unknown")
+        assert report.gpus[0].reason == "probe failed: this is a CPU host: Driver Not Loaded"
 
 
 def test_a_strangers_process_makes_a_card_dirty_until_it_ends(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_a_strangers_process_makes_a_card_dirty_until_it_ends(tmp_path: Path) ->
             seen.launch()
             seen.wait_for_report("ok", "ok")
             change_gpu(path, GPUS[0].id, pids=[stranger.pid])
-            found = seen.wait_for_report("dirty", "ok")
-            assert f"pid {stranger.pid} (sleep) of " in found.gpus[0].reason
+            report = seen.wait_for_report("dirty", "ok")
+            assert f"pid {stranger.pid} (sleep) of " in report.gpus[0].reason
             stranger.kill()
             stranger.wait()
             seen.wait_for_report("ok", "ok")
@@ -246,10 +246,10 @@ def test_a_reset_that_is_asked_for_twice_is_done_once_and_ends_the_latch(tmp_pat
         probe.mood = replace(WELL, readings=WELL.readings[:1])
         seen.message(reset=GPUS[0].id, request="r1")
         seen.message(reset=GPUS[0].id, request="r1")
-        found = seen.wait_for_report("ok")
+        report = seen.wait_for_report("ok")
         assert (probe.resets, held) == ([GPUS[0].id], ["reset.r1"])
         assert seen.ledger.holdings() == ()
-        assert story(found.gpus[0]) == [
+        assert story(report.gpus[0]) == [
             "unknown -> sick: remapping of memory rows failed",
             "sick -> sick: reset r1: done",
             "sick -> suspect: no fault for 0.4 s",
@@ -318,8 +318,8 @@ def test_a_failed_probe_makes_all_gpus_unknown_and_a_good_one_well_again(
         seen.launch()
         seen.wait_for_report("ok", "ok")
         probe.becomes(ZeroDivisionError("a driver's bug"))
-        found = seen.wait_for_report("unknown", "unknown")
-        assert "a driver's bug" in found.gpus[0].reason
+        report = seen.wait_for_report("unknown", "unknown")
+        assert "a driver's bug" in report.gpus[0].reason
         probe.becomes(WELL)
         seen.wait_for_report("ok", "ok")
 
@@ -413,8 +413,8 @@ def test_a_wrong_interval_names_the_value(value: bytes) -> None:
 
 def test_the_patience() -> None:
     assert health_from({}).recheck_s == 60
-    found = health_from({"MESOS_GPU_RECHECK_S": "5000", "MESOS_GPU_XIDS": "13=reset"})
-    assert (found.recheck_s, found.recheck_most_s, found.xids) == (5000, 5000, {13: Tier.RESET})
+    settings = health_from({"MESOS_GPU_RECHECK_S": "5000", "MESOS_GPU_XIDS": "13=reset"})
+    assert (settings.recheck_s, settings.recheck_most_s, settings.xids) == (5000, 5000, {13: Tier.RESET})
 
 
 @pytest.mark.parametrize(

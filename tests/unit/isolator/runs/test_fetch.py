@@ -57,12 +57,12 @@ def test_it_is_said_of_a_job_request() -> None:
     made = spec_from_mapping(request)
     assert not isinstance(made, list)
     assert made.fetch == (Artifact("http://h/a"), Artifact("http://h/b", executable=True))
-    found = spec_from_mapping(
+    problems = spec_from_mapping(
         {"command": "true", "fetch": [3, "b", {"uri": "http://h/b", "cache": 1, "x": 1}, {"dest_path": "y"}]}
     )
-    assert isinstance(found, list)
+    assert isinstance(problems, list)
     paths = ["/fetch/0", "/fetch/1", "/fetch/2/x", "/fetch/2/cache", "/fetch/3/uri"]
-    assert [problem.path for problem in found] == paths
+    assert [problem.path for problem in problems] == paths
 
 
 # --- the executor

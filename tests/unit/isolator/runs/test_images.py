@@ -40,8 +40,8 @@ DIGEST = "sha256:" + "0" * 64
 
 def members(path: Path) -> dict[str, bytes]:
     with tarfile.open(path) as tar:
-        found = ((member.name, tar.extractfile(member)) for member in tar)
-        return {name: file.read() for name, file in found if file}
+        files = ((member.name, tar.extractfile(member)) for member in tar)
+        return {name: file.read() for name, file in files if file}
 
 
 @pytest.mark.parametrize(
