@@ -1,1 +1,1 @@
-"""One file for each thing outside: Mesos, NVML, SQLite, the clock."""
+"""What is outside, a file for each: Mesos, NVML, SQLite, the clock."""

@@ -157,15 +157,15 @@ class Redirected(Exception):
 
 
 class EventStream:
-    """One SUBSCRIBE, and the events that answer it: a non-blocking socket, HTTP chunks, RecordIO.
+    """A SUBSCRIBE and the events that answer it: a non-blocking socket, HTTP chunks, RecordIO.
 
     Raises `OSError` when the connection fails, `StreamLost` or `Redirected` for what the master answers.
     """
 
     def __init__(self, address: str, request: bytes, attempt: int) -> None:
         """Begin to connect. Of several addresses of a host, attempts take one after the other."""
-        found = socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, peer = found[attempt % len(found)]
+        addresses = socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, peer = addresses[attempt % len(addresses)]
         self.peer: Final = (str(peer[0]), int(peer[1]))  # IP address and port at the other end
         self._unsent: bytes = request
         self._parser = HttpParser(HTTP_RESPONSE)
@@ -440,7 +440,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         return self._started
 
     def _session(self, master: str, home: str, attempt: int) -> tuple[str, str | None]:
-        """One subscription from connect to end: why it ended, and the leader that the master named."""
+        """Run a subscription from connect to end, and say why it ended, and the leader that the master named."""
         self._master, self._patience_s, self._subscribed_at = master, self._timings.answer_s, None
         try:
             self._stream = EventStream(master, self.gen_request(), attempt)

@@ -26,7 +26,7 @@ class Asker(HttpGet):
     """`Attempt` that is good if the status is one that means ready. It hears a body out only to keep it."""
 
     def __init__(self, ip: str, port: int, check: ReadinessCheck, *, host: str) -> None:
-        """As `HttpGet`."""
+        """Begin a request, as `HttpGet` does."""
         super().__init__(ip, port, as_health_check(check), host=host, tls=check.protocol is HttpScheme.HTTPS)
         self._ready_codes, self._keep = check.ready_codes, check.preserve_last_response
         self.answer: Answer | None = None  # once it is over, if it is to be kept
@@ -44,7 +44,7 @@ class Asker(HttpGet):
 
 
 class _Heard:
-    """As much of a socket as `HTTPResponse` uses."""
+    """Bytes that were received, as much of a socket as `HTTPResponse` uses."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -34,13 +34,13 @@ def read(path: Path) -> Credential:
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             text = file.read(65536)
     except OSError as error:
         raise _wrong(path, f"{error.strerror}", "name a file that can be read") from error
-    if stat.S_IMODE(found.st_mode) & 0o077 or found.st_uid not in (0, os.geteuid()):
+    if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid not in (0, os.geteuid()):
         what = (
-            f"mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}: others may have read the secret"
+            f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}: others may have read the secret"
         )
         raise _wrong(path, what, f"chown {os.geteuid()} {path}; chmod 600 {path}; and choose a new secret")
     credential = _parsed(text)

@@ -22,7 +22,7 @@ class _Engine(Protocol):
 
 
 class HttpParser:
-    """One HTTP/1 message, fed in pieces of any size.
+    """A parser of one HTTP/1 message, fed in pieces of any size.
 
     Args:
         kind: `HTTP_REQUEST`, `HTTP_RESPONSE`, or `HTTP_BOTH`: then the first bytes tell.
@@ -57,7 +57,7 @@ class HttpParser:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Take in a header."""
         self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:

@@ -30,7 +30,7 @@ def load() -> Any:
 
 
 class Nvml:
-    """One session with NVML. What it calls `at` with is what it is about to touch: a hang is that one's."""
+    """A session with NVML. What it calls `at` with is what it is about to touch: a hang is the fault of that."""
 
     def __init__(self, lib: Any, at: Callable[[int | None, str], None] = lambda index, uuid: None) -> None:
         """`lib`: the pynvml module, or a fake of it; None: it is not installed. `at(None, "")`: the driver."""
@@ -122,7 +122,7 @@ class Nvml:
         return handle, uuid
 
     def _read(self, index: int, handle: Any, uuid: GpuId) -> Reading:
-        """Its facts and its health; what cannot be read has a placeholder, and the reading says so."""
+        """Read a card's facts and its health; what cannot be read has a placeholder, and the reading says so."""
         self._at(index, uuid)
         look = nvml_health.Look(self._nvml, handle)
         minor = look.needed("device number", "MinorNumber")
@@ -159,7 +159,7 @@ def _failed(error: Exception) -> Unavailable:
 
 
 def _host_memory_mib() -> int:
-    """Of a card that has none of its own, and says NOT_SUPPORTED (GB10): the host's."""
+    """The host's memory, MiB: stands for that of a card which has none of its own and says NOT_SUPPORTED (GB10)."""
     return max(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20, 1)
 
 
@@ -193,15 +193,15 @@ def _links(nvml: Any, gpu: Gpu, handle: Any, everyone: list[tuple[Gpu, Any]]) ->
 
 def _nvlinks(nvml: Any, handle: Any) -> list[tuple[int, str]]:
     """Where each active NVLink leads straight to."""
-    found = []
+    peers = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
             if nvml.nvmlDeviceGetNvLinkState(handle, link) == nvml.NVML_FEATURE_ENABLED:
                 remote = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
-                found.append(_bus(_text(remote.busId)))
+                peers.append(_bus(_text(remote.busId)))
         except nvml.NVMLError:  # it has no such link, or no links at all
             continue
-    return found
+    return peers
 
 
 def _bus(pci_bus_id: str) -> tuple[int, str]:

@@ -20,7 +20,7 @@ _KINDS: Final = (
 
 
 class Look:
-    """One look at one card: each call's failure is this card's, and the next call is made all the same."""
+    """A look at a card: each call's failure is this card's, and the next call is made all the same."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         """Nothing is read yet."""
@@ -29,7 +29,7 @@ class Look:
         self._problems: list[str] = []
 
     def needed(self, what: str, query: str) -> Any:
-        """Its answer; None: without it the card cannot be given out."""
+        """Query what a card must answer; None: without it the card cannot be given out."""
         value = self.optional(query)
         if value is None and not self._problems:
             self._problems.append(f"it has no {what}")
@@ -83,22 +83,22 @@ class Look:
 
     def _clocks(self) -> int | None:
         """The newer name, else the older one."""
-        found = self.optional("CurrentClocksEventReasons")
-        if found is None:
-            found = self.optional("CurrentClocksThrottleReasons")
-        return None if found is None else int(found)
+        reasons = self.optional("CurrentClocksEventReasons")
+        if reasons is None:
+            reasons = self.optional("CurrentClocksThrottleReasons")
+        return None if reasons is None else int(reasons)
 
     def _pids(self) -> tuple[int, ...] | None:
-        found: set[int] = set()
+        pids: set[int] = set()
         told = False
         for kind in ("Compute", "Graphics", "MPSCompute"):
             for version in ("_v3", "_v2"):  # drivers before 510 have only the latter
                 processes = self.optional(f"{kind}RunningProcesses{version}")
                 if processes is not None:
                     told = True
-                    found.update(process.pid for process in processes)
+                    pids.update(process.pid for process in processes)
                     break
-        return tuple(sorted(found)) if told else None
+        return tuple(sorted(pids)) if told else None
 
 
 #: NVML_ERROR_*: there is no such query here, or not for us; the size: the processes became more meanwhile.
@@ -109,7 +109,7 @@ _HARMLESS: Final = (
 
 
 def _harmless(nvml: Any) -> set[int]:
-    """As far as the binding names them."""
+    """Numbers of the errors that are no fault of a card, as far as the binding names them."""
     return {getattr(nvml, f"NVML_ERROR_{name}", -1) for name in _HARMLESS}
 
 
@@ -117,7 +117,7 @@ class Events:
     """The driver's events: a set that cards are registered with."""
 
     def __init__(self, nvml: Any) -> None:
-        """Of an open session.
+        """Register for the events of an open session.
 
         Raises:
             NVMLError: The driver has no events.

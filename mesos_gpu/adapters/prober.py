@@ -31,13 +31,13 @@ _CHUNK: Final = 16384
 
 
 class Attempt(Protocol):
-    """One attempt under way."""
+    """An attempt of a check, under way."""
 
     wants: int  # READ, WRITE or NOTHING: what to wait for on its file
     looks: bool  # whether it is also to be looked at every LOOK_S
 
     def fileno(self) -> int:
-        """Of its file, which never changes."""
+        """The descriptor of its file, which never changes."""
 
     def go_on(self) -> Finding | None:
         """Do what can be done without waiting; None: it is not over.
@@ -65,7 +65,7 @@ class Prober:
     """Checks that are made until they are removed. Methods may be called from any thread."""
 
     def __init__(self, spread: Callable[[], float] | None = None) -> None:
-        """Its thread starts. `spread`: numbers below 1, to keep checks from marching in step; by chance
+        """Start the thread. `spread`: numbers below 1, to keep checks from marching in step; by chance
         if it is not given."""
         self._spread = spread or _chance
         self._selector = selectors.DefaultSelector()
@@ -263,11 +263,11 @@ class Dial:
         self._begun, self._connected = False, False
 
     def fileno(self) -> int:
-        """As `Attempt.fileno`."""
+        """The descriptor of its socket, as `Attempt.fileno` says."""
         return self._file
 
     def go_on(self) -> Finding | None:
-        """As `Attempt.go_on`."""
+        """Connect, then judge, as `Attempt.go_on` says."""
         if not self._begun:  # it cannot be told from a connection that is made
             self._begun = True
             return None
@@ -280,13 +280,13 @@ class Dial:
         return self._talk()
 
     def _reached(self) -> None:
-        """It is connected."""
+        """Take note that it is connected."""
 
     def _talk(self) -> Finding | None:
         return Finding(True)
 
     def close(self) -> None:
-        """As `Attempt.close`."""
+        """Close the socket, as `Attempt.close` says."""
         self._socket.close()
 
 
@@ -324,11 +324,11 @@ class HttpGet(Dial):
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
         data = self._socket.recv(_CHUNK)  # once: what comes without an end must not keep the thread
         self._heard += data
-        found = self._judged(closed=not data)
-        if found is None and len(self._heard) > MOST_HEAD:
+        finding = self._judged(closed=not data)
+        if finding is None and len(self._heard) > MOST_HEAD:
             raise ValueError(f"no answer in {MOST_HEAD} bytes")
         self.wants = READ
-        return found
+        return finding
 
     def _judged(self, *, closed: bool) -> Finding | None:
         """What was heard so far means; `closed`: there is no more. None: more is to be heard."""
@@ -374,5 +374,5 @@ def _failed(error: Exception) -> Finding:
 
 
 def _chance() -> float:
-    """As random.random, whose module costs an executor 5 ms."""
+    """A random number below 1, as random.random gives, whose module costs an executor 5 ms to import."""
     return os.urandom(1)[0] / 256

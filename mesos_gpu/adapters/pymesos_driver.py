@@ -289,8 +289,8 @@ class PymesosDriver:
         framework_id = self._driver.framework_id
         asked = urlencode({"framework_id": framework_id or "", "limit": MOST_LISTED})
         agents = self._driver.get("/master/slaves")["slaves"]
-        found = self._driver.get(f"/master/tasks?{asked}")["tasks"]
-        ours = [task for task in found if task["framework_id"] == framework_id]
+        tasks = self._driver.get(f"/master/tasks?{asked}")["tasks"]
+        ours = [task for task in tasks if task["framework_id"] == framework_id]
         return listed_from_json(ours, agents)
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:

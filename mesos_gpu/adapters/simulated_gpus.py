@@ -91,10 +91,10 @@ class SimulatedProbe:
 
     def _stamp(self) -> "_Stamp | None":
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 _Stamp = tuple[int, int, int]
@@ -164,14 +164,14 @@ def change_gpu(path: Path, gpu_id: GpuId, **said: Any) -> bool:
         OSError, ValueError: The file cannot be read or written, or is no JSON.
     """
     value = json.loads(path.read_text())
-    found = [entry for entry in value["gpus"] if entry.get("uuid") == gpu_id]
-    for entry in found:
+    entries = [entry for entry in value["gpus"] if entry.get("uuid") == gpu_id]
+    for entry in entries:
         entry.update(said)
         for name in [name for name in said if said[name] is None]:
             del entry[name]
-    if found:
+    if entries:
         _write(path, value)
-    return bool(found)
+    return bool(entries)
 
 
 def _write(path: Path, value: Any) -> None:

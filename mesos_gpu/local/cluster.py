@@ -49,7 +49,7 @@ _MASTER_FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """One agent.
+    """What an agent of the cluster has and how it is started.
 
     Raises:
         BadConfiguration: An attribute that Mesos would read as something else.
@@ -163,7 +163,7 @@ class Cluster:
         return {"isolation": launcher, **flags}
 
     def add_agent(self, spec: AgentSpec) -> Agent:
-        """One more agent; in a cluster that is started, it is started and waited for.
+        """Add an agent; in a cluster that is started, it is started and waited for.
 
         Raises:
             BadConfiguration, Unavailable: As of `Process.wait`. It stays in `agents`, so `stop` ends it.
@@ -239,7 +239,7 @@ class Cluster:
 
     @staticmethod
     def clean_up(directory: Path) -> None:
-        """As `leftovers.clean_up`."""
+        """Clean up after a cluster that was killed, as `leftovers.clean_up` does."""
         leftovers.clean_up(directory)
 
     def __enter__(self) -> Self:

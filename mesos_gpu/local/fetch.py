@@ -60,7 +60,7 @@ def libmesos(cache: Path | None = None) -> Path:
 
 
 def _libc() -> str:
-    """As "glibc 2.36"; empty for another one, as musl."""
+    """Name the C library, as "glibc 2.36"; empty for another one, as musl."""
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (ValueError, OSError):  # the name is the GNU C library's own
@@ -79,8 +79,8 @@ def check_machine(system: str, machine: str, libc: str) -> None:
         raise Unavailable(what, remedy=remedy)
     name, _, version = libc.partition(" ")
     if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < (2, 17):
-        found = libc or "another one"
-        what = f"the embedded Mesos needs the GNU C library 2.17 or later; this system has {found}"
+        present = libc or "another one"
+        what = f"the embedded Mesos needs the GNU C library 2.17 or later; this system has {present}"
         raise Unavailable(what, remedy=remedy)
 
 
@@ -110,10 +110,10 @@ def sha256(path: Path) -> str:
 
 
 def _check(path: Path, expected: str) -> None:
-    found = sha256(path)
-    if found != expected:
+    actual = sha256(path)
+    if actual != expected:
         raise Damaged(
-            f"{path} has sha256 {found}, expected {expected}",
+            f"{path} has sha256 {actual}, expected {expected}",
             remedy=f"remove it and try again: rm {path}",
         )
 
@@ -162,13 +162,13 @@ def pip_settings() -> dict[str, str]:
     pip reaches its index through a company's mirror or proxy, so does this."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for line in done.stdout.splitlines():  # global.cert='/etc/ssl/certs/ca.pem', or :env:.cert=…
         name, _, value = line.partition("=")
         key = name.rpartition(".")[2]
         if key in ("index-url", "cert"):
-            found.setdefault(key, value.strip("'\""))
-    return found
+            settings.setdefault(key, value.strip("'\""))
+    return settings
 
 
 class _Progress:

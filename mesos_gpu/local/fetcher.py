@@ -50,15 +50,15 @@ def main() -> int:
 
 def _become(user: str | None, cache: str) -> None:
     """The task's user, to whom the directory of the cache belongs; "": none is needed."""
-    found = pwd.getpwnam(user) if user is not None else None
+    entry = pwd.getpwnam(user) if user is not None else None
     if cache:
         os.makedirs(cache, exist_ok=True)
-        if found is not None:
-            os.chown(cache, found.pw_uid, found.pw_gid)
-    if found is not None and found.pw_uid != os.geteuid():
-        os.initgroups(found.pw_name, found.pw_gid)
-        os.setgid(found.pw_gid)
-        os.setuid(found.pw_uid)
+        if entry is not None:
+            os.chown(cache, entry.pw_uid, entry.pw_gid)
+    if entry is not None and entry.pw_uid != os.geteuid():
+        os.initgroups(entry.pw_name, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
 
 
 def _fetch(item: Mapping[str, Any], sandbox: str, cache: str) -> None:

@@ -88,7 +88,7 @@ class Record:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _damaged(path) from error
         names = (_CGROUP_ROOT, record.cgroup_roots), (_ENTRY, record.entries)
-        if version != 1 or not all(pattern.fullmatch(n) for pattern, found in names for n in found):
+        if version != 1 or not all(pattern.fullmatch(n) for pattern, used in names for n in used):
             raise _damaged(path)
         return record
 
@@ -210,19 +210,21 @@ def processes(record: Record) -> set[int]:
         *(stats[pid][3] for pid in own),
     }  # a terminal's: also of whoever shares it
     noted = {process.pid for process in record.processes.values() if process.alive}
-    found = noted | {pid for pid in stats.keys() - own if _is_marked(pid, record.directory)}
+    members = noted | {pid for pid in stats.keys() - own if _is_marked(pid, record.directory)}
     while True:
-        sessions = {stats[pid][3] for pid in found if pid in stats} - kept
-        kin = {pid for pid, stat in stats.items() if int(stat[1]) in found or stat[3] in sessions} - own
-        if kin <= found:
-            return found
-        found |= kin
+        sessions = {stats[pid][3] for pid in members if pid in stats} - kept
+        kin = {pid for pid, stat in stats.items() if int(stat[1]) in members or stat[3] in sessions} - own
+        if kin <= members:
+            return members
+        members |= kin
 
 
 def note_processes(directory: Path) -> None:
     """Note every process that now is of the cluster: one whose parents end first could not be found later."""
     with editing(directory) as record:
-        record.processes |= {str(pid): found for pid in processes(record) if (found := Identity.of(pid))}
+        record.processes |= {
+            str(pid): identity for pid in processes(record) if (identity := Identity.of(pid))
+        }
 
 
 def _stat(pid: int) -> list[str]:

@@ -215,7 +215,7 @@ class Master(Process):
         return str(self.get("/flags")["flags"]["work_dir"]).startswith(str(self.directory))
 
     def state(self) -> Any:
-        """Its /state."""
+        """Ask the master for its /state."""
         return self.get("/state")
 
     def agents(self) -> list[Any]:
@@ -239,7 +239,7 @@ class Agent(Process):
 
     @property
     def id(self) -> str:
-        """Its agent id, as it has noted it: known also while it or the master is down.
+        """The agent's id, as it has noted it: known also while it or the master is down.
 
         Raises:
             Unavailable: It has not registered yet.

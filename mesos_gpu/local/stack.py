@@ -28,13 +28,13 @@ from mesos_gpu.model.nodes.driver import cuda_of
 
 
 def address(number: int) -> str:
-    """Of a node, counted from 1: loopback, and its host name, too, for that resolves everywhere."""
+    """The address of a node, counted from 1: loopback, and its host name, too, for that resolves everywhere."""
     return f"127.0.0.{10 + number}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One agent with simulated GPUs; cpus and memory are what it offers, whatever the machine has.
+    """An agent with simulated GPUs; cpus and memory are what it offers, whatever the machine has.
 
     Raises:
         BadConfiguration: A model that nothing is known of.
@@ -85,7 +85,7 @@ class SchedulerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the latest start, if that has ended."""
+        """The exit status of the latest start; None: that runs, or nothing was started."""
         return None if self._popen is None else self._popen.poll()
 
     def start(self, *more: str) -> Self:

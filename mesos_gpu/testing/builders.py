@@ -108,8 +108,8 @@ class World:
     ) -> list[fx.Effect]:
         """A status update arrives."""
         data = assignment.encode(outcome) if outcome else data
-        found = Status(TaskId(task), state, AgentId(agent), reason, "", message, uuid, data)
-        return self.feed(ev.StatusArrived(found))
+        update = Status(TaskId(task), state, AgentId(agent), reason, "", message, uuid, data)
+        return self.feed(ev.StatusArrived(update))
 
     def tick(self, seconds: float) -> list[fx.Effect]:
         """Time passes, in steps of at most a second."""
@@ -131,7 +131,7 @@ def saved_of(state: State) -> Saved:
         tuple(state.drains.values()),
         tuple(state.cards.values()),
         state.services,
-        tuple(found for versions in state.app_versions.values() for found in versions),
+        tuple(version for versions in state.app_versions.values() for version in versions),
         tuple(state.deployments.values()),
         tuple(state.splits.values()),
         tuple(state.roots),
@@ -140,9 +140,9 @@ def saved_of(state: State) -> Saved:
 
 def only(effects: list[fx.Effect], kind: type[E]) -> E:
     """The one effect of that kind."""
-    found = every(effects, kind)
-    assert len(found) == 1, f"{len(found)} {kind.__name__} in {effects}"
-    return found[0]
+    matching = every(effects, kind)
+    assert len(matching) == 1, f"{len(matching)} {kind.__name__} in {effects}"
+    return matching[0]
 
 
 def every(effects: list[fx.Effect], kind: type[E]) -> list[E]:

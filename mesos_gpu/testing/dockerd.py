@@ -101,7 +101,7 @@ class Dockerd:
         self._until("dockerd", self._answers)
 
     def _make_bridge(self) -> None:
-        """Of this engine alone: another may be tested at the same time."""
+        """Make a bridge for this engine alone: another may be tested at the same time."""
         place = zlib.crc32(self._bridge.encode())
         subnet = f"10.{200 + place % 50}.{place // 50 % 256}.1/24"
         _ip("link", "add", self._bridge, "type", "bridge")
@@ -114,7 +114,7 @@ class Dockerd:
         (self.directory / "pid").unlink(missing_ok=True)
 
     def ask(self, method: str, path: str, body: bytes = b"", **header: str) -> Any:
-        """Its API's answer to a request, for what the code under test does not do itself. In names of header
+        """Ask the API for what the code under test does not do itself. In names of header
         fields an underscore stands for the dash.
 
         Raises:
@@ -165,17 +165,17 @@ class Dockerd:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def processes(self) -> list[int]:
-        """Of the engine and its containers' shims, which have its directory in their command lines; and what is in
-        its containers."""
-        found = []
+        """Processes of the engine and its containers' shims, which have its directory in their command lines, and those
+        in its containers."""
+        pids = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and os.fsencode(self.directory) in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
         for path in self.cgroups():
             with contextlib.suppress(OSError):
-                found += map(int, (path / "cgroup.procs").read_text().split())
-        return sorted({pid for pid in found if pid != os.getpid()})
+                pids += map(int, (path / "cgroup.procs").read_text().split())
+        return sorted({pid for pid in pids if pid != os.getpid()})
 
     def mounts(self) -> list[str]:
         """Below its directory, outermost first."""
@@ -183,13 +183,13 @@ class Dockerd:
         return [point for point in points if Path(point).is_relative_to(self.directory)]
 
     def cgroups(self) -> list[Path]:
-        """In every hierarchy, outermost first."""
-        found = []
+        """The engine's cgroups in every hierarchy, outermost first."""
+        directories = []
         for line in Path("/proc/self/mounts").read_text().splitlines():
             point, kind = line.split()[1:3]
             if kind in ("cgroup", "cgroup2"):
-                found += [Path(path) for path, _, _ in os.walk(point + self.cgroup)]
-        return found
+                directories += [Path(path) for path, _, _ in os.walk(point + self.cgroup)]
+        return directories
 
     def _start(self, name: str, *arguments: str | Path) -> None:
         with (self.directory / "log").open("ab") as log:

@@ -53,12 +53,12 @@ class Package:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """The name of the file."""
         return self.path.rpartition("/")[2]
 
 
 def packages(*sets: str) -> list[Package]:
-    """Of the sets of driver_packages.json: a version, or a version and what else."""
+    """List the packages of sets of driver_packages.json: a version, or a version and what else."""
     listed = json.loads(Path(__file__).with_suffix(".json").read_text())
     return [Package(**each) for name in sets for each in listed[name]]
 

@@ -69,7 +69,7 @@ class _Strings:
         self.data = b"\0"
 
     def add(self, text: str) -> int:
-        """Its offset."""
+        """Add a string; returns its offset."""
         offset = len(self.data)
         self.data += text.encode() + b"\0"
         return offset
@@ -152,7 +152,7 @@ def _abi_note(version: tuple[int, int, int]) -> bytes:
 
 
 def _version_need(strings: _Strings, version: tuple[int, ...]) -> bytes:
-    """One version of one file (Elf_Verneed with one Elf_Vernaux)."""
+    """Encode a version of a file that is needed (Elf_Verneed with one Elf_Vernaux)."""
     name = "GLIBC_" + ".".join(map(str, version))
     need = struct.pack("<2H3I", 1, 1, strings.add("libc.so.6"), 16, 0)
     return need + struct.pack("<I2H2I", _hash(name), 0, 2, strings.add(name), 0)
@@ -169,7 +169,7 @@ def _hash(name: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Library:
-    """One library of the made driver. `{v}`: the driver's version."""
+    """A library of the made driver. `{v}`: the driver's version."""
 
     file: str
     soname: str | None = None

@@ -186,14 +186,14 @@ class FakeRest:
 
     def _list(self, query: dict[str, list[str]]) -> Answer:
         states = query.get("state", [])
-        found = [
+        jobs = [
             job
             for job in reversed(self.jobs.values())
             if not states or job["state"] in states or ("active" in states and job["state"] not in _ENDED)
         ]
         if query.get("order") == ["activity"]:
-            found.sort(key=lambda job: (job["state"] in _ENDED, job["state"] == "pending"))
-        return 200, {"jobs": found[: int(query.get("limit", ["1000"])[0])], "total": len(found)}
+            jobs.sort(key=lambda job: (job["state"] in _ENDED, job["state"] == "pending"))
+        return 200, {"jobs": jobs[: int(query.get("limit", ["1000"])[0])], "total": len(jobs)}
 
     def _job(self, job_id: str, query: dict[str, list[str]]) -> Answer:
         job = self.jobs[job_id]

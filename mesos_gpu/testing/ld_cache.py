@@ -22,7 +22,7 @@ _HWCAP_EXTENSION: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CacheLine:
-    """One library of a cache.
+    """A library of a cache.
 
     Attributes:
         name: What a program asks for, "libcuda.so.1".
@@ -42,7 +42,8 @@ class CacheLine:
 
 
 def old(lines: Sequence[CacheLine]) -> bytes:
-    """Of libc5 and of glibc before 2.2 (ld.so-1.7.0): offsets count from the strings, and neither hwcap nor kernel."""
+    """Write a cache of libc5 and of glibc before 2.2 (ld.so-1.7.0): offsets count from the strings; no hwcap or
+    kernel."""
     strings = _Strings(0)
     entries = b"".join(
         struct.pack("=i2I", line.flags, strings.add(line.name), strings.add(line.path)) for line in lines

@@ -162,7 +162,7 @@ class FakeNvml:
         return int(pynvml.NVML_TOPOLOGY_SYSTEM)
 
     def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:
-        """As many as the first link's kind says, as NV4."""
+        """Whether the link is up: as many are as the first link's kind says, as NV4."""
         return int(link < self._links(handle)[1])
 
     def nvmlDeviceGetNvLinkRemotePciInfo(self, handle: int, link: int) -> Any:
@@ -172,7 +172,7 @@ class FakeNvml:
         return SimpleNamespace(busId=next(g.pci_bus_id for g in self._gpus if g.id == peer))
 
     def nvmlEventSetCreate(self) -> str:
-        """One set."""
+        """Create the one set of events that there is."""
         self._told = len(self._now().get("events", ()))
         return "set"
 
@@ -182,7 +182,7 @@ class FakeNvml:
         return int(pynvml.nvmlEventTypeXidCriticalError)
 
     def nvmlDeviceRegisterEvents(self, handle: int, kinds: int, events: str) -> None:
-        """Of any card."""
+        """Register for a card's events, which are those of all cards."""
         assert events == "set"
         assert kinds & pynvml.nvmlEventTypeXidCriticalError
         self._well(handle)
@@ -207,13 +207,13 @@ class FakeNvml:
 
     def _now(self) -> Mapping[str, Any]:
         if isinstance(self._state, Path):
-            found: dict[str, Any] = json.loads(self._state.read_text())
-            return found
+            state: dict[str, Any] = json.loads(self._state.read_text())
+            return state
         return self._state
 
     def _card(self, handle: int) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._now().get("cards", {}).get(str(handle), {})
-        return found
+        card: Mapping[str, Any] = self._now().get("cards", {}).get(str(handle), {})
+        return card
 
     def _well(self, handle: int) -> Gpu:
         card = self._card(handle)

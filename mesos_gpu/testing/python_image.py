@@ -73,8 +73,8 @@ def python_layer(packages: Iterable[str], modules: Iterable[str]) -> bytes:
 def _closure(files: list[Path]) -> set[Path]:
     """Libraries that they need, and those that any image has."""
     done = subprocess.run(["ldd", *map(str, files)], capture_output=True, text=True, timeout=30)
-    found = {Path(path) for path in re.findall(r"=> (/\S+)", done.stdout)}
-    libc = next((path for path in found if path.name == "libc.so.6"), None)
+    libraries = {Path(path) for path in re.findall(r"=> (/\S+)", done.stdout)}
+    libc = next((path for path in libraries if path.name == "libc.so.6"), None)
     if libc is None:
         raise Unavailable(f"ldd does not tell what Python needs: {done.stderr}", remedy="install libc-bin")
-    return found | {libc.parent / name for name in _ALWAYS}
+    return libraries | {libc.parent / name for name in _ALWAYS}

@@ -43,7 +43,7 @@ class ReadyCluster:
         """Nothing is left to do."""
 
     def tasks(self) -> Sequence[Listed]:
-        """It is never asked: its scheduler knows all of them."""
+        """List nothing: the scheduler knows all tasks, and never asks."""
         return []
 
     def accept(
@@ -65,10 +65,10 @@ class ReadyCluster:
         self._take(offer_ids)
 
     def _take(self, offer_ids: Sequence[str]) -> _Agent:
-        found = [self._of_offer.pop(OfferId(each)) for each in offer_ids]
-        for agent in found:
+        agents = [self._of_offer.pop(OfferId(each)) for each in offer_ids]
+        for agent in agents:
             agent.offer = None
-        return found[0]
+        return agents[0]
 
     def _offer(self) -> None:
         self._put(ev.OffersArrived(tuple(map(self._offer_of, [a for a in self._agents if a.offer is None]))))
@@ -87,7 +87,7 @@ class ReadyCluster:
         self._put(ev.StatusArrived(Status(TaskId(id), state, agent.id, uuid=uuid.uuid4().hex)))
 
     def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
-        """It ends."""
+        """Kill a task, which ends at once."""
         if task_id in self._tasks:
             agent, ports = self._tasks.pop(task_id)
             agent.used.difference_update(ports)

@@ -16,7 +16,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """As the base class, but for a connection that was reset."""
+        """Report an error, as the base class does, but for a connection that was reset."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
@@ -151,7 +151,7 @@ def _plain(handler: BaseHTTPRequestHandler, status: int) -> None:
 
 @contextmanager
 def scripted_agent() -> Iterator[ScriptedAgent]:
-    """One that is closed at the end."""
+    """Start an agent that is closed at the end."""
     agent = ScriptedAgent()
     try:
         yield agent

@@ -56,7 +56,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request; `at` is monotonic, in seconds; header names are lower case."""
+    """A request; `at` is monotonic, in seconds; header names are lower case."""
 
     type: str
     body: dict[str, Any]
@@ -202,7 +202,7 @@ class ScriptedMaster:
             self.drop()
 
     def disconnected(self, sock: socket.socket) -> None:
-        """It ended."""
+        """Forget a connection that ended."""
         with self._changed:
             self._sockets.discard(sock)
 
