@@ -1,99 +1,139 @@
-"""Jobs of several tasks: all start, or none does; what befalls one befalls all."""
+"""The life of a launch: n tasks that all start, or none does; what befalls one befalls all. One task is n = 1."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mesos_gpu.engine.effects import Start
 from mesos_gpu.engine.tasks.evictions import end_tasks
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.nodes.driver import newer_of
+from mesos_gpu.model.nodes.driver import as_new_as, newer_of
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Action, Task, TaskState
-from mesos_gpu.policy.tasks.blame import exit_code
-from mesos_gpu.policy.tasks.gang import Verdict, verdict
+from mesos_gpu.policy.tasks.blame import exit_code, is_final_error
+from mesos_gpu.policy.tasks.gang import Verdict, shown, verdict
 
 _READY = (TaskState.STARTING, TaskState.RUNNING, TaskState.FINISHED)
 
 
-def on_member(
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What is said of a job whose last task has ended.
+
+    Attributes:
+        message: For its users.
+        exit_code: As a shell gives it; None: nobody knows it.
+        final: Another attempt must fail in the same way.
+        elsewhere: It has just learnt of a newer driver that it needs, and other nodes than this one may have it.
+    """
+
+    message: str
+    exit_code: int | None
+    final: bool = False
+    elsewhere: bool = False
+
+
+def on_changed(
     turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
 ) -> None:
-    """One task of a job of several has changed."""
+    """Let a change of one task of a job's latest launch act on the others and on the job."""
     if job.state is JobState.PENDING or job.state.ended:
         return  # a launch that was given up has ended after all
+    end = _End(_message(job, task, status), exit_code(outcome), is_final_error(status))
     if Action.RETRY in actions or Action.REQUEUE in actions:
-        said = task.evicted or status.message or f"{status.state} {status.reason}".strip()
-        job = _learnt(job, outcome)
-        if not task.evicted:
-            job = replace(job, message=f"rank {task.rank}: {said}", exit_code=exit_code(outcome))
-            turn.put_job(job)
-        _end_rest(turn, job, task, said)
+        job, elsewhere = _learnt(turn, job, task, outcome)
+        end = replace(end, elsewhere=elsewhere)
+        if job.spec.tasks > 1:
+            job = _end_rest(turn, job, task, end)
     elif Action.SAVE in actions and not task.ended:
-        _show(turn, job)
-    release(turn, turn.state.jobs[job.id])
-    settle(turn, turn.state.jobs[job.id])
+        job = _show(turn, job, task, status)
+    release(turn, job)
+    _settle(turn, job, _of_all(job) if job.spec.tasks > 1 else end)
 
 
-def _learnt(job: Job, outcome: Outcome | None) -> Job:
-    if outcome is None or outcome.min_driver is None:
-        return job
+def _message(job: Job, task: Task, status: Status) -> str:
+    """What is said of a task's end: why the scheduler ended it, if it did and no user wanted it gone."""
+    message = status.message or f"{status.state} {status.reason}".strip()
+    if task.ended and task.unhealthy and job.spec.tasks == 1:
+        message = f"unhealthy: {task.unhealthy}"
+    if task.state in (TaskState.LOST, TaskState.ABANDONED) and not job.kill_requested:
+        return task.evicted or message
+    if task.state is TaskState.FINISHED and job.app_version is not None:
+        message += "; an app's instance shall run on, and another one takes its place"
+    return message
+
+
+def _learnt(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[Job, bool]:
+    """Remember what driver its image needs, and whether its node is known not to have it.
+
+    A node that reports another driver than its executor found would be chosen again at once.
+    """
+    if outcome is None or outcome.min_driver is None or task.evicted or job.kill_requested:
+        return job, False
     least = newer_of(job.learnt_min_driver, outcome.min_driver)
-    return replace(job, learnt_min_driver=least, image_needs=outcome.needs or job.image_needs)
+    needs = outcome.needs if least == outcome.min_driver else job.image_needs
+    node = turn.state.nodes.get(task.agent_id)
+    elsewhere = node is None or not as_new_as(node.driver_version, least)
+    return replace(job, learnt_min_driver=least, image_needs=needs), elsewhere
 
 
-def _end_rest(turn: Turn, job: Job, first: Task, said: str) -> None:
-    """End the others: a gang is whole, or it is nothing."""
-    why = first.evicted or f"rank {first.rank} is gone: {said}"
+def _end_rest(turn: Turn, job: Job, first: Task, end: _End) -> Job:
+    """Say who is gone, and end the others: a gang is whole, or it is nothing."""
+    if not first.evicted:
+        job = replace(job, message=f"rank {first.rank}: {end.message}", exit_code=end.exit_code)
+        job = turn.put_job(job)
+    why = first.evicted or f"rank {first.rank} is gone: {end.message}"
     end_tasks(turn, job, why, first.preempted_for)
+    return turn.state.jobs[job.id]
 
 
-def _show(turn: Turn, job: Job) -> None:
-    """The state that its tasks together have; what ended them stays to be read."""
+def _show(turn: Turn, job: Job, task: Task, status: Status) -> Job:
+    """Show the state that its tasks together have.
+
+    A job of one task tells each word of it. A gang tells only what changes for all, and what ended it stays to be read.
+    """
     members = turn.state.round_of(job)
-    if any(task.evicted for task in members):
-        return
-    states = [task.state for task in members]
-    if job.kill_requested:
-        shown = JobState.KILLING
-    elif TaskState.UNREACHABLE in states or TaskState.ABANDONED in states:
-        shown = JobState.UNREACHABLE
-    elif all(state in (TaskState.RUNNING, TaskState.FINISHED) for state in states):
-        shown = JobState.RUNNING
-    else:
-        shown = JobState.STARTING
-    if shown is job.state:
-        return
+    state = shown(members, kill_requested=job.kill_requested)
+    if len(members) == 1:
+        message = task.evicted or status.message or state.value
+        return turn.put_job(replace(job, state=state, started_at=task.started_at, message=message))
+    if state is job.state or any(member.evicted for member in members):
+        return job
     started_at = job.started_at
-    if shown is JobState.RUNNING and started_at is None:
+    if state is JobState.RUNNING and started_at is None:
         started_at = turn.now
-    turn.put_job(replace(job, state=shown, started_at=started_at, message=shown.value))
+    return turn.put_job(replace(job, state=state, started_at=started_at, message=state.value))
 
 
-def settle(turn: Turn, job: Job) -> None:
-    """When the last of them has ended: what becomes of the job."""
+def _of_all(job: Job) -> _End:
+    """What is said of a gang: of the member that ended it, it was said when that one ended."""
+    return _End(job.message, job.exit_code)
+
+
+def _settle(turn: Turn, job: Job, end: _End) -> None:
+    """When the last of its tasks has ended: what becomes of the job."""
     members = turn.state.round_of(job)
-    found = verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested)
-    match found:
+    match verdict(members, job.spec.on_member_failure, kill_requested=job.kill_requested):
         case None:
             return
         case Verdict.FINISHED:
-            turn.end_job(
-                replace(job, attempts=job.attempts + 1), JobState.FINISHED, "all tasks have finished", 0
-            )
+            several = len(members) > 1
+            message, code = ("all tasks have finished", 0) if several else (end.message, end.exit_code or 0)
+            turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code)
         case Verdict.KILLED:
-            turn.end_job(job, JobState.KILLED, job.message, job.exit_code)
+            turn.end_job(job, JobState.KILLED, end.message, end.exit_code)
         case Verdict.RETRY:
-            turn.retry(job, job.message, job.exit_code, final=False)
+            turn.retry(job, end.message, end.exit_code, final=end.final)
         case Verdict.FAILED:
             used = any(task.state is TaskState.FAILED for task in members)
-            turn.end_job(
-                replace(job, attempts=job.attempts + used), JobState.FAILED, job.message, job.exit_code
-            )
+            job = replace(job, attempts=job.attempts + used)
+            turn.end_job(job, JobState.FAILED, end.message, end.exit_code)
         case Verdict.REQUEUE if any(task.preempted_for for task in members):
             turn.give_way(job, members[0].evicted)
+        case Verdict.REQUEUE if end.elsewhere:
+            turn.give_way(job, end.message)
         case Verdict.REQUEUE:
-            turn.requeue(job, job.message)
+            turn.requeue(job, end.message)
 
 
 def release(turn: Turn, job: Job) -> None:
@@ -104,17 +144,20 @@ def release(turn: Turn, job: Job) -> None:
     for task in members:
         told_at = turn.state.released.get(task.id)
         due = told_at is None or turn.now - told_at >= turn.settings.start_resend_s
-        if task.state is TaskState.STARTING and due:
+        if _waits(task) and due:
             turn.state.released[task.id] = turn.now
             turn.effects.append(Start(task.agent_id, task.executor_id, task.id))
+
+
+def _waits(task: Task) -> bool:
+    """Whether it stands at the barrier; a task that is alone has none."""
+    return task.launch > 0 and task.state is TaskState.STARTING
 
 
 def on_tick(turn: Turn) -> None:
     """Repeat the word to start."""
     waiting = {
-        task.job_id
-        for task in (turn.state.tasks[task_id] for task_id in turn.state.live)
-        if task.launch and task.state is TaskState.STARTING
+        task.job_id for task in (turn.state.tasks[task_id] for task_id in turn.state.live) if _waits(task)
     }
     for job_id in waiting:
         job = turn.state.jobs.get(job_id) if job_id else None

@@ -1,16 +1,13 @@
 """A status update: what it makes of its task, its job and its node."""
 
 from dataclasses import replace
-from typing import Final
 
 from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.tasks.evictions import on_broken
-from mesos_gpu.engine.tasks.gangs import on_member
+from mesos_gpu.engine.tasks.gangs import on_changed
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.nodes.driver import as_new_as, newer_of
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import ForgetTask
@@ -18,18 +15,10 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import ENDED, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.queueing.backoff import delay_s
-from mesos_gpu.policy.tasks.blame import exit_code, is_final_error, next_state
+from mesos_gpu.policy.tasks.blame import next_state
 from mesos_gpu.policy.tasks.limits import in_words
 from mesos_gpu.policy.tasks.trust import doubt, is_echo, is_left_over
 from mesos_gpu.wire.mesos import assignment, report
-
-_SHOWN: Final = {
-    TaskState.LAUNCHED: JobState.STARTING,  # it was cut off, and is back
-    TaskState.STARTING: JobState.STARTING,
-    TaskState.RUNNING: JobState.RUNNING,
-    TaskState.KILLING: JobState.KILLING,
-    TaskState.UNREACHABLE: JobState.UNREACHABLE,
-}
 
 
 def on_status(turn: Turn, status: Status) -> None:
@@ -127,10 +116,8 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
             turn.state.contested[gpu] = turn.now + turn.settings.contested_s
     if task.unknown is not None or job is None:
         _on_jobless(turn, task)
-    elif job.spec.tasks > 1:
-        on_member(turn, job, task, actions, status, outcome)
     else:
-        _on_job(turn, job, task, actions, status, outcome)
+        on_changed(turn, job, task, actions, status, outcome)
 
 
 def _when(turn: Turn, task: Task, status: Status) -> float:
@@ -153,48 +140,6 @@ def _on_jobless(turn: Turn, task: Task) -> None:
 def abandon(turn: Turn, task: Task, why: str) -> None:
     """Give up one that is unreachable; should it come back, it is killed."""
     move(turn, task, TaskState.ABANDONED, Status(task.id, "TASK_UNREACHABLE", message=why), None)
-
-
-def _on_job(
-    turn: Turn, job: Job, task: Task, actions: tuple[Action, ...], status: Status, outcome: Outcome | None
-) -> None:
-    message = status.message or f"{status.state} {status.reason}".strip()
-    if task.ended and task.unhealthy:
-        message = f"unhealthy: {task.unhealthy}"
-    code = exit_code(outcome)
-    if Action.COMPLETE in actions:
-        if job.app_version is not None:
-            message += "; an app's instance shall run on, and another one takes its place"
-        turn.end_job(replace(job, attempts=job.attempts + 1), JobState.FINISHED, message, code or 0)
-    elif Action.CANCEL in actions or (
-        job.kill_requested and (Action.RETRY in actions or Action.REQUEUE in actions)
-    ):
-        turn.end_job(job, JobState.KILLED, message, code)
-    elif Action.RETRY in actions:
-        turn.retry(job, message, code, final=is_final_error(status))
-    elif Action.REQUEUE in actions and task.preempted_for:
-        turn.give_way(job, task.evicted)
-    elif Action.REQUEUE in actions and outcome is not None and outcome.min_driver and not task.evicted:
-        _learn(turn, job, task, outcome, message)
-    elif Action.REQUEUE in actions:
-        turn.requeue(job, task.evicted or message)
-    elif task.state in _SHOWN:
-        shown = JobState.KILLING if job.kill_requested else _SHOWN[task.state]
-        message = task.evicted or status.message or shown.value
-        turn.put_job(replace(job, state=shown, started_at=task.started_at, message=message))
-
-
-def _learn(turn: Turn, job: Job, task: Task, outcome: Outcome, message: str) -> None:
-    """Its image needs a newer driver than the node has: back to its place, and elsewhere the next time."""
-    least = newer_of(job.learnt_min_driver, outcome.min_driver)
-    needs = outcome.needs if least == outcome.min_driver else job.image_needs
-    job = replace(job, learnt_min_driver=least, image_needs=needs)
-    node = turn.state.nodes.get(task.agent_id)
-    if node is not None and as_new_as(node.driver_version, least):
-        # The node reports another driver than its executor found: it would be chosen again at once.
-        turn.requeue(job, message)
-    else:
-        turn.put_job(replace(job, state=JobState.PENDING, started_at=None, message=message))
 
 
 def _on_monitor(turn: Turn, task: Task) -> None:

@@ -20,19 +20,13 @@ from mesos_gpu.model.tasks.unknown import Label, Listed, Unknown
 from mesos_gpu.policy.apps.healthcheck import of_scheduler
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.policy.tasks.blame import next_state
+from mesos_gpu.policy.tasks.gang import SHOWN
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options
 
 LIST_AGAIN_S: Final = 5.0
 MONITOR: Final = "gpu-monitor."  # how the ids of node monitors begin; a job's has a dash behind its name
 _LIST: Final = "see them with: mesos-gpu tasks unknown list"
-_SHOWN: Final = {
-    TaskState.LAUNCHED: JobState.STARTING,
-    TaskState.STARTING: JobState.STARTING,
-    TaskState.RUNNING: JobState.RUNNING,
-    TaskState.KILLING: JobState.KILLING,
-    TaskState.UNREACHABLE: JobState.UNREACHABLE,
-}
 
 
 def is_monitor(task_id: TaskId) -> bool:
@@ -232,7 +226,7 @@ def _adopt(turn: Turn, job: Job, label: Label, tasks: Sequence[Task]) -> None:
     turn.put_job(
         replace(
             job,
-            state=_SHOWN[first.state],
+            state=SHOWN[first.state],
             task_id=first.id,
             launches=label.launch,
             attempts=max(job.attempts, label.attempt - 1),

@@ -1,11 +1,26 @@
-"""Jobs of several tasks: where the members find each other, and what the end of some means for all. Pure."""
+"""Tasks of one launch: where the members find each other, what they show together, and what their ends mean. Pure.
+
+A job of one task is a gang of one.
+"""
 
 import json
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
-from mesos_gpu.model.jobs.job import OnMemberFailure
+from mesos_gpu.model.jobs.job import JobState, OnMemberFailure
 from mesos_gpu.model.tasks.task import Task, TaskState
+
+#: What a job shows of a task that has not ended; LAUNCHED: it was cut off, and is back.
+SHOWN: Final = {
+    TaskState.LAUNCHED: JobState.STARTING,
+    TaskState.STARTING: JobState.STARTING,
+    TaskState.RUNNING: JobState.RUNNING,
+    TaskState.KILLING: JobState.KILLING,
+    TaskState.UNREACHABLE: JobState.UNREACHABLE,
+}
+_AWAY: Final = (TaskState.UNREACHABLE, TaskState.ABANDONED)
+_UP: Final = (TaskState.RUNNING, TaskState.FINISHED)
 
 
 def environment(rank: int, hosts: Sequence[str], ports: Sequence[int]) -> dict[str, str]:
@@ -38,16 +53,36 @@ class Verdict(Enum):
     REQUEUE = "requeue"  # none is
 
 
+def shown(members: Sequence[Task], *, kill_requested: bool) -> JobState:
+    """State of a job whose tasks have not all ended: of several, the state that they have together."""
+    states = [member.state for member in members]
+    if kill_requested:
+        return JobState.KILLING
+    if any(state in _AWAY for state in states):
+        return JobState.UNREACHABLE
+    if all(state in _UP for state in states):
+        return JobState.RUNNING
+    # Some are up and others are not: a gang starts as long as one of its members does.
+    return SHOWN[states[0]] if len(set(states)) == 1 else JobState.STARTING
+
+
 def verdict(members: Sequence[Task], policy: OnMemberFailure, *, kill_requested: bool) -> Verdict | None:
-    """None: some may still run. A launch that was given up as unreachable counts as lost."""
+    """What becomes of a job by the ends of its tasks; None: some may still run.
+
+    Args:
+        members: The tasks of its latest launch. One that was given up as unreachable counts as lost.
+        policy: What the loss of one of several means for all; a job of one task has nobody to lose.
+        kill_requested: A user asked for the end.
+    """
     if not all(member.ended or member.state is TaskState.ABANDONED for member in members):
         return None
     if all(member.state is TaskState.FINISHED for member in members):
         return Verdict.FINISHED
-    if kill_requested:
+    if kill_requested or all(member.state is TaskState.KILLED for member in members):
         return Verdict.KILLED
     failed = any(member.state is TaskState.FAILED for member in members)
-    if policy is OnMemberFailure.FAIL and (failed or any(_lost(member) for member in members)):
+    strict = policy is OnMemberFailure.FAIL and len(members) > 1
+    if strict and (failed or any(_lost(member) for member in members)):
         return Verdict.FAILED
     return Verdict.RETRY if failed else Verdict.REQUEUE
 
