@@ -74,7 +74,5 @@ def test_a_single_task_shows_its_own_state(state: TaskState) -> None:
         ((S.RUNNING, S.KILLING), JobState.STARTING),
     ],
 )
-def test_a_gang_shows_what_its_members_are_together(
-    states: tuple[TaskState, ...], wanted: JobState
-) -> None:
+def test_a_gang_shows_what_its_members_are_together(states: tuple[TaskState, ...], wanted: JobState) -> None:
     assert shown(members(*states), kill_requested=False) is wanted
