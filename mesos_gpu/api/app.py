@@ -115,7 +115,8 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
 
 
 def _route(path: str, **verbs: Handler) -> Route:
-    """One route for all verbs of a path: two would answer 405 with the verbs of the first alone."""
+    """Make a route for all verbs of a path: with one for each verb, Starlette would answer 405 with the first's
+    verbs alone."""
 
     async def serve(request: Request) -> Response:
         return await verbs["GET" if request.method == "HEAD" else request.method](request)
@@ -190,10 +191,10 @@ class _Api:
 
     async def job_tasks(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/tasks."""
-        found = await self._about(
+        tasks = await self._about(
             request, lambda view, job: [views.task(view, task) for task in view.tasks_of(job.id)]
         )
-        return json_answer({"tasks": found})
+        return json_answer({"tasks": tasks})
 
     async def job_logs(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/logs."""
@@ -232,8 +233,8 @@ class _Api:
 
         def select(view: View) -> shapes.Queue:
             return {
-                "jobs": [views.waiting(found) for found in view.waiting(most)],
-                "queues": [views.queue(found) for found in view.queues()],
+                "jobs": [views.waiting(each) for each in view.waiting(most)],
+                "queues": [views.queue(use) for use in view.queues()],
             }
 
         return json_answer(await self._read(select))
@@ -247,10 +248,10 @@ class _Api:
 
     async def tasks(self, _request: Request) -> Response:
         """GET /v1/tasks."""
-        found = await self._read(
+        live = await self._read(
             lambda view: [views.task(view, task) for task in view.tasks.values() if not task.ended]
         )
-        return json_answer({"tasks": found})
+        return json_answer({"tasks": live})
 
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""

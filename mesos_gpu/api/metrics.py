@@ -38,26 +38,26 @@ def snapshot(view: View) -> Snapshot:
     )
 
 
-def metrics(found: Snapshot) -> list[Metric]:
+def metrics(snapshot: Snapshot) -> list[Metric]:
     """All families, each GPU once."""
-    gpus = sorted(found.gpus, key=lambda s: (s.node.hostname, s.gpu.minor, s.gpu.id))
+    gpus = sorted(snapshot.gpus, key=lambda s: (s.node.hostname, s.gpu.minor, s.gpu.id))
     return [
         Metric("mesos_gpu_gpu_health", "gauge", "1 for the health that a GPU is in, 0 for the others.",
                tuple(sample for s in gpus for sample in _health(s))),
         Metric("mesos_gpu_gpu_health_transitions_total", "counter", "How often a GPU came into a health.",
                tuple(sample for s in gpus for sample in _transitions(s))),
         Metric("mesos_gpu_jobs", "gauge", "Jobs that are remembered, by their state.",
-               tuple(({"state": state.value}, found.jobs.get(state, 0)) for state in JobState)),
+               tuple(({"state": state.value}, snapshot.jobs.get(state, 0)) for state in JobState)),
         Metric("mesos_gpu_node_info", "gauge", "1 for each node: its driver, the CUDA that it runs, its driver volume.",
-               tuple(_info(node) for node in sorted(found.nodes, key=lambda node: (node.hostname, node.id)))),
+               tuple(_info(node) for node in sorted(snapshot.nodes, key=lambda node: (node.hostname, node.id)))),
         Metric("mesos_gpu_service_weight", "gauge", "The weight of an app in a named service.",
-               tuple((labels, weight) for labels, weight, _ in found.services)),
+               tuple((labels, weight) for labels, weight, _ in snapshot.services)),
         Metric("mesos_gpu_service_serving", "gauge", "Tasks of an app in a named service that serve.",
-               tuple((labels, serving) for labels, _, serving in found.services)),
+               tuple((labels, serving) for labels, _, serving in snapshot.services)),
         Metric("mesos_gpu_disbelieved_updates_total", "counter", "Status updates that were not of who they said.",
-               (({}, found.disbelieved),)),
+               (({}, snapshot.disbelieved),)),
         Metric("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", (({}, len(gpus)),)),
-        Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, found.gpus_used),)),
+        Metric("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", (({}, snapshot.gpus_used),)),
     ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class Audit:
         if scope["type"] != "http" or scope["method"] in _LOOKS or scope["path"].startswith(_READS):
             await self._app(scope, receive, send)
             return
-        body, found = bytearray(), _Answer()
+        body, outcome = bytearray(), _Answer()
 
         async def read() -> Message:
             message = await receive()
@@ -55,14 +55,14 @@ class Audit:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = Headers(raw=message["headers"])
-                found.status = message["status"]
-                found.made = headers.get("location") or headers.get("marathon-deployment-id") or ""
+                outcome.status = message["status"]
+                outcome.made = headers.get("location") or headers.get("marathon-deployment-id") or ""
             await send(message)
 
         try:
             await self._app(scope, read, answer)
         finally:
-            _note(scope, bytes(body), found.status, found.made)
+            _note(scope, bytes(body), outcome.status, outcome.made)
 
 
 def _note(scope: Scope, body: bytes, status: int, made: str) -> None:
@@ -90,7 +90,7 @@ def _note(scope: Scope, body: bytes, status: int, made: str) -> None:
 
 
 def _word(text: str) -> str:
-    """As it is, or as a JSON string where it could be read as more fields than one, or as another text."""
+    """Write a word as it is, or as a JSON string where it could be read as more fields than one, or as another text."""
     return text if text.isprintable() and not set(' "=\\') & set(text) else json.dumps(text)
 
 

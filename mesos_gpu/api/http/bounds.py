@@ -30,10 +30,10 @@ def connections() -> int:
 
 
 class Bounded(HttpToolsProtocol):
-    """One connection. `limit_concurrency` of the configuration is how many there may be."""
+    """A connection of a client. `limit_concurrency` of the configuration is how many there may be."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
-        """As uvicorn makes it."""
+        """Take what uvicorn makes a protocol with."""
         super().__init__(*arguments, **more)
         self._most, self.limit_concurrency = (
             self.limit_concurrency,
@@ -52,7 +52,7 @@ class Bounded(HttpToolsProtocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Stop the timer of a connection that is over."""
         self._stop_timer()
         super().connection_lost(exc)
 

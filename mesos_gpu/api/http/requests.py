@@ -42,8 +42,8 @@ class Number:
         text = request.query_params.get(self.name)
         if text is None:
             return self.default
-        found = (_WHOLE if self.whole else _DECIMAL).fullmatch(text)
-        value = (int if self.whole else float)(text) if found else self.least - 1
+        digits = (_WHOLE if self.whole else _DECIMAL).fullmatch(text)
+        value = (int if self.whole else float)(text) if digits else self.least - 1
         if not self.least <= value <= self.most:
             form = "an integer" if self.whole else "a number"
             why = f"must be {form} from {self.least:.15g} to {self.most:.15g}, got {text!r}"
@@ -121,15 +121,15 @@ def job_of(view: View, wanted: str) -> Job:
     job = view.jobs.get(JobId(wanted))
     if job is not None:
         return job
-    found = [job_id for job_id in view.jobs if job_id.startswith(wanted)]
-    if len(found) > 1:
-        shown = ", ".join(found[:5]) + (" …" if len(found) > 5 else "")
-        what = f"{wanted} is the start of {len(found)} ids: {shown}"
+    matching = [job_id for job_id in view.jobs if job_id.startswith(wanted)]
+    if len(matching) > 1:
+        shown = ", ".join(matching[:5]) + (" …" if len(matching) > 5 else "")
+        what = f"{wanted} is the start of {len(matching)} ids: {shown}"
         raise Refusal(409, "ambiguous", what, remedy="write more of it")
-    launch = launch_of(view, wanted) if not found else None
+    launch = launch_of(view, wanted) if not matching else None
     owner = view.tasks[launch].job_id if launch is not None else None
     if owner is not None:
         return view.jobs[owner]
-    if not found:
+    if not matching:
         raise NotFound(f"there is no job {wanted}", remedy="list the jobs with: mesos-gpu ps --all")
-    return view.jobs[found[0]]
+    return view.jobs[matching[0]]

@@ -42,10 +42,10 @@ class Apps:
         """GET /v2/apps/{group}/*."""
 
         def within(root: Group) -> Group:
-            found = tree.group_at(root, place.id)
-            if found is None:
+            group = tree.group_at(root, place.id)
+            if group is None:
                 raise no_group(place.id)
-            return found
+            return group
 
         return await self._infos(request, "*", within, lambda _: True)
 
@@ -54,10 +54,10 @@ class Apps:
     ) -> Response:
         embed = embeds(request, *_PREFIXES) | _OF_ALL
         failures = not embed.isdisjoint((views.LAST_FAILURE, views.FAILURES))
-        found = await self._core.read(
+        facts = await self._core.read(
             lambda view: views.facts_of(view, filter(wanted, within(view.root).all_apps()), failures=failures)
         )
-        return await large_answer({key: (views.app_info(each, embed) for each in found)})
+        return await large_answer({key: (views.app_info(each, embed) for each in facts)})
 
     async def show(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}."""
@@ -106,7 +106,7 @@ class Apps:
         return await self._update(request, asked, whole=False, create=False)
 
     async def put_all(self, request: Request, _place: Place) -> Response:
-        """PUT /v2/apps: the same for a list."""
+        """PUT /v2/apps: update or create each app of a list."""
         asked = _each(await json_body(request))
         return await self._update(request, asked, whole=_whole(request), create=True)
 
@@ -186,7 +186,7 @@ def _whole(request: Request) -> bool:
 
 
 def facts_at(view: View, id: str, *, ends: bool = False) -> views.Facts:
-    """Of one app; see `views.facts_of`.
+    """Facts of the app `id`; see `views.facts_of`.
 
     Raises:
         Refused: It does not exist.
@@ -207,16 +207,16 @@ def _version(id: str, text: str, past: Past) -> tuple[float, App]:
         wanted = stamp(moment(text))
     except (ValueError, OverflowError, OSError) as error:
         raise Refused(422, f"{text!r} is no version: write it as 2015-02-03T12:30:00.000Z") from error
-    found = next((each for each in past if stamp(each[0]) == wanted), None)
-    if found is None:
+    version = next((each for each in past if stamp(each[0]) == wanted), None)
+    if version is None:
         raise no_app(id, text)
-    return found
+    return version
 
 
-def _read(found: App | Problems) -> App:
-    if isinstance(found, Problems):
-        raise refused(found)
-    return found
+def _read(parsed: App | Problems) -> App:
+    if isinstance(parsed, Problems):
+        raise refused(parsed)
+    return parsed
 
 
 def _with(root: Group, apps: Sequence[App]) -> Group:
@@ -240,16 +240,16 @@ def _each(value: object) -> list[tuple[str, Any, str]]:
     """The updates of a list."""
     if not isinstance(value, list):
         raise not_json("error.expected.jsarray")
-    found: dict[str, tuple[str, Any, str]] = {}
+    updates: dict[str, tuple[str, Any, str]] = {}
     for i, each in enumerate(value):
         id = each.get("id") if isinstance(each, dict) else None
         if not isinstance(id, str) or not id:
             raise not_json("error.path.missing" if id is None else "error.expected.jsstring", at=f"({i})/id")
         path = absolute(id)
-        if path in found:
+        if path in updates:
             raise not_valid([Detail(f"({i})/id", (f"{path} is there twice",))])
-        found[path] = (path, each, f"({i})")
-    return list(found.values())
+        updates[path] = (path, each, f"({i})")
+    return list(updates.values())
 
 
 def _filter(request: Request) -> Callable[[App], bool]:

@@ -52,11 +52,11 @@ def flag(request: Request, name: str, *, default: bool = False) -> bool:
 
 def embeds(request: Request, *prefixes: str) -> frozenset[str]:
     """The values of `embed`, each without its prefix: "tasks" for "apps.tasks"."""
-    found = set()
+    values = set()
     for value in request.query_params.getlist("embed"):
         prefix = next((each for each in prefixes if value.startswith(each)), "")
-        found.add(value[len(prefix) :])
-    return frozenset(found)
+        values.add(value[len(prefix) :])
+    return frozenset(values)
 
 
 async def json_body(request: Request) -> Any:

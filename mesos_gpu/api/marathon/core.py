@@ -89,7 +89,7 @@ class Core:
         return tree.map_apps(wanted, lambda app: given.get(app.id, app)) if given else wanted
 
     def _over(self, root: Group) -> Deployment:
-        """As in Marathon, which makes one where nothing is to be done: clients wait for its end, or its event."""
+        """Make a deployment where nothing is to be done, as Marathon does: clients wait for its end, or its event."""
         made = Deployment(str(uuid.uuid4()), time.time(), Plan(root, root, ()))
         self.events.tell(DeploymentMoved(Stage.DONE, made))
         return made
@@ -98,12 +98,12 @@ class Core:
         """Tell those who listen that these apps' definitions were taken."""
         if not self.events.heard:
             return
-        found = await self.read(
+        definitions = await self.read(
             lambda view: [
                 (app, view.versions[id]) for id in ids if (app := tree.app_at(view.root, id)) is not None
             ]
         )
-        for app, info in found:
+        for app, info in definitions:
             self.events.tell(AppPosted(client_of(request), request.url.path, app, info))
 
     async def preview(self, target: Callable[[Group], Group]) -> tuple[Json, Json]:
@@ -126,9 +126,9 @@ class Core:
         Raises:
             Refused: With everything that is in the way.
         """
-        found = [detail for place, app in apps for detail in self._unfit(place, app)]
-        if found:
-            raise not_valid(found)
+        details = [detail for place, app in apps for detail in self._unfit(place, app)]
+        if details:
+            raise not_valid(details)
 
     def _unfit(self, place: str, app: App) -> Iterable[Detail]:
         for each in unsupported(app, gpu_options(app), permits=self._permits):

@@ -21,11 +21,14 @@ class Deployments:
     async def list(self, request: Request, _place: Place) -> Response:
         """GET /v2/deployments."""
         waiting = "waiting" in embeds(request)
-        found = await self._core.read(
+        deployments = await self._core.read(
             lambda view: [(each, views.current_launches(view, each)) for each in view.deployments.values()]
         )
         return json_answer(
-            [views.deployment_json(each, waiting=waiting, launches=launches) for each, launches in found]
+            [
+                views.deployment_json(each, waiting=waiting, launches=launches)
+                for each, launches in deployments
+            ]
         )
 
     async def delete(self, request: Request, place: Place) -> Response:

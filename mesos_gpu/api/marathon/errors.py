@@ -38,16 +38,16 @@ def refused(problems: Problems) -> Refused:
     return Refused(problems.status, problems.message, details=problems.as_json()["details"])
 
 
-def all_refused(found: Sequence[tuple[str, Problems]]) -> Refused:
+def all_refused(refusals: Sequence[tuple[str, Problems]]) -> Refused:
     """For several bodies in one, each with its place, as "(0)"."""
     details = []
-    for place, problems in found:
+    for place, problems in refusals:
         for detail in problems.details:
             if isinstance(detail, Detail):
                 details.append(
                     Detail(place + (detail.path if detail.path != "/" or not place else ""), detail.errors)
                 )
-    message = NOT_VALID if all(problems.message == NOT_VALID for _, problems in found) else INVALID_JSON
+    message = NOT_VALID if all(problems.message == NOT_VALID for _, problems in refusals) else INVALID_JSON
     return refused(Problems(message, tuple(details)))
 
 

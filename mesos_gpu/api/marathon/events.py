@@ -128,7 +128,7 @@ class Events:
         self.tell(Attached(listener.client))
 
     def detach(self, listener: _Listener) -> None:
-        """It has gone, perhaps before."""
+        """Forget a listener that has gone, perhaps before."""
         if listener not in self._listeners:
             return
         self._listeners.remove(listener)
@@ -165,7 +165,7 @@ class Events:
 
 
 def client_of(request: Request) -> str:
-    """Its address; "" if it has none."""
+    """The client's address; "" if it has none."""
     return request.client.host if request.client else ""
 
 
@@ -186,7 +186,7 @@ class _Stream(StreamingResponse):
 
 def _texts(happenings: Sequence[Happening], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
     """What goes to those of each wish: everything is printed once, or twice if plans are wanted in both forms."""
-    found: dict[_Wish, bytes] = {}
+    texts: dict[_Wish, bytes] = {}
     printed: dict[bool, list[tuple[str, bytes]]] = {}
     for wish in wishes:
         if wish.light not in printed:
@@ -195,13 +195,13 @@ def _texts(happenings: Sequence[Happening], wishes: Iterable[_Wish]) -> dict[_Wi
                 for each in happenings
                 for kind, body in events_of(each, light=wish.light)
             ]
-        found[wish] = b"".join(
+        texts[wish] = b"".join(
             text for kind, text in printed[wish.light] if not wish.kinds or kind in wish.kinds
         )
-    return found
+    return texts
 
 
 def _text(kind: str, body: dict[str, Any]) -> bytes:
-    """One event, as Marathon's server writes it."""
+    """Write an event as Marathon's server does."""
     text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
     return f"event: {kind}\r\ndata: {text}\r\n\r\n".encode("utf-8", "replace")

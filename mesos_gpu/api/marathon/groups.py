@@ -44,8 +44,8 @@ class Groups:
             facts = views.facts_of(view, group.all_apps(), failures="apps.lastTaskFailure" in embed)
             return group, facts, view.group_versions
 
-        group, found, versions = await self._core.read(read)
-        facts = {each.app.id: each for each in found}
+        group, facts_of_apps, versions = await self._core.read(read)
+        facts = {each.app.id: each for each in facts_of_apps}
         return await large_answer(views.group_json(group, facts, versions, embed))
 
     async def create(self, request: Request, place: Place) -> Response:

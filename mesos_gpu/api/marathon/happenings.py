@@ -131,16 +131,16 @@ def _of_scheduler(what: hp.Registered | hp.Disconnected | hp.Attached) -> Printe
 
 
 def _moved(what: hp.DeploymentMoved, *, light: bool) -> Json:
-    found = what.deployment
-    body = {"plan": _plan(found, light=light)}
+    deployment = what.deployment
+    body = {"plan": _plan(deployment, light=light)}
     if what.stage in (hp.Stage.DONE, hp.Stage.FAILED):
-        return {"id": found.id, **body}
-    return {**body, "currentStep": body["plan"]["steps"][found.step]}
+        return {"id": deployment.id, **body}
+    return {**body, "currentStep": body["plan"]["steps"][deployment.step]}
 
 
-def _plan(found: Deployment, *, light: bool) -> Json:
-    plan = found.plan
-    body = {"id": found.id, "version": stamp(found.version), "steps": views.steps_json(plan.steps)}
+def _plan(deployment: Deployment, *, light: bool) -> Json:
+    plan = deployment.plan
+    body = {"id": deployment.id, "version": stamp(deployment.version), "steps": views.steps_json(plan.steps)}
     if light:
         return body
     return {

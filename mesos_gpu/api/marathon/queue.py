@@ -63,11 +63,13 @@ class Queue:
     async def list(self, request: Request, _place: Place) -> Response:
         """GET /v2/queue: the apps with instances that wait, and why."""
         offers = "lastUnusedOffers" in embeds(request)
-        found = await self._core.read(_waiting)
+        waiting = await self._core.read(_waiting)
         # One at a time: together they would keep the engine from its work for seconds.
-        whys = [await self._core.read(partial(_why, each, offers=offers)) for each in found[:_MOST_EXPLAINED]]
+        whys = [
+            await self._core.read(partial(_why, each, offers=offers)) for each in waiting[:_MOST_EXPLAINED]
+        ]
         padded = chain(whys, repeat(_Refusals()))
-        entries = (_entry(each, why, offers=offers) for each, why in zip(found, padded, strict=False))
+        entries = (_entry(each, why, offers=offers) for each, why in zip(waiting, padded, strict=False))
         return await large_answer({"queue": entries})
 
 
@@ -93,12 +95,12 @@ class _Queued:
 
 
 def _waiting(view: View) -> list[_Queued]:
-    delays, found = view.launch_delays, []
+    delays, entries = view.launch_delays, []
     for app in view.root.all_apps():
         jobs = tuple(job for job in view.instances_of(app.id) if job.state is JobState.PENDING)
         if jobs or app.id in delays:
-            found.append(_Queued(app, view.versions[app.id], jobs, delays.get(app.id)))
-    return found
+            entries.append(_Queued(app, view.versions[app.id], jobs, delays.get(app.id)))
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def _why(queued: _Queued, view: View, *, offers: bool) -> _Refusals:
     return _Refusals(why, tuple(view.unused_offers) if offers else ())
 
 
-def _entry(queued: _Queued, found: _Refusals, *, offers: bool) -> dict[str, Any]:
+def _entry(queued: _Queued, refusals: _Refusals, *, offers: bool) -> dict[str, Any]:
     """`why`, in the summary, is ours, and of the first of its instances that wait."""
     left_s = max(0, round(queued.until - time.time()))
     entry = {
@@ -125,9 +127,9 @@ def _entry(queued: _Queued, found: _Refusals, *, offers: bool) -> dict[str, Any]
         "count": len(queued.jobs) + (queued.delay.missing if queued.delay else 0),
         "delay": {"timeLeftSeconds": left_s, "overdue": left_s == 0},
         "since": stamp(queued.since),
-        "processedOffersSummary": _summary(found.why),
+        "processedOffersSummary": _summary(refusals.why),
     }
-    return entry | ({"lastUnusedOffers": _unused(found)} if offers else {})
+    return entry | ({"lastUnusedOffers": _unused(refusals)} if offers else {})
 
 
 def _stages(why: Why | None) -> dict[AgentId, Stage | None]:
@@ -158,11 +160,11 @@ def _summary(why: Why | None) -> dict[str, Any]:
     }
 
 
-def _unused(found: _Refusals) -> list[dict[str, Any]]:
-    stages = _stages(found.why)
+def _unused(refusals: _Refusals) -> list[dict[str, Any]]:
+    stages = _stages(refusals.why)
     return [
         {"offer": _offer_json(offer), "reason": [_reason(stage)], "timestamp": stamp(offer.received_at)}
-        for offer in found.offers
+        for offer in refusals.offers
         if (stage := stages.get(offer.agent_id)) is not None
     ]
 
@@ -180,14 +182,14 @@ def _offer_json(offer: Offer) -> dict[str, Any]:
         "agentId": offer.agent_id,
         "resources": [
             *scalars,
-            *({"name": "ports", "role": role, "ranges": found} for role, found in ranges.items()),
+            *({"name": "ports", "role": role, "ranges": spans} for role, spans in ranges.items()),
         ],
         "attributes": [{"name": name, "text": text} for name, text in offer.attributes.items()],
     }
 
 
 def _role(kind: str) -> str:
-    """Of a resource's kind, which is the rest of Mesos' Resource: the latest reservation's."""
+    """The role of a resource's kind, which is the rest of Mesos' Resource: that of its latest reservation."""
     rest = json.loads(kind)
     reservations = rest.get("reservations") or [rest]
     return str(reservations[-1].get("role", "*"))

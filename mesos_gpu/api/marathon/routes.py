@@ -37,7 +37,7 @@ def routes(
     system, tasks = System(core, webui_url=webui_url, version=version), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
     pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], system.pods)
-    found = [
+    table = [
         _exact("/ping", {"GET": system.ping}),
         _exact("/v2/info", {"GET": system.info}),
         *_below("/ui", {_ALL: {"GET": system.ui}, _ONE: {"GET": system.ui}}),
@@ -53,7 +53,7 @@ def routes(
         *_below("/v2/pods", {_ALL: pods, _ONE: pods}),
         *_below("/v2", {}),
     ]
-    return [Route(path, _led(serve, webui_url), methods=_METHODS) for path, serve in found]
+    return [Route(path, _led(serve, webui_url), methods=_METHODS) for path, serve in table]
 
 
 def _of_apps(apps: Apps, tasks: Tasks) -> Mapping[str, Verbs]:
@@ -122,9 +122,9 @@ def _led(serve: Serve, leader_url: str) -> Serve:
 
 
 def _handler(method: str, verbs: Verbs) -> Handler:
-    found = verbs.get(method) or (verbs.get("GET") if method == "HEAD" else None)
-    if found is not None:
-        return found
+    handler = verbs.get(method) or (verbs.get("GET") if method == "HEAD" else None)
+    if handler is not None:
+        return handler
     if not verbs:
         raise Refused(404, "HTTP 404 Not Found")
     allow = {

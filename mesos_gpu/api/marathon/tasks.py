@@ -37,8 +37,8 @@ class Tasks:
         states = {state for status in asked for state in _STATUS.get(status, ())}
         if _wants_text(request):
             return await self._endpoints("/*")
-        found = await self._core.read(lambda view: _of(view, view.root.all_apps()))
-        return await _listed([each for each in found if not states or each[1].state in states])
+        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps()))
+        return await _listed([each for each in tasks if not states or each[1].state in states])
 
     async def of_app(self, request: Request, place: Place) -> Response:
         """GET /v2/apps/{id}/tasks, and of all apps of a group: /v2/apps/{id}/*/tasks."""
@@ -57,13 +57,13 @@ class Tasks:
     async def kill_of_app(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks."""
         host = request.query_params.get("host", "*")
-        found = await self._core.read(lambda view: _of(view, _apps(view, place.id)))
-        return await self._end(request, [each for each in found if host in ("*", each[1].task.hostname)])
+        tasks = await self._core.read(lambda view: _of(view, _apps(view, place.id)))
+        return await self._end(request, [each for each in tasks if host in ("*", each[1].task.hostname)])
 
     async def kill_one(self, request: Request, place: Place) -> Response:
         """DELETE /v2/apps/{id}/tasks/{task}."""
-        found = await self._core.read(lambda view: _of(view, [facts_at(view, place.id).app]))
-        chosen = [each for each in found if each[1].task.id == place.item]
+        tasks = await self._core.read(lambda view: _of(view, [facts_at(view, place.id).app]))
+        chosen = [each for each in tasks if each[1].task.id == place.item]
         if not chosen:
             raise no_task(place.item)
         answer = await self._end(request, chosen)
@@ -78,8 +78,8 @@ class Tasks:
         for id in ids:
             if not isinstance(id, str) or name_of(id) is None:
                 raise Refused(400, f"Invalid task id {id}")
-        found = await self._core.read(lambda view: _of(view, view.root.all_apps()))
-        return await self._end(request, [each for each in found if each[1].task.id in set(ids)])
+        tasks = await self._core.read(lambda view: _of(view, view.root.all_apps()))
+        return await self._end(request, [each for each in tasks if each[1].task.id in set(ids)])
 
     async def _end(self, request: Request, chosen: Sequence[Found]) -> Response:
         """End tasks: others take their places, unless the apps are scaled down by as many."""
@@ -140,5 +140,5 @@ def _of(view: View, apps: Iterable[App]) -> list[Found]:
     return [(app, launch) for app in apps for launch in views.launches_of(view, app.id)]
 
 
-async def _listed(found: Sequence[Found]) -> Response:
-    return await large_answer({"tasks": (views.task_json(app, launch) for app, launch in found)})
+async def _listed(tasks: Sequence[Found]) -> Response:
+    return await large_answer({"tasks": (views.task_json(app, launch) for app, launch in tasks)})

@@ -9,10 +9,10 @@ from mesos_gpu.wire.marathon.paths import ROOT, parent_of, steps_of
 
 def group_at(root: Group, id: str) -> Group | None:
     """The group `id`."""
-    found: Group | None = root
+    group: Group | None = root
     for path in _ways(id):
-        found = next((each for each in found.groups if each.id == path), None) if found else None
-    return found
+        group = next((each for each in group.groups if each.id == path), None) if group else None
+    return group
 
 
 def app_at(root: Group, id: str) -> App | None:

@@ -45,7 +45,7 @@ _UNHEALTHY: Final = "Task was killed since health check failed. Reason: "  # cli
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One task of an app that has not ended, and the instance that it is of."""
+    """A task of an app that has not ended, and the instance that it is of."""
 
     job: Job
     task: Task
@@ -73,8 +73,8 @@ class Facts:
 
 
 def facts_of(view: View, apps: Iterable[App], *, failures: bool = False, ends: bool = False) -> list[Facts]:
-    """Of `apps`, which are those of the view's root; `failures`: the last one of each too; `ends`: how instances end
-    by themselves, of few apps only."""
+    """Facts of `apps`, which are of the view's root; `failures`: with the last failure of each; `ends`: how instances
+    end by themselves, of few apps only."""
     apps = list(apps)
     failed = view.last_failures([app.id for app in apps]) if failures else {}
     busy: dict[str, list[str]] = {}
@@ -105,10 +105,10 @@ def launches_of(view: View, app_id: str) -> tuple[Launch, ...]:
 
 
 def _ends(view: View, app_id: str) -> tuple[Ends, Task | None] | None:
-    found = view.ends_of(app_id)
-    if found is None:
+    ends = view.ends_of(app_id)
+    if ends is None:
         return None
-    return found, view.tasks.get(found.last.task_id) if found.last.task_id else None
+    return ends, view.tasks.get(ends.last.task_id) if ends.last.task_id else None
 
 
 def _failure(view: View, job: Job | None) -> tuple[Job, Task | None] | None:
@@ -150,8 +150,8 @@ def app_info(facts: Facts, embed: frozenset[str]) -> dict[str, Any]:
 
 
 def _stats_by_version(facts: Facts) -> dict[str, Any]:
-    """Of all tasks, of those that came after the number was changed last, and of those of this and of earlier
-    configurations; a part without a task is left out."""
+    """Statistics of all tasks, of those that came after the number was changed last, and of those of this and of
+    earlier configurations; a part without a task is left out."""
     info, now = facts.info, time.time()
     parts: dict[str, Callable[[float], bool]] = {
         "startedAfterLastScaling": lambda version: version >= info.last_scaling_at,
@@ -174,13 +174,13 @@ def _stats(facts: Facts, now: float) -> dict[str, Any]:
     """Life times are those since a task ran, in seconds."""
     names = {"tasksStaged": "staged", "tasksRunning": "running"}
     names |= {"tasksHealthy": "healthy", "tasksUnhealthy": "unhealthy"}
-    found: dict[str, Any] = {"counts": {names[key]: count for key, count in _counts(facts).items()}}
+    stats: dict[str, Any] = {"counts": {names[key]: count for key, count in _counts(facts).items()}}
     began = [each.task.started_at for each in facts.launches if each.task.started_at is not None]
     lives = sorted(max(0.0, now - at) for at in began)
     if lives:
         average_s, median_s = sum(lives) / len(lives), lives[len(lives) // 2]
-        found["lifeTime"] = {"averageSeconds": average_s, "medianSeconds": median_s}
-    return found
+        stats["lifeTime"] = {"averageSeconds": average_s, "medianSeconds": median_s}
+    return stats
 
 
 def _counts(facts: Facts) -> dict[str, int]:
@@ -195,7 +195,7 @@ def _counts(facts: Facts) -> dict[str, int]:
 
 
 def task_json(app: App, launch: Launch) -> dict[str, Any]:
-    """One task."""
+    """Write a task as Marathon does."""
     job, task = launch.job, launch.task
     body: dict[str, Any] = {
         "id": task.id,
@@ -223,8 +223,8 @@ def task_json(app: App, launch: Launch) -> dict[str, Any]:
 
 
 def _results_json(app: App, launch: Launch) -> Iterator[dict[str, Any]]:
-    """Of each check that was made. Of some only that is known which all of the task's come to: an executor makes
-    them, or the scheduler has just started, and balancers must not take a task for sick for that."""
+    """Results of the checks that were made. Of some only that is known which all of the task's come to: an executor
+    makes them, or the scheduler has just started, and balancers must not take a task for sick for that."""
     own = iter(launch.healths)
     for check in app.health_checks:
         health = None if check.protocol.by_executor else next(own, None)
@@ -251,9 +251,14 @@ def _health_json(health: CheckHealth) -> dict[str, Any]:
 def readiness_json(launches: Iterable[Launch]) -> list[dict[str, Any]]:
     """What readiness checks found of an app's tasks."""
     return [
-        {"name": found.name, "taskId": each.task.id, "ready": found.ready, **_answer_json(found.answer)}
+        {
+            "name": readiness.name,
+            "taskId": each.task.id,
+            "ready": readiness.ready,
+            **_answer_json(readiness.answer),
+        }
         for each in launches
-        if (found := each.readiness) is not None
+        if (readiness := each.readiness) is not None
     ]
 
 
@@ -334,32 +339,34 @@ def changes_json(old: Group, new: Group) -> list[dict[str, Any]]:
     ]
 
 
-def current_launches(view: View, found: Deployment) -> dict[str, Sequence[Launch]]:
+def current_launches(view: View, deployment: Deployment) -> dict[str, Sequence[Launch]]:
     """The tasks of the apps that a deployment's current step changes."""
-    return {each.app.id: launches_of(view, each.app.id) for each in found.plan.steps[found.step]}
+    return {each.app.id: launches_of(view, each.app.id) for each in deployment.plan.steps[deployment.step]}
 
 
 def deployment_json(
-    found: Deployment, *, waiting: bool, launches: Mapping[str, Sequence[Launch]] = MappingProxyType({})
+    deployment: Deployment, *, waiting: bool, launches: Mapping[str, Sequence[Launch]] = MappingProxyType({})
 ) -> dict[str, Any]:
     """A deployment under way; with `waiting`, which is ours, why nothing is done, by app. `launches` are those of
     `current_launches`.
 
     Clients that know every key refuse others: it is there for those who ask.
     """
-    steps = found.plan.steps
+    steps = deployment.plan.steps
     current = [
         _action_json(each) | {"readinessCheckResults": readiness_json(launches.get(each.app.id, ()))}
-        for each in steps[found.step]
+        for each in steps[deployment.step]
     ]
     body = {
-        "id": found.id,
-        "version": stamp(found.version),
-        "affectedApps": sorted(found.plan.affected),
+        "id": deployment.id,
+        "version": stamp(deployment.version),
+        "affectedApps": sorted(deployment.plan.affected),
         "affectedPods": [],
         "steps": steps_json(steps),
         "currentActions": current,
-        "currentStep": found.step + 1,
+        "currentStep": deployment.step + 1,
         "totalSteps": len(steps),
     }
-    return body | ({"waiting": {app: why for app, why in found.waiting.items() if why}} if waiting else {})
+    return body | (
+        {"waiting": {app: why for app, why in deployment.waiting.items() if why}} if waiting else {}
+    )

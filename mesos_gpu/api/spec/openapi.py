@@ -53,10 +53,10 @@ def _query(name: str, schema: Schema, about: str) -> Schema:
     return {"name": name, "in": "query", "description": about, "schema": schema}
 
 
-def _number(found: asked.Number, about: str) -> Schema:
-    kind = "integer" if found.whole else "number"
-    schema = {"type": kind, "minimum": found.least, "maximum": found.most, "default": found.default}
-    return _query(found.name, schema, about)
+def _number(number: asked.Number, about: str) -> Schema:
+    kind = "integer" if number.whole else "number"
+    schema = {"type": kind, "minimum": number.least, "maximum": number.most, "default": number.default}
+    return _query(number.name, schema, about)
 
 
 _STATES: Final = {"enum": [ACTIVE, *(state.value for state in JobState)]}
@@ -283,7 +283,7 @@ def document() -> Schema:
 
 
 def text() -> str:
-    """As docs/reference/openapi.json has it."""
+    """The text of docs/reference/openapi.json."""
     return json.dumps(document(), indent=1, ensure_ascii=False) + "\n"
 
 

@@ -100,12 +100,12 @@ class Schemas:
 
 
 def _any_of(kinds: list[Schema]) -> Schema:
-    """One that may be null is written as one."""
+    """Join kinds; a kind that may be null is written with null among its types."""
     null = {"type": "null"}
     others = [each for each in kinds if each != null]
     if len(others) == len(kinds) or len(others) > 1 or "type" not in others[0]:
         return {"anyOf": kinds}
-    found = {**others[0], "type": [others[0]["type"], "null"]}
-    if "enum" in found:
-        found["enum"] = [*found["enum"], None]
-    return found
+    nullable = {**others[0], "type": [others[0]["type"], "null"]}
+    if "enum" in nullable:
+        nullable["enum"] = [*nullable["enum"], None]
+    return nullable

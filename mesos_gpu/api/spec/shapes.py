@@ -21,7 +21,7 @@ Count = Annotated[int, says(minimum=0)]
 
 
 class HealthCheck(TypedDict):
-    """One check of a job, as it was asked for. Times are whole seconds."""
+    """A check of a job, as it was asked for. Times are whole seconds."""
 
     protocol: Annotated[str, one_of(*PROTOCOLS)]
     command: str | None
@@ -35,7 +35,7 @@ class HealthCheck(TypedDict):
 
 
 class Artifact(TypedDict):
-    """One file that a job fetches into its sandbox, as it was asked for."""
+    """A file that a job fetches into its sandbox, as it was asked for."""
 
     uri: str
     extract: bool
@@ -174,7 +174,7 @@ class UnknownTask(TypedDict):
 
 
 class UnknownTasks(TypedDict):
-    """Those that are held."""
+    """Tasks that are held because the state does not know them."""
 
     tasks: list[UnknownTask]
 
@@ -432,7 +432,7 @@ class Plan(TypedDict):
 
 
 class ServiceApp(TypedDict):
-    """One app of a service: what share of the requests it gets, and how many of its instances serve."""
+    """An app of a service: what share of the requests it gets, and how many of its instances serve."""
 
     id: str
     weight: Count
@@ -484,7 +484,7 @@ class Services(TypedDict):
 
 
 class Problem(TypedDict):
-    """One thing that is wrong; `path` is a JSON pointer, or / and the name of a query parameter."""
+    """A thing that is wrong; `path` is a JSON pointer, or / and the name of a query parameter."""
 
     path: str
     reason: str

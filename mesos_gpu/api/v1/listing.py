@@ -26,7 +26,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One request. Empty filters let everything through; `labels` are keys or `key=value`."""
+    """A request for a list of jobs. Empty filters let everything through; `labels` are keys or `key=value`."""
 
     states: frozenset[str]
     labels: tuple[str, ...]
@@ -57,10 +57,10 @@ class Listing:
     def select(self, view: View) -> shapes.Jobs:
         """The first `limit` of the jobs that match, and how many match."""
         newest = reversed(view.jobs.values())  # type: ignore[call-overload]
-        found: list[Job] = [job for job in newest if self._matches(job)]
+        matching: list[Job] = [job for job in newest if self._matches(job)]
         if self.order is Order.ACTIVITY:
-            found = by_activity(found)
-        return {"jobs": [views.job(view, job) for job in found[: self.limit]], "total": len(found)}
+            matching = by_activity(matching)
+        return {"jobs": [views.job(view, job) for job in matching[: self.limit]], "total": len(matching)}
 
     def _matches(self, job: Job) -> bool:
         if (

@@ -31,7 +31,7 @@ class LogReader:
     """Reads from any agent; blocking, so it runs on a worker thread."""
 
     def __init__(self, authorization: str = "") -> None:
-        """One session: connections to agents are kept. `authorization`: the header, for agents that want one."""
+        """Open a session: connections to agents are kept. `authorization`: the header, for agents that want one."""
         self._session = requests.Session()
         if authorization:
             self._session.headers["Authorization"] = authorization
@@ -45,7 +45,7 @@ class LogReader:
         """From byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
 
         Raises:
-            NotFound, Unavailable: As `read_bytes`.
+            NotFound, Unavailable: What `read_bytes` raises.
         """
         begin, raw, at_end, cut = self.read_bytes(task, framework_id, stream, offset, length)
         chunk = whole(raw, begin, last=at_end and task.ended, tail=offset < 0)
@@ -54,10 +54,11 @@ class LogReader:
     def read_bytes(
         self, task: Task, framework_id: str, stream: str, offset: int, length: int
     ) -> tuple[int, bytes, bool, str]:
-        """The same as bytes, unchanged.
+        """Read bytes of a stream, unchanged.
 
-        Where they begin, they, whether they reach the end of what there is now, and what is to be said before them
-        of what was cut.
+        Returns:
+            The offset of the first byte, the bytes, whether they reach the end of what there is now, and what is to
+            be said before them of what was cut.
 
         Raises:
             NotFound: The sandbox is gone.
@@ -65,41 +66,42 @@ class LogReader:
         """
         try:
             sandbox = f"/frameworks/{framework_id}/executors/{task.executor_id}/runs/latest"
-            found = self._read(task, f"{sandbox}/{stream}", offset, length)
-            if found is None:
+            piece = self._read(task, f"{sandbox}/{stream}", offset, length)
+            if piece is None:
                 path = f"{self._directory(task, framework_id)}/{stream}"
-                found = self._read(task, path, offset, length)
+                piece = self._read(task, path, offset, length)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Unavailable(
                 f"what answers at {task.agent_url} is no Mesos agent: {error!r}", remedy="look at that host"
             ) from error
-        if found is None:
+        if piece is None:
             raise NotFound(
                 f"the sandbox of {task.id} is gone from {task.hostname}",
                 remedy="agents delete old sandboxes; raise --gc_delay of mesos-agent to keep them longer",
             )
-        return found
+        return piece
 
     def _read(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool, str] | None:
-        """As `_piece`, from where what is left of a log that was cut begins, and what is to be said of that."""
-        found = self._piece(task, path, offset, length)
+        """Read a piece, from where what is left of a log that was cut begins, with what is to be said of that; None:
+        no file."""
+        piece = self._piece(task, path, offset, length)
         said = ""
         for _ in range(_CUTS):  # it may be cut again meanwhile
-            cut = None if found is None or not _may_be_cut(*found) else self._cut(task, path)
-            if found is None or cut is None or cut[0] <= found[0]:
+            cut = None if piece is None or not _may_be_cut(*piece) else self._cut(task, path)
+            if piece is None or cut is None or cut[0] <= piece[0]:
                 break
             after = self._piece(task, path, cut[0], length)
             if after is None or not (after[1] or self._size(task, path) == cut[0]):
                 break  # what it says cannot be: its task has printed it
-            found, said = after, cut[1]
-        return None if found is None else (*found, said)
+            piece, said = after, cut[1]
+        return None if piece is None else (*piece, said)
 
     def _cut(self, task: Task, path: str) -> tuple[int, str] | None:
         head = self._piece(task, path, 0, HEAD_BYTES)
         return None if head is None else begin_of(head[1])
 
     def _piece(self, task: Task, path: str, offset: int, length: int) -> tuple[int, bytes, bool] | None:
-        """Where it begins, the bytes, and whether they reach the end; None: there is no such file."""
+        """Read a piece: its offset, the bytes, and whether they reach the end; None: there is no such file."""
         if offset < 0:
             size = self._size(task, path)
             if size is None:
@@ -108,19 +110,19 @@ class LogReader:
         wanted = min(max(length, LONGEST_CHARACTER), MOST)
         raw = b""
         while len(raw) < wanted:  # an agent gives 16 pages at most (FilesProcess::_read in files.cpp)
-            found = self._get(task, path, offset + len(raw), wanted - len(raw))
-            if found is None:
+            page = self._get(task, path, offset + len(raw), wanted - len(raw))
+            if page is None:
                 return None
             # Mesos puts a file's bytes into the JSON string as they are, whatever their encoding.
-            more = str(found["data"]).encode("latin-1")
+            more = str(page["data"]).encode("latin-1")
             if not more:
                 return offset, raw, True
             raw += more
         return offset, raw, False
 
     def _size(self, task: Task, path: str) -> int | None:
-        found = self._get(task, path, -1, 0)  # -1 asks for it
-        return None if found is None else int(found["offset"])
+        page = self._get(task, path, -1, 0)  # -1 asks for it
+        return None if page is None else int(page["offset"])
 
     def _get(self, task: Task, path: str, offset: int, length: int) -> dict[str, Any] | None:
         query: dict[str, str | int] = {"path": path, "offset": offset, "length": length}

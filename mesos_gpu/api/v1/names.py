@@ -27,13 +27,13 @@ def host_of(view: View, wanted: str) -> str:
         return node.hostname
     known = {node.hostname for node in view.nodes.values()}
     known |= {drain.name for drain in view.drains if drain.target is Target.NODE}
-    found = _hosts(known, wanted)
-    if not found:
+    hosts = _hosts(known, wanted)
+    if not hosts:
         raise NotFound(
             f"there is no node {wanted}",
             remedy=_meant(wanted, (form for name in known for form in _forms(name)), "nodes"),
         )
-    return _only(wanted, "nodes", found, "write more of the name")
+    return _only(wanted, "nodes", hosts, "write more of the name")
 
 
 def gpu_of(view: View, wanted: str) -> GpuId:
@@ -49,13 +49,13 @@ def gpu_of(view: View, wanted: str) -> GpuId:
         return GpuId(wanted)
     host, colon, minor = wanted.rpartition(":")
     hosts = set(_hosts({name for name, _ in places.values()}, host)) if colon else set()
-    found = [id for id, (name, number) in places.items() if name in hosts and number == minor]
-    found = found or [id for id in sorted(known) if id.startswith(wanted)]
-    if not found:
+    ids = [id for id, (name, number) in places.items() if name in hosts and number == minor]
+    ids = ids or [id for id in sorted(known) if id.startswith(wanted)]
+    if not ids:
         names = [*known, *(f"{form}:{number}" for name, number in places.values() for form in _forms(name))]
         raise NotFound(f"there is no GPU {wanted}", remedy=_meant(wanted, names, "GPUs"))
     return GpuId(
-        _only(wanted, "GPUs", found, "write more of the host name" if colon else "write more of the UUID")
+        _only(wanted, "GPUs", ids, "write more of the host name" if colon else "write more of the UUID")
     )
 
 
@@ -65,11 +65,11 @@ def _hosts(known: Collection[str], wanted: str) -> list[str]:
     return sorted(name for name in known if name.startswith(f"{wanted}.") and not _ADDRESS.fullmatch(name))
 
 
-def _only(wanted: str, what: str, found: Sequence[str], remedy: str) -> str:
-    if len(found) > 1:
-        shown = ", ".join(found[:_MOST_NAMED]) + (" …" if len(found) > _MOST_NAMED else "")
-        raise Refusal(409, "ambiguous", f"{wanted} names {len(found)} {what}: {shown}", remedy=remedy)
-    return found[0]
+def _only(wanted: str, what: str, matching: Sequence[str], remedy: str) -> str:
+    if len(matching) > 1:
+        shown = ", ".join(matching[:_MOST_NAMED]) + (" …" if len(matching) > _MOST_NAMED else "")
+        raise Refusal(409, "ambiguous", f"{wanted} names {len(matching)} {what}: {shown}", remedy=remedy)
+    return matching[0]
 
 
 def _forms(hostname: str) -> set[str]:

@@ -31,8 +31,8 @@ class Operate:
 
     async def gpus(self, _request: Request) -> Response:
         """GET /v1/gpus."""
-        found = await result_of(self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
-        return json_answer({"gpus": sorted(found, key=lambda g: (g["hostname"], g["minor"]))})
+        gpus = await result_of(self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
+        return json_answer({"gpus": sorted(gpus, key=lambda g: (g["hostname"], g["minor"]))})
 
     async def gpu(self, request: Request) -> Response:
         """GET /v1/gpus/{id}."""
@@ -62,8 +62,8 @@ class Operate:
 
     async def nodes(self, _request: Request) -> Response:
         """GET /v1/nodes."""
-        found = await result_of(self._service.read(_nodes))
-        return json_answer({"nodes": sorted(found, key=lambda n: (n["hostname"], n["agent_id"]))})
+        nodes = await result_of(self._service.read(_nodes))
+        return json_answer({"nodes": sorted(nodes, key=lambda n: (n["hostname"], n["agent_id"]))})
 
     async def drain_node(self, request: Request) -> Response:
         """POST /v1/nodes/{id}/drain."""
@@ -84,13 +84,13 @@ class Operate:
         """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
         if prometheus.asks_for_text(request.headers.get("accept", "")):
             return await self.prometheus(request)
-        found = await result_of(self._service.read(snapshot))
-        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(found))))
+        measured = await result_of(self._service.read(snapshot))
+        return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(measured))))
 
     async def prometheus(self, _request: Request) -> Response:
         """GET /metrics/prometheus."""
-        found = await result_of(self._service.read(snapshot))
-        text = await run_in_threadpool(lambda: prometheus.render(metrics(found)))
+        measured = await result_of(self._service.read(snapshot))
+        text = await run_in_threadpool(lambda: prometheus.render(metrics(measured)))
         return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _gpu_id(self, wanted: str) -> GpuId:
@@ -100,26 +100,26 @@ class Operate:
         return await result_of(self._service.read(lambda view: host_of(view, wanted)))
 
     async def _shown(self, wanted: str, status: int = 200) -> Response:
-        """One GPU with its history."""
+        """Answer with a GPU and its history."""
 
         def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = gpu_of(view, wanted)
-            found = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
-            if found is None:  # it is away, and all that is left of it is its drain
+            standing = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
+            if standing is None:  # it is away, and all that is left of it is its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
-            return views.gpu_with_history(view, found)
+            return views.gpu_with_history(view, standing)
 
         return json_answer(await result_of(self._service.read(show)), status)
 
     async def _gpus_shown(self, gpu_id: GpuId) -> Response:
-        found = await result_of(
+        gpus = await result_of(
             self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus() if s.gpu.id == gpu_id])
         )
-        return json_answer({"gpus": found})
+        return json_answer({"gpus": gpus})
 
     async def _node_shown(self, hostname: str) -> Response:
-        found = await result_of(self._service.read(_nodes))
-        return json_answer({"nodes": [node for node in found if node["hostname"] == hostname]})
+        nodes = await result_of(self._service.read(_nodes))
+        return json_answer({"nodes": [node for node in nodes if node["hostname"] == hostname]})
 
 
 def _id(request: Request) -> str:
@@ -136,12 +136,12 @@ def _by(request: Request) -> str:
 
 async def _asked(request: Request, *, deadline: bool) -> operations.Request:
     try:
-        found = operations.decode(await body_of(request), deadline=deadline)
+        operation = operations.decode(await body_of(request), deadline=deadline)
     except BadJson as error:
         raise bad_json(error) from error
-    if isinstance(found, list):
-        raise invalid(*found)
-    return found
+    if isinstance(operation, list):
+        raise invalid(*operation)
+    return operation
 
 
 def _nodes(view: View) -> list[shapes.Node]:

@@ -58,14 +58,14 @@ def _spec(body: bytes) -> JobSpec:
     return spec
 
 
-def _shown(problem: defrag.Problem, found: Plan) -> shapes.Plan:
+def _shown(problem: defrag.Problem, plan: Plan) -> shapes.Plan:
     targets: list[shapes.Place] = [
-        {"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in found.targets
+        {"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in plan.targets
     ]
     return {
-        "fits": found.fits,
-        "feasible": found.feasible,
-        "proven_fewest": found.proven,
+        "fits": plan.fits,
+        "feasible": plan.feasible,
+        "proven_fewest": plan.proven,
         "target": targets if problem.tasks > 1 else next(iter(targets), None),
         "moves": [
             {
@@ -76,8 +76,8 @@ def _shown(problem: defrag.Problem, found: Plan) -> shapes.Plan:
                 "gpu_ids": list(move.gpus),
                 "lost_gpu_s": move.lost_gpu_s,
             }
-            for move in found.moves
+            for move in plan.moves
         ],
-        "lost_gpu_s": found.lost_gpu_s,
-        "reason": found.reason,
+        "lost_gpu_s": plan.lost_gpu_s,
+        "reason": plan.reason,
     }

@@ -85,7 +85,7 @@ class _Facts:
 
 
 def _facts(view: View, splits: Any, *, everything: bool = False) -> _Facts:
-    """Of the apps of `splits`, or of all."""
+    """Facts of the apps of `splits`, or of all."""
     splits = tuple(splits)
     wanted = {id for each in splits for id in each.weights}
     apps = {app.id: app for app in view.root.all_apps() if everything or app.id in wanted}
@@ -98,10 +98,10 @@ def _address(task: Task) -> backends.Address:
 
 
 def _named(view: View, name: str) -> Split:
-    found = view.splits.get(name)
-    if found is None:
+    split = view.splits.get(name)
+    if split is None:
         raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
-    return found
+    return split
 
 
 def _unknown(view: View, wanted: Split) -> list[Problem]:
@@ -132,45 +132,45 @@ def _serving(facts: _Facts) -> backends.Serving:
 
 
 def _one_as(form: str, facts: _Facts) -> Response:
-    """One service; for HAProxy its backend alone."""
+    """Answer with a service; for HAProxy its backend alone."""
     (wanted,) = facts.splits
-    found = backends.named(wanted, facts.apps, _serving(facts))
+    backend = backends.named(wanted, facts.apps, _serving(facts))
     if form == HAPROXY:
-        return _text(haproxy.render([found], http_port=0, sections=False))
-    return json_answer(traefik.render([found]) if form == TRAEFIK else _json(found, wanted, facts))
+        return _text(haproxy.render([backend], http_port=0, sections=False))
+    return json_answer(traefik.render([backend]) if form == TRAEFIK else _json(backend, wanted, facts))
 
 
 def _all_as(form: str, facts: _Facts, groups: Sequence[str], http_port: int) -> Response:
     """All that have names, and those that labels ask for in any of `groups`."""
     by_name = {each.name: each for each in facts.splits}
-    found = [
+    shown = [
         backends.named(each, facts.apps, _serving(facts))
         for each in sorted(facts.splits, key=lambda s: s.name)
     ]
-    found += backends.labelled(facts.apps.values(), _serving(facts), groups) if groups else ()
-    found = backends.without_clashes(found, http_port)
+    shown += backends.labelled(facts.apps.values(), _serving(facts), groups) if groups else ()
+    shown = backends.without_clashes(shown, http_port)
     if form == HAPROXY:
-        return _text(haproxy.render(found, http_port=http_port))
+        return _text(haproxy.render(shown, http_port=http_port))
     if form == TRAEFIK:
-        return json_answer(traefik.render(found))
-    return json_answer({"services": [_json(each, by_name.get(each.name), facts) for each in found]})
+        return json_answer(traefik.render(shown))
+    return json_answer({"services": [_json(each, by_name.get(each.name), facts) for each in shown]})
 
 
 def _text(text: str) -> Response:
     return Response(text, media_type="text/plain")
 
 
-def _json(found: Backend, wanted: Split | None, facts: _Facts) -> dict[str, Any]:
-    total = sum(server.weight for server in found.servers)
-    weights = wanted.weights if wanted else found.shares
+def _json(backend: Backend, wanted: Split | None, facts: _Facts) -> dict[str, Any]:
+    total = sum(server.weight for server in backend.servers)
+    weights = wanted.weights if wanted else backend.shares
     return {
-        "name": found.name,
-        "mode": found.mode.value,
-        "port": found.port,
-        "hosts": list(found.hosts),
-        "balance": found.balance,
-        "sticky": found.sticky,
-        "apps": [_app_json(id, weight, found, facts, total) for id, weight in weights.items()],
+        "name": backend.name,
+        "mode": backend.mode.value,
+        "port": backend.port,
+        "hosts": list(backend.hosts),
+        "balance": backend.balance,
+        "sticky": backend.sticky,
+        "apps": [_app_json(id, weight, backend, facts, total) for id, weight in weights.items()],
         "servers": [
             {
                 "task_id": each.task_id,
@@ -179,16 +179,16 @@ def _json(found: Backend, wanted: Split | None, facts: _Facts) -> dict[str, Any]
                 "port": each.port,
                 "weight": each.weight,
             }
-            for each in found.servers
+            for each in backend.servers
         ],
         "asked": split.encode(wanted) if wanted else None,
-        "problems": list(found.problems),
+        "problems": list(backend.problems),
     }
 
 
-def _app_json(id: str, weight: int, found: Backend, facts: _Facts, total: int) -> dict[str, Any]:
+def _app_json(id: str, weight: int, backend: Backend, facts: _Facts, total: int) -> dict[str, Any]:
     app = facts.apps.get(id)
-    own = sum(server.weight for server in found.servers if server.app_id == id)
+    own = sum(server.weight for server in backend.servers if server.app_id == id)
     return {
         "id": id,
         "weight": weight,

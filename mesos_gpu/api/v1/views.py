@@ -20,15 +20,15 @@ from mesos_gpu.wire.mounts import text_of
 HIDDEN: Final = "(hidden)"
 
 
-def job(view: View, found: Job, *, show_env: bool = False) -> shapes.Job:
+def job(view: View, job: Job, *, show_env: bool = False) -> shapes.Job:
     """A job, with where its latest launch is. Values of its environment may be secrets: `show_env` shows them."""
     return {
-        "id": found.id,
-        "name": found.spec.name,
-        "state": found.state.value,
-        "version": found.version,
-        **_requested(view, found.spec, show_env),
-        **_progress(found, view.round_of(found)),
+        "id": job.id,
+        "name": job.spec.name,
+        "state": job.state.value,
+        "version": job.version,
+        **_requested(view, job.spec, show_env),
+        **_progress(job, view.round_of(job)),
     }
 
 
@@ -74,21 +74,21 @@ def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
     }
 
 
-def _progress(found: Job, tasks: Sequence[Task]) -> shapes.Progress:
-    """Of a job; tasks: of its latest launch, by rank."""
+def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:
+    """How far a job has come; `tasks`: of its latest launch, by rank."""
     return {
         "healthy": _healthy(tasks),
-        "learnt_min_driver": found.learnt_min_driver,
-        "submitted_at": found.submitted_at,
-        "started_at": found.started_at,
-        "ended_at": found.ended_at,
-        "attempts": found.attempts,
-        "launches": found.launches,
-        "infrastructure_failures": found.infrastructure_failures,
-        "kill_requested": found.kill_requested,
-        "exit_code": found.exit_code,
-        "message": found.message,
-        "task_id": found.task_id,
+        "learnt_min_driver": job.learnt_min_driver,
+        "submitted_at": job.submitted_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "attempts": job.attempts,
+        "launches": job.launches,
+        "infrastructure_failures": job.infrastructure_failures,
+        "kill_requested": job.kill_requested,
+        "exit_code": job.exit_code,
+        "message": job.message,
+        "task_id": job.task_id,
         "task_ids": [task.id for task in tasks],
         "hostname": tasks[0].hostname if tasks else None,
         "hostnames": list(dict.fromkeys(task.hostname for task in tasks)),
@@ -97,86 +97,86 @@ def _progress(found: Job, tasks: Sequence[Task]) -> shapes.Progress:
 
 
 def _healthy(tasks: Sequence[Task]) -> bool | None:
-    """Of a job: no one task is ill, and of all it is known."""
+    """Whether a job is healthy: True if all tasks are known to be, False if one is known not to be, else None."""
     known = {task.healthy for task in tasks if not task.ended}
     return False if False in known else True if known == {True} else None
 
 
-def health_check(found: HealthCheck) -> shapes.HealthCheck:
-    """One check of a job, as it was asked for."""
+def health_check(check: HealthCheck) -> shapes.HealthCheck:
+    """A check of a job, as it was asked for."""
     return {
-        "protocol": found.protocol.value,
-        "command": found.command,
-        "path": found.path,
-        "port": found.port,
-        "grace_period_s": found.grace_period_s,
-        "interval_s": found.interval_s,
-        "timeout_s": found.timeout_s,
-        "max_consecutive_failures": found.max_consecutive_failures,
-        "delay_s": found.delay_s,
+        "protocol": check.protocol.value,
+        "command": check.command,
+        "path": check.path,
+        "port": check.port,
+        "grace_period_s": check.grace_period_s,
+        "interval_s": check.interval_s,
+        "timeout_s": check.timeout_s,
+        "max_consecutive_failures": check.max_consecutive_failures,
+        "delay_s": check.delay_s,
     }
 
 
-def artifact(found: Artifact) -> shapes.Artifact:
-    """One file that a job fetches, as it was asked for."""
+def artifact(artifact: Artifact) -> shapes.Artifact:
+    """A file that a job fetches, as it was asked for."""
     return {
-        "uri": found.uri,
-        "extract": found.extract,
-        "executable": found.executable,
-        "cache": found.cache,
-        "dest_path": found.dest_path,
+        "uri": artifact.uri,
+        "extract": artifact.extract,
+        "executable": artifact.executable,
+        "cache": artifact.cache,
+        "dest_path": artifact.dest_path,
     }
 
 
-def task(view: View, found: Task) -> shapes.Task:
+def task(view: View, task: Task) -> shapes.Task:
     """A launch, or a node monitor."""
-    owner = view.jobs.get(found.job_id) if found.job_id else None
+    owner = view.jobs.get(task.job_id) if task.job_id else None
     return {
-        "id": found.id,
-        "job_id": found.job_id,
-        "name": _name(found, owner),
-        "state": found.state.value,
-        "hostname": found.hostname,
-        "agent_id": found.agent_id,
-        "attempt": found.attempt,
-        "rank": found.rank,
-        "ports": list(found.ports),
-        "healthy": found.healthy,
-        "preempted_for": found.preempted_for,
-        "gpu_ids": list(found.gpus),
-        "launched_at": found.launched_at,
-        "started_at": found.started_at,
-        "ended_at": found.ended_at,
-        "message": found.message,
+        "id": task.id,
+        "job_id": task.job_id,
+        "name": _name(task, owner),
+        "state": task.state.value,
+        "hostname": task.hostname,
+        "agent_id": task.agent_id,
+        "attempt": task.attempt,
+        "rank": task.rank,
+        "ports": list(task.ports),
+        "healthy": task.healthy,
+        "preempted_for": task.preempted_for,
+        "gpu_ids": list(task.gpus),
+        "launched_at": task.launched_at,
+        "started_at": task.started_at,
+        "ended_at": task.ended_at,
+        "message": task.message,
     }
 
 
-def _name(found: Task, owner: Job | None) -> str:
+def _name(task: Task, owner: Job | None) -> str:
     if owner is not None:
         return owner.spec.name
-    listed = found.unknown.listed if found.unknown else None
-    return "gpu-monitor" if found.job_id is None else (listed.name if listed else "") or found.id
+    listed = task.unknown.listed if task.unknown else None
+    return "gpu-monitor" if task.job_id is None else (listed.name if listed else "") or task.id
 
 
 def gpu(view: View, standing: Standing) -> shapes.Gpu:
     """A GPU, how it stands, and who holds it."""
-    node, found, card = standing.node, standing.gpu, standing.card
-    holder = view.holder(found.id)
+    node, gpu, card = standing.node, standing.gpu, standing.card
+    holder = view.holder(gpu.id)
     owner = view.jobs.get(holder.job_id) if holder and holder.job_id else None
     return {
-        "uuid": found.id,
-        "model": found.model,
-        "memory_mib": found.memory_mib,
-        "compute_capability": found.compute_capability,
-        "minor": found.minor,
-        "pci_bus_id": found.pci_bus_id,
-        "numa_node": found.numa_node,
+        "uuid": gpu.id,
+        "model": gpu.model,
+        "memory_mib": gpu.memory_mib,
+        "compute_capability": gpu.compute_capability,
+        "minor": gpu.minor,
+        "pci_bus_id": gpu.pci_bus_id,
+        "numa_node": gpu.numa_node,
         "health": standing.health.value,
         "reason": standing.reason,
         "since": standing.since or None,
-        "node_health": found.health.value,
-        "node_reason": found.reason,
-        "warnings": list(found.warnings),
+        "node_health": gpu.health.value,
+        "node_reason": gpu.reason,
+        "warnings": list(gpu.warnings),
         "drain": drain(standing.drain) if standing.drain else None,
         "reset": reset(card.reset) if card and card.reset else None,
         "hostname": node.hostname,
@@ -188,47 +188,47 @@ def gpu(view: View, standing: Standing) -> shapes.Gpu:
 
 
 def gpu_with_history(view: View, standing: Standing) -> shapes.GpuWithHistory:
-    """The same with its history, oldest first."""
+    """A GPU with its history, oldest first."""
     changes = standing.card.changes if standing.card else ()
     return {**gpu(view, standing), "history": [transition(change) for change in changes]}
 
 
-def transition(found: Transition) -> shapes.Transition:
+def transition(change: Transition) -> shapes.Transition:
     """A change of a GPU's health."""
-    return {"at": found.at, "old": found.old.value, "new": found.new.value, "reason": found.reason}
+    return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
 
 
-def drain(found: Drain) -> shapes.Drain:
+def drain(drain: Drain) -> shapes.Drain:
     """What keeps new work off a GPU or a node."""
     return {
-        "target": found.target.value,
-        "name": found.name,
-        "reason": found.reason,
-        "by": found.by,
-        "since": found.since,
-        "deadline_at": found.deadline_at,
+        "target": drain.target.value,
+        "name": drain.name,
+        "reason": drain.reason,
+        "by": drain.by,
+        "since": drain.since,
+        "deadline_at": drain.deadline_at,
     }
 
 
-def reset(found: Reset) -> shapes.Reset:
+def reset(reset: Reset) -> shapes.Reset:
     """A reset that is under way."""
-    return {"request": found.request, "reason": found.reason, "by": found.by, "since": found.since}
+    return {"request": reset.request, "reason": reset.reason, "by": reset.by, "since": reset.since}
 
 
-def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> shapes.Node:
+def node(view: View, node: Node, gpus: Sequence[Standing], tasks: int) -> shapes.Node:
     """An agent with its GPUs and so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
-    state = "up" if found.lost_at is None else "lost"
-    drained = view.drain_of(found.hostname)
-    said = found.inventory or Inventory(source="")
-    if state == "up" and found.reported_at is None and found.monitor_launches:
+    state = "up" if node.lost_at is None else "lost"
+    drained = view.drain_of(node.hostname)
+    said = node.inventory or Inventory(source="")
+    if state == "up" and node.reported_at is None and node.monitor_launches:
         state = "unmonitored"
     return {
-        "agent_id": found.id,
-        "hostname": found.hostname,
+        "agent_id": node.id,
+        "hostname": node.hostname,
         "state": state,
-        "attributes": dict(found.attributes),
-        "region": found.region,
-        "zone": found.zone,
+        "attributes": dict(node.attributes),
+        "region": node.region,
+        "zone": node.zone,
         **_counted(view, gpus),
         "driver_version": said.driver_version,
         "cuda_version": said.cuda_version,
@@ -238,14 +238,14 @@ def node(view: View, found: Node, gpus: Sequence[Standing], tasks: int) -> shape
         "control_ports": said.control_ports or None,
         "drain": drain(drained) if drained else None,
         "source": said.source or None,
-        "reported_at": found.reported_at,
+        "reported_at": node.reported_at,
         "tasks": tasks,
     }
 
 
 def status(view: View, webui_url: str, version: str) -> shapes.Status:
     """The scheduler and a summary."""
-    states = Counter(found.state.value for found in view.jobs.values())
+    states = Counter(job.state.value for job in view.jobs.values())
     said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
     return {
         "framework_id": view.framework_id,
@@ -259,9 +259,11 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
         "nodes": len(view.nodes),
         "tasks_unknown": len(view.unknown),
         "unsaved": view.unsaved or None,
-        "drains": [drain(found) for found in view.drains],
-        "isolation_off": sorted(host for host, found in said.items() if found.isolation == "off"),
-        "control_ports_off": sorted(host for host, found in said.items() if found.control_ports == "off"),
+        "drains": [drain(each) for each in view.drains],
+        "isolation_off": sorted(host for host, inventory in said.items() if inventory.isolation == "off"),
+        "control_ports_off": sorted(
+            host for host, inventory in said.items() if inventory.control_ports == "off"
+        ),
     }
 
 
@@ -274,44 +276,44 @@ def _counted(view: View, gpus: Sequence[Standing]) -> shapes.Counted:
     }
 
 
-def why(found: Why) -> shapes.Why:
+def why(why: Why) -> shapes.Why:
     """Why a job waits."""
-    nearest = found.nearest
+    nearest = why.nearest
     return {
-        "job_id": found.job_id,
-        "state": found.state.value,
-        "summary": found.summary,
-        "queue_position": found.queue_position,
-        "can_ever_run": found.can_ever_run,
-        "tasks_fit": found.tasks_fit,
-        "agents": len(found.nodes),
+        "job_id": why.job_id,
+        "state": why.state.value,
+        "summary": why.summary,
+        "queue_position": why.queue_position,
+        "can_ever_run": why.can_ever_run,
+        "tasks_fit": why.tasks_fit,
+        "agents": len(why.nodes),
         "funnel": [
             {"reason": r.reason.value, "removed": r.removed, "left": r.left, "example": r.example}
-            for r in found.funnel
+            for r in why.funnel
         ],
         "nodes": [
-            {"hostname": n.hostname, "agent_id": n.agent_id, "reasons": list(n.reasons)} for n in found.nodes
+            {"hostname": n.hostname, "agent_id": n.agent_id, "reasons": list(n.reasons)} for n in why.nodes
         ],
         "nearest": {"hostname": nearest.hostname, "missing": nearest.missing} if nearest else None,
-        "estimate": estimate(found.estimate) if found.estimate else None,
+        "estimate": estimate(why.estimate) if why.estimate else None,
     }
 
 
-def estimate(found: Estimate) -> shapes.Estimate:
+def estimate(estimate: Estimate) -> shapes.Estimate:
     """When a pending job may start."""
-    return {"at": found.at, "basis": found.basis}
+    return {"at": estimate.at, "basis": estimate.basis}
 
 
-def waiting(found: Waiting) -> shapes.Waiting:
+def waiting(waiting: Waiting) -> shapes.Waiting:
     """A pending job at its place."""
-    job, spec, kept = found.job, found.job.spec, found.kept
+    job, spec, kept = waiting.job, waiting.job.spec, waiting.kept
     return {
-        "position": found.position,
+        "position": waiting.position,
         "id": job.id,
         "name": spec.name,
         "queue": spec.queue,
         "priority": spec.priority,
-        "effective_priority": found.effective_priority,
+        "effective_priority": waiting.effective_priority,
         "gpus": spec.gpus_in_all,
         "cpus": spec.cpus * spec.tasks,
         "mem_mib": spec.mem_mib * spec.tasks,
@@ -319,15 +321,15 @@ def waiting(found: Waiting) -> shapes.Waiting:
         "reservation": {"hostname": kept.hostname, "gpu_ids": list(kept.gpus), "at": kept.at}
         if kept
         else None,
-        "estimate": estimate(found.estimate),
+        "estimate": estimate(waiting.estimate),
     }
 
 
-def queue(found: QueueUse) -> shapes.QueueUse:
+def queue(use: QueueUse) -> shapes.QueueUse:
     """A queue, its limit and what it holds."""
     return {
-        "name": found.name,
-        "limit_gpus": found.limit_gpus,
-        "used_gpus": found.used_gpus,
-        "waiting": found.waiting,
+        "name": use.name,
+        "limit_gpus": use.limit_gpus,
+        "used_gpus": use.used_gpus,
+        "waiting": use.waiting,
     }
