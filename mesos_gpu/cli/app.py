@@ -54,7 +54,7 @@ class App:
         return click.get_current_context().with_resource(Client(find_url(self.url), notice=output.note))
 
     def marathon(self) -> "Marathon":
-        """The same scheduler, by Marathon's interface.
+        """The scheduler of these options, by Marathon's interface.
 
         Raises:
             Unavailable: Nothing says where a scheduler is.

@@ -84,7 +84,7 @@ class Refused(MesosGpuError):
 
 
 class Client:
-    """One scheduler. Each call raises `Unreachable`, `BadAnswer` or `Refused`.
+    """A scheduler's /v1 as Python calls. Each call raises `Unreachable`, `BadAnswer` or `Refused`.
 
     With `patience_s` above 0, a call that reads, or may be repeated, is repeated for that long while nothing
     answers: a scheduler can be restarted under its jobs.
@@ -124,7 +124,7 @@ class Client:
         timeout_s: float = 0.0,
         show_env: bool = False,
     ) -> Job:
-        """One job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""
+        """Read a job; with `after_version`, as it is when it has changed or `timeout_s` has passed."""
         query: dict[str, Any] = {"show_env": "true"} if show_env else {}
         if after_version is not None:
             query |= {"after_version": after_version, "timeout_s": round(timeout_s, 3)}
@@ -153,7 +153,7 @@ class Client:
     def written(
         self, job_id: str, *, stream: str, offset: int, length: int, task_id: str | None
     ) -> tuple[bytes, int]:
-        """The same as bytes, unchanged, and the offset behind them."""
+        """Read bytes of a job's stream, unchanged, and the offset behind them."""
         query = {
             "stream": stream,
             "offset": offset,
@@ -161,8 +161,8 @@ class Client:
             "task_id": task_id,
             "encoding": "base64",
         }
-        found = self._get(_path("jobs", job_id, "logs"), Logs, query)
-        return b64decode(found["data"]), found["next_offset"]
+        logs = self._get(_path("jobs", job_id, "logs"), Logs, query)
+        return b64decode(logs["data"]), logs["next_offset"]
 
     def why(self, job_id: str) -> Why:
         """Why a job waits."""
@@ -184,7 +184,7 @@ class Client:
         return self._get("/v1/gpus", Gpus)["gpus"]
 
     def gpu(self, gpu: str) -> GpuWithHistory:
-        """One GPU with its history; `gpu`: a UUID, the start of one, or HOST:MINOR."""
+        """Read a GPU with its history; `gpu`: a UUID, the start of one, or HOST:MINOR."""
         return self._get(_path("gpus", gpu), GpuWithHistory)
 
     def drain_gpu(self, gpu: str, reason: str, *, by: str, deadline_s: float | None) -> list[Gpu]:
@@ -373,7 +373,7 @@ class _Detail(msgspec.Struct):
 
 
 class _MarathonFailure(msgspec.Struct):
-    """Of a route below /v2."""
+    """The failure of a route below /v2."""
 
     message: str
     details: str | list[_Detail] | None = None

@@ -32,7 +32,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column as it is shown. `width` counts cells of the terminal: a wide character has two."""
+    """A column as it is shown. `width` counts cells of the terminal: a wide character has two."""
 
     header: str
     cells: Sequence[str]

@@ -47,7 +47,7 @@ def running() -> Running | None:
     path = up_file()
     try:
         value = json.loads(path.read_text())
-        found = Running(
+        stack = Running(
             url=normal_url(str(value["url"])),
             pid=int(value["pid"]),
             started_at=float(value["started_at"]),
@@ -57,7 +57,7 @@ def running() -> Running | None:
         return None
     except (ValueError, KeyError, TypeError) as err:
         raise Damaged(f"{path} is not what `mesos-gpu up` writes ({err!r})", remedy="remove it") from err
-    return found if start_ticks(found.pid) == found.start_ticks else None
+    return stack if start_ticks(stack.pid) == stack.start_ticks else None
 
 
 def find_url(named: str | None = None) -> str:
@@ -78,7 +78,7 @@ def find_url(named: str | None = None) -> str:
             return normal_url(variable)
         except ValueError as err:
             raise BadConfiguration(f"MESOS_GPU_URL: {err}", remedy="correct it, or unset it") from err
-    found = running()
-    if found is None:
+    stack = running()
+    if stack is None:
         raise Unavailable("no mesos-gpu scheduler runs here", remedy=REMEDY)
-    return found.url
+    return stack.url

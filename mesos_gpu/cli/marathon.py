@@ -87,20 +87,22 @@ class Marathon:
     def apps(self, group: str | None = None, *, label: str | None = None) -> list[Json]:
         """All apps, those below a group, or those with labels (Marathon's selector)."""
         if group is None:
-            found: list[Json] = self.client.call("GET", "/v2/apps", Json, {"label": label})["apps"]
+            apps: list[Json] = self.client.call("GET", "/v2/apps", Json, {"label": label})["apps"]
         else:
-            found = self.client.call("GET", f"/v2/apps{group.rstrip('/')}/*", Json)["*"]
-        return found
+            apps = self.client.call("GET", f"/v2/apps{group.rstrip('/')}/*", Json)["*"]
+        return apps
 
     def app(self, id: str) -> Json:
-        """One app with its tasks, and how they end by themselves."""
-        found: Json = self.client.call("GET", f"/v2/apps{id}", Json, {"embed": "app.ends"})["app"]
-        return found
+        """Read an app with its tasks, and how they end by themselves."""
+        app: Json = self.client.call("GET", f"/v2/apps{id}", Json, {"embed": "app.ends"})["app"]
+        return app
 
     def versions(self, id: str) -> list[str]:
-        """Of an app, the latest first."""
-        found: list[str] = self.client.call("GET", f"/v2/apps{id}/versions", dict[str, list[str]])["versions"]
-        return found
+        """List the versions of an app, the latest first."""
+        versions: list[str] = self.client.call("GET", f"/v2/apps{id}/versions", dict[str, list[str]])[
+            "versions"
+        ]
+        return versions
 
     def version(self, id: str, version: str) -> Json:
         """An app as it was."""

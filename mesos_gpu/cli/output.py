@@ -44,17 +44,17 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def document(value: object) -> None:
-    """One JSON document: what `clean` would escape is escaped as JSON does it, so the document is the same."""
+    """Print a JSON document: what `clean` would escape is escaped as JSON does it, so the document is the same."""
     click.echo(clean_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def line(text: str) -> None:
-    """One line on stdout."""
+    """Print a line on stdout."""
     click.echo(clean(text))
 
 
 def note(text: str) -> None:
-    """One line on stderr, marked as ours: it stands between a job's own lines."""
+    """Print a line on stderr, marked as ours: it stands between a job's own lines."""
     status_line.clear()
     click.echo(f"mesos-gpu: {clean(text)}", err=True)
 
@@ -182,7 +182,7 @@ def stamp(moment: float | None) -> str | None:
 
 
 class StatusLine:
-    """One line on stderr that is written over; nothing at all when stderr is not a terminal."""
+    """A line on stderr that is written over; nothing at all when stderr is not a terminal."""
 
     def __init__(self) -> None:
         """Nothing is shown yet."""

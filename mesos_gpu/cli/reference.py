@@ -32,9 +32,9 @@ def _sections(name: str, command: click.Command, parent: click.Context) -> list[
         parts = [f"{'#' * (len(words) + 1)} {' '.join(words)}", _help(context)]
         if isinstance(command, click.Group):
             for inner in command.list_commands(context):
-                found = command.get_command(context, inner)
-                assert found is not None
-                parts += _sections(inner, found, context)
+                subcommand = command.get_command(context, inner)
+                assert subcommand is not None
+                parts += _sections(inner, subcommand, context)
         return parts
 
 

@@ -53,25 +53,25 @@ class Service(TypedDict):
     problems: list[str]
 
 
-class Found(TypedDict):
+class _Listing(TypedDict):
     """Answer of /v1/services."""
 
     services: list[Service]
 
 
 class Services:
-    """Those of one scheduler. Raises what `Client` does."""
+    """The services of a scheduler. Raises what `Client` does."""
 
     def __init__(self, client: Client) -> None:
-        """Over a client that somebody else closes."""
+        """Use a client that somebody else closes."""
         self._client = client
 
     def all(self, groups: Sequence[str] = ()) -> list[Service]:
-        """Those with names, and those of labels in any of `groups`."""
-        return self._client.call("GET", "/v1/services", Found, {"group": list(groups)})["services"]
+        """List services with names, and those of labels in any of `groups`."""
+        return self._client.call("GET", "/v1/services", _Listing, {"group": list(groups)})["services"]
 
     def one(self, name: str) -> Service:
-        """By its name."""
+        """Read a service by its name."""
         return self._client.call("GET", _path(name), Service)
 
     def put(self, name: str, asked: Asked) -> Service:

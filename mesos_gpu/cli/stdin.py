@@ -44,7 +44,7 @@ def _watch(descriptor: int) -> None:
 
 
 def _descriptor() -> int | None:
-    """Of a stdin that may hold data for a job; None: it cannot."""
+    """The descriptor of a stdin that may hold data for a job; None: it cannot."""
     try:
         descriptor = sys.stdin.fileno()
         kind = os.fstat(descriptor).st_mode

@@ -43,7 +43,7 @@ class Wanted:
 
     @property
     def ids(self) -> list[str]:
-        """Of the apps; none of a group."""
+        """The absolute ids of the apps; empty for a group."""
         return [absolute(app["id"]) for app in self.apps]
 
     @property
@@ -65,17 +65,17 @@ def read_file(file: str) -> Wanted:
     """
     name = "stdin" if file == "-" else file
     with click.open_file(file, "rb") as stream:
-        found = wanted(parse(stream.read().decode("utf-8", "replace"), name), name)
-    for app in (*found.apps, *_apps_of(found.group)):
+        apps = wanted(parse(stream.read().decode("utf-8", "replace"), name), name)
+    for app in (*apps.apps, *_apps_of(apps.group)):
         if unknown := unknown_fields(app):
             output.note(
                 f"{name}: {app.get('id', '?')}: no field of an app, and ignored: {', '.join(unknown)}"
             )
-    return found
+    return apps
 
 
 def wanted(value: Any, name: str) -> Wanted:
-    """The same of a value that was read.
+    """Read apps, or a group, from a value that was parsed.
 
     Raises:
         BadAppFile: It holds no apps.

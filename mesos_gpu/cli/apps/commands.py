@@ -161,8 +161,8 @@ def _update_file(marathon: "Marathon", manner: Manner, file: str, *, replace: bo
     if wanted.group is not None and not marathon.has_group(wanted.group_id):
         raise _missing([wanted.group_id])
     if wanted.group is None:
-        found: Preview = marathon.preview("PUT", path, body, **flags)
-        if new := [each["id"] for each in found["changes"] if each["before"] is None]:
+        preview: Preview = marathon.preview("PUT", path, body, **flags)
+        if new := [each["id"] for each in preview["changes"] if each["before"] is None]:
             raise _missing(new)
     change = marathon.change("PUT", path, body, force=manner.force, **flags)
     _told(manner, marathon, wanted.names, change, change)

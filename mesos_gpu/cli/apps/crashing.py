@@ -45,9 +45,9 @@ def last_words(marathon: "Marathon", app: "Json") -> list[str]:
         return []
     last = ends["last"]
     try:
-        found = marathon.client.logs(
+        logs = marathon.client.logs(
             last["jobId"], stream="stderr", offset=-_TAIL, length=_TAIL, task_id=last["taskId"]
         )
     except MesosGpuError as error:
         return [f"(stderr of {last['taskId']} cannot be read: {error.what})"]
-    return found["data"].splitlines()[-_LINES:]
+    return logs["data"].splitlines()[-_LINES:]

@@ -46,9 +46,9 @@ def list_deployments(app: App, as_json: bool) -> None:
     from mesos_gpu.cli.apps.rolling import what
     from mesos_gpu.wire.marathon.moments import moment
 
-    found = app.marathon().deployments()
+    deployments = app.marathon().deployments()
     if as_json:
-        output.document(found)
+        output.document(deployments)
         return
     output.table(
         ("ID", "AGE", "STEP", "DOES", "WAITING"),
@@ -60,16 +60,16 @@ def list_deployments(app: App, as_json: bool) -> None:
                 what(each["currentActions"]),
                 _waiting(each),
             )
-            for each in found
+            for each in deployments
         ],
         empty="No deployment is under way.",
         fit=Fit(cut=("WAITING", "DOES"), leave=("AGE", "WAITING", "DOES"), ids=("ID",)),
     )
 
 
-def _waiting(found: "Deployment") -> str:
-    several = len(found["affectedApps"]) > 1
-    return "; ".join(f"{app} {why}" if several else why for app, why in sorted(found["waiting"].items()))
+def _waiting(deployment: "Deployment") -> str:
+    several = len(deployment["affectedApps"]) > 1
+    return "; ".join(f"{app} {why}" if several else why for app, why in sorted(deployment["waiting"].items()))
 
 
 @click.command()
@@ -82,23 +82,23 @@ def show(app: App, deployment_id: str, as_json: bool) -> None:
     from mesos_gpu.wire.marathon.moments import moment
 
     marathon = app.marathon()
-    found = _chosen(marathon, deployment_id)
+    deployment = _chosen(marathon, deployment_id)
     if as_json:
-        output.document(found)
+        output.document(deployment)
         return
     output.pairs(
         [
-            ("id", found["id"]),
-            ("began", output.stamp(moment(found["version"]))),
-            ("apps", " ".join(found["affectedApps"])),
-            ("why", reason_of(marathon, found)),
+            ("id", deployment["id"]),
+            ("began", output.stamp(moment(deployment["version"]))),
+            ("apps", " ".join(deployment["affectedApps"])),
+            ("why", reason_of(marathon, deployment)),
         ]
     )
     click.echo()
-    current = found["currentStep"]
+    current = deployment["currentStep"]
     rows = [
         (i, "done" if i < current else "now" if i == current else None, what(step["actions"]))
-        for i, step in enumerate(found["steps"], 1)
+        for i, step in enumerate(deployment["steps"], 1)
     ]
     output.table(("STEP", "STATE", "DOES"), rows, empty="", fit=Fit(wrap=True))
 
@@ -125,12 +125,12 @@ def stop(app: App, manner: Manner, deployment_id: str) -> None:
 
 def _chosen(marathon: "Marathon", start: str) -> "Deployment":
     """The only one whose id begins so."""
-    found = [each for each in marathon.deployments() if each["id"].startswith(start)]
-    if not found:
+    matching = [each for each in marathon.deployments() if each["id"].startswith(start)]
+    if not matching:
         raise NotFound(
             f"no deployment {start} is under way", remedy="`mesos-gpu deployment list` lists those that are"
         )
-    if len(found) > 1:
-        ids = ", ".join(each["id"] for each in found)
+    if len(matching) > 1:
+        ids = ", ".join(each["id"] for each in matching)
         raise Conflict(f"{start} is the start of several: {ids}", remedy="write more of it")
-    return found[0]
+    return matching[0]

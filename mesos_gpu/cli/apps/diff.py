@@ -38,17 +38,17 @@ def diff(ctx: click.Context, app: App, file: str, replace: bool, as_json: bool) 
         wanted = read_file(file)
         path, body = wanted.put
         flags = {"partialUpdate": False} if replace and wanted.group is None else {}
-        found = app.marathon().preview("PUT", path, body, **flags)
+        preview = app.marathon().preview("PUT", path, body, **flags)
     except MesosGpuError as err:
         click.echo(f"Error: {err}", err=True)
         ctx.exit(_TROUBLE)
-    output.document(found) if as_json else _show(found)
-    ctx.exit(_DIFFERENT if found["changes"] else 0)
+    output.document(preview) if as_json else _show(preview)
+    ctx.exit(_DIFFERENT if preview["changes"] else 0)
 
 
-def _show(found: "Preview") -> None:
-    actions = {act["app"]: act["action"] for step in found["steps"] for act in step["actions"]}
-    for each in found["changes"]:
+def _show(preview: "Preview") -> None:
+    actions = {act["app"]: act["action"] for step in preview["steps"] for act in step["actions"]}
+    for each in preview["changes"]:
         output.line(f"{each['id']} {_effect(each, actions.get(each['id'], ''))}")
         if each["before"] is not None and each["after"] is not None:
             for change in changes("", each["before"], each["after"]):
@@ -74,7 +74,7 @@ def _instances(app: Any) -> str:
 
 
 class Change(NamedTuple):
-    """Of one field: `sign` is "+", "-" or "~"."""
+    """A change of a field: `sign` is "+", "-" or "~"."""
 
     sign: str
     path: str

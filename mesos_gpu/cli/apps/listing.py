@@ -36,9 +36,9 @@ def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> 
     """
     if group and label:
         raise click.UsageError("GROUP and --label do not go together")
-    found = app.marathon().apps(group, label=label)
+    apps = app.marathon().apps(group, label=label)
     if as_json:
-        output.document(found)
+        output.document(apps)
         return
     output.table(
         ("ID", "RUNNING", "HEALTHY", "CPUS", "MEM_MIB", "GPUS", "CHANGED", "DEPLOYING", "RUNS"),
@@ -54,7 +54,7 @@ def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> 
                 "yes" if each["deployments"] else None,
                 _runs(each),
             )
-            for each in found
+            for each in apps
         ],
         empty="No such app." if group or label else "No app; `mesos-gpu app create FILE` makes one.",
         fit=_APPS,
@@ -95,15 +95,15 @@ def show(app: App, app_id: str, version: str | None, as_json: bool) -> None:
     interface has it, which `app create` and `app update` take as well.
     """
     marathon = app.marathon()
-    found = marathon.version(app_id, version) if version else marathon.app(app_id)
+    definition = marathon.version(app_id, version) if version else marathon.app(app_id)
     if as_json:
-        output.document(found)
+        output.document(definition)
         return
-    now = [] if version else _now(marathon, found)
-    output.pairs([("id", found["id"]), *now, *_definition(found)])
-    if not version and found["tasks"]:
+    now = [] if version else _now(marathon, definition)
+    output.pairs([("id", definition["id"]), *now, *_definition(definition)])
+    if not version and definition["tasks"]:
         click.echo()
-        _show_tasks(marathon, found)
+        _show_tasks(marathon, definition)
 
 
 def _now(marathon: "Marathon", app: "Json") -> list[tuple[str, object]]:
@@ -139,7 +139,7 @@ def _deploying(marathon: "Marathon", id: str) -> list[str]:
 
 
 def _definition(app: "Json") -> list[tuple[str, object]]:
-    """Its fields for people; of those that have no name here, the ones that differ from their defaults."""
+    """The fields of an app for people; of those that have no name here, the ones that differ from their defaults."""
     from mesos_gpu.cli.apps.appfile import PRINTED
     from mesos_gpu.model.apps.app import App as Definition
     from mesos_gpu.wire.marathon.app import app_to_json
@@ -193,33 +193,33 @@ def tasks(app: App, app_id: str, as_json: bool) -> None:
     `gpuIds`.
     """
     marathon = app.marathon()
-    found = marathon.app(app_id)
+    definition = marathon.app(app_id)
     if as_json:
-        held = _held(marathon, found)
-        output.document([{**each, "gpuIds": held.get(each["id"], [])} for each in found["tasks"]])
+        held = _held(marathon, definition)
+        output.document([{**each, "gpuIds": held.get(each["id"], [])} for each in definition["tasks"]])
         return
-    _show_tasks(marathon, found)
-    ends = ends_words(found)
-    missing = found["instances"] - len(found["tasks"])
+    _show_tasks(marathon, definition)
+    ends = ends_words(definition)
+    missing = definition["instances"] - len(definition["tasks"])
     if missing > 0:
-        why = ends or _why_missing(marathon, found)
-        output.note(f"{missing} of {found['instances']} have no task: {why}")
+        why = ends or _why_missing(marathon, definition)
+        output.note(f"{missing} of {definition['instances']} have no task: {why}")
     elif ends:
         output.note(ends)
     if ends:
-        show_last_words(marathon, found)
+        show_last_words(marathon, definition)
 
 
 def why_of(marathon: "Marathon", id: str) -> "tuple[str, Why | None]":
     """Why an app is not as it shall be, and why the first of its instances waits that have no place."""
-    found = marathon.app(id)
+    definition = marathon.app(id)
     reasons = [f"deployment {each}" for each in _deploying(marathon, id)]
-    if reasons and not found.get("ends") and (failure := found.get("lastTaskFailure")):
+    if reasons and not definition.get("ends") and (failure := definition.get("lastTaskFailure")):
         reasons.append(f"the last one that failed{_on(failure['host'])}: {failure['message']}")
     waiting = [job for job in marathon.client.jobs(states=["pending"]) if job["app"] == id]
-    if ends := ends_words(found):
+    if ends := ends_words(definition):
         reasons.append(ends)
-    stand = f"{found['tasksRunning']} of {found['instances']} instances run"
+    stand = f"{definition['tasksRunning']} of {definition['instances']} instances run"
     return "; ".join([stand, *reasons]), marathon.client.why(waiting[-1]["id"]) if waiting else None
 
 
@@ -283,10 +283,10 @@ def _ports(ports: Sequence[Any]) -> str:
 def versions(app: App, app_id: str, as_json: bool) -> None:
     """List the versions of an app, the latest first."""
     marathon = app.marathon()
-    found = marathon.versions(app_id)
+    known = marathon.versions(app_id)
     if as_json:
-        output.document(found)
+        output.document(known)
         return
     now = marathon.app(app_id)["version"]
-    rows = [(each, output.age(_moment(each)), "yes" if each == now else None) for each in found]
+    rows = [(each, output.age(_moment(each)), "yes" if each == now else None) for each in known]
     output.table(("VERSION", "AGE", "NOW"), rows, empty="")

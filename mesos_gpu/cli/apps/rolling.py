@@ -61,13 +61,13 @@ def follow(
     last: Deployment | None = None
     pause_s = _FIRST_PAUSE_S
     with _kept(id), _shown(to_stderr=to_stderr) as screen:
-        while (found := find(marathon, id)) is not None:
-            last = found
-            stand = stand_of(marathon, found)
+        while (deployment := find(marathon, id)) is not None:
+            last = deployment
+            stand = stand_of(marathon, deployment)
             screen.show(stand)
             if time.monotonic() >= deadline:
                 raise TimedOut(
-                    f"deployment {id} is not over after {timeout_s:g} s: {reason_of(marathon, found)}",
+                    f"deployment {id} is not over after {timeout_s:g} s: {reason_of(marathon, deployment)}",
                     remedy=f"it goes on: mesos-gpu deployment show {id}; to undo it: mesos-gpu deployment stop {id}",
                 )
             time.sleep(pause_s)
@@ -122,9 +122,9 @@ def _look_after(marathon: "Marathon", over: "Deployment") -> None:
     until = time.monotonic() + (_LOOK_S if any(not app.get("healthChecks") for app in new) else 0.0)
     while new:
         for app in new:
-            found = app_if_any(marathon, app["id"]) or {}
-            if ends := found.get("ends"):
-                words = "; ".join([words_of(ends), *last_words(marathon, found)])
+            state = app_if_any(marathon, app["id"]) or {}
+            if ends := state.get("ends"):
+                words = "; ".join([words_of(ends), *last_words(marathon, state)])
                 raise Conflict(
                     f"deployment {over['id']} is over, but {app['id']} does not stay up: {words}",
                     remedy=f"see mesos-gpu why {app['id']}; to go back: mesos-gpu app rollback {app['id']}",
@@ -147,19 +147,19 @@ def app_if_any(marathon: "Marathon", id: str) -> "Json | None":
 # --- how far it is
 
 
-def stand_of(marathon: "Marathon", found: "Deployment") -> Stand:
+def stand_of(marathon: "Marathon", deployment: "Deployment") -> Stand:
     """How far a deployment is."""
-    actions = found["currentActions"]
+    actions = deployment["currentActions"]
     counts = []
     for action in actions[:_MOST_ASKED]:
         app = app_if_any(marathon, action["app"])
         if app is not None and action["action"] != "StopApplication":
             counts.append(_count(app))
     up, wanted, in_all = (sum(count[i] for count in counts) for i in range(3))
-    done = found["currentStep"] - 1 + (up / in_all if in_all else 0.0)
-    reason = "; ".join(f"{app} {why}" for app, why in sorted(found["waiting"].items()))
-    step = f"step {found['currentStep']} of {found['totalSteps']}: {what(actions)}"
-    return Stand(step, f"{up} of {wanted} up" if wanted else "", done / found["totalSteps"], reason)
+    done = deployment["currentStep"] - 1 + (up / in_all if in_all else 0.0)
+    reason = "; ".join(f"{app} {why}" for app, why in sorted(deployment["waiting"].items()))
+    step = f"step {deployment['currentStep']} of {deployment['totalSteps']}: {what(actions)}"
+    return Stand(step, f"{up} of {wanted} up" if wanted else "", done / deployment["totalSteps"], reason)
 
 
 def what(actions: Sequence[Any]) -> str:
@@ -193,18 +193,18 @@ def healthy(task: "Json") -> bool | None:
     return all(each["alive"] for each in results) if results else None
 
 
-def reason_of(marathon: "Marathon", found: "Deployment") -> str:
+def reason_of(marathon: "Marathon", deployment: "Deployment") -> str:
     """Why it is not over yet: what each app waits for, what keeps its instances from a place, how they failed."""
     blocked = {
         each["app"]["id"]: each["processedOffersSummary"].get("why", "") for each in marathon.blocked()
     }
     reasons = []
-    for id in sorted({action["app"] for action in found["currentActions"]})[:_MOST_ASKED]:
+    for id in sorted({action["app"] for action in deployment["currentActions"]})[:_MOST_ASKED]:
         app = app_if_any(marathon, id) or {}
         failure = app.get("lastTaskFailure")
-        waiting = found["waiting"].get(id, "")
+        waiting = deployment["waiting"].get(id, "")
         parts = ["" if waiting in blocked.get(id, "") else waiting, blocked.get(id, "")]
-        if failure and failure["timestamp"] >= found["version"]:
+        if failure and failure["timestamp"] >= deployment["version"]:
             at = f" on {failure['host']}" if failure["host"] else ""
             parts.append(f"the last one that failed{at}: {failure['message']}")
         reasons += [f"{id} " + "; ".join(filter(None, parts))] if any(parts) else []
@@ -219,7 +219,7 @@ class _Screen(Protocol):
         """How far it is now."""
 
     def done(self) -> None:
-        """It is over."""
+        """End the display: the deployment is over."""
 
 
 @contextmanager

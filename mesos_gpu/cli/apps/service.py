@@ -83,9 +83,9 @@ def _services(app: App) -> "Services":
 @api_command
 def list_services(app: App, groups: tuple[str, ...], as_json: bool) -> None:
     """List services and where their requests go."""
-    found = _services(app).all(groups)
+    services = _services(app).all(groups)
     if as_json:
-        output.document({"services": found})
+        output.document({"services": services})
         return
     output.table(
         ("NAME", "MODE", "PORT", "HOSTS", "SERVERS", "APPS"),
@@ -98,7 +98,7 @@ def list_services(app: App, groups: tuple[str, ...], as_json: bool) -> None:
                 len(each["servers"]),
                 " ".join(f"{share['id']}={share['weight']}" for share in each["apps"]),
             )
-            for each in found
+            for each in services
         ],
         empty="There is no service; make one with: mesos-gpu service split NAME /app=100",
     )
@@ -113,30 +113,32 @@ def show(app: App, name: str, as_json: bool) -> None:
     _show(_services(app).one(name), as_json)
 
 
-def _show(found: "Service", as_json: bool) -> None:
+def _show(service: "Service", as_json: bool) -> None:
     if as_json:
-        output.document(found)
+        output.document(service)
         return
     output.pairs(
         [
-            ("name", found["name"]),
-            ("mode", found["mode"]),
-            ("port", found["port"]),
-            ("hosts", ", ".join(found["hosts"])),
-            ("balance", found["balance"] + (", sticky" if found["sticky"] else "")),
+            ("name", service["name"]),
+            ("mode", service["mode"]),
+            ("port", service["port"]),
+            ("hosts", ", ".join(service["hosts"])),
+            ("balance", service["balance"] + (", sticky" if service["sticky"] else "")),
         ]
     )
     click.echo()
     output.table(
-        ("APP", "WEIGHT", "SHARE", "SERVING", "INSTANCES"), [_row(share) for share in found["apps"]], empty=""
+        ("APP", "WEIGHT", "SHARE", "SERVING", "INSTANCES"),
+        [_row(share) for share in service["apps"]],
+        empty="",
     )
     click.echo()
     output.table(
         ("TASK", "AT", "WEIGHT"),
-        [(each["task_id"], f"{each['host']}:{each['port']}", each["weight"]) for each in found["servers"]],
+        [(each["task_id"], f"{each['host']}:{each['port']}", each["weight"]) for each in service["servers"]],
         empty="No task serves.",
     )
-    for problem in found["problems"]:
+    for problem in service["problems"]:
         output.note(problem)
 
 
@@ -182,7 +184,7 @@ def split(
 
 
 def _asked(services: "Services", name: str) -> "Asked":
-    """As it is wanted now; nothing, if there is none."""
+    """What is asked for now; an empty request, if there is no such service."""
     known = {each["name"]: each["asked"] for each in services.all()}
     return known.get(name) or {"apps": {}, "port_index": 0, "port": None, "hosts": [], "mode": None}
 
@@ -193,9 +195,9 @@ def _asked(services: "Services", name: str) -> "Asked":
 @api_command
 def unsplit(app: App, name: str, as_json: bool) -> None:
     """Forget a service; its apps run on."""
-    found = _services(app).drop(name)
+    service = _services(app).drop(name)
     if as_json:
-        output.document(found)
+        output.document(service)
         return
     output.line(f"service {name} is forgotten; its apps run on")
 
@@ -222,55 +224,55 @@ def shift(app: App, name: str, old: str, new: str, step: int, interval: float, a
 
     client = app.client()
     services = Services(client)
-    found = services.one(name)
+    service = services.one(name)
     be_patient(client)
-    total = sum(_weight(found, id) for id in (old, new))
-    if not _weight(found, old):
+    total = sum(_weight(service, id) for id in (old, new))
+    if not _weight(service, old):
         raise Conflict(
             f"{old} has no weight in service {name}", remedy=f"see it with: mesos-gpu service show {name}"
         )
-    while _weight(found, old):
-        _must_serve(found, old, new)
-        found = _moved(services, found, old, new, -(-total * step // 100))
+    while _weight(service, old):
+        _must_serve(service, old, new)
+        service = _moved(services, service, old, new, -(-total * step // 100))
         if not as_json:
-            output.line(f"{old}={_weight(found, old)} {new}={_weight(found, new)}")
-        if _weight(found, old):
-            found = _watched(services, found, old, new, interval)
+            output.line(f"{old}={_weight(service, old)} {new}={_weight(service, new)}")
+        if _weight(service, old):
+            service = _watched(services, service, old, new, interval)
     if as_json:
-        output.document(found)
+        output.document(service)
 
 
-def _weight(found: "Service", app: str) -> int:
-    return next((share["weight"] for share in found["apps"] if share["id"] == app), 0)
+def _weight(service: "Service", app: str) -> int:
+    return next((share["weight"] for share in service["apps"] if share["id"] == app), 0)
 
 
-def _moved(services: "Services", found: "Service", old: str, new: str, by: int) -> "Service":
-    assert found["asked"] is not None
-    left = max(0, _weight(found, old) - by)
-    given = _weight(found, new) + _weight(found, old) - left
+def _moved(services: "Services", service: "Service", old: str, new: str, by: int) -> "Service":
+    assert service["asked"] is not None
+    left = max(0, _weight(service, old) - by)
+    given = _weight(service, new) + _weight(service, old) - left
     return services.put(
-        found["name"], {**found["asked"], "apps": {**found["asked"]["apps"], old: left, new: given}}
+        service["name"], {**service["asked"], "apps": {**service["asked"]["apps"], old: left, new: given}}
     )
 
 
-def _watched(services: "Services", found: "Service", old: str, new: str, interval_s: float) -> "Service":
+def _watched(services: "Services", service: "Service", old: str, new: str, interval_s: float) -> "Service":
     """The service after that time."""
     end = time.monotonic() + interval_s
     while (left_s := end - time.monotonic()) > 0:
         time.sleep(min(left_s, _LOOK_S))
-        now = services.one(found["name"])
-        if now["asked"] != found["asked"]:
-            what = f"somebody else has changed service {found['name']}"
-            raise Conflict(what, remedy=f"see it with: mesos-gpu service show {found['name']}")
+        now = services.one(service["name"])
+        if now["asked"] != service["asked"]:
+            what = f"somebody else has changed service {service['name']}"
+            raise Conflict(what, remedy=f"see it with: mesos-gpu service show {service['name']}")
         _must_serve(now, old, new)
-    return found
+    return service
 
 
-def _must_serve(found: "Service", old: str, new: str) -> None:
-    share = next((each for each in found["apps"] if each["id"] == new), None)
+def _must_serve(service: "Service", old: str, new: str) -> None:
+    share = next((each for each in service["apps"] if each["id"] == new), None)
     if share is None or share["serving"] >= max(share["instances"], 1):
         return
     what = f"stopped: {share['serving']} of {share['instances']} instances of {new} serve"
-    total = _weight(found, old) + _weight(found, new)
-    back = f"mesos-gpu service split {found['name']} {old}={total} {new}=0"
+    total = _weight(service, old) + _weight(service, new)
+    back = f"mesos-gpu service split {service['name']} {old}={total} {new}=0"
     raise MesosGpuError(what, remedy=f"see why with: mesos-gpu app show {new}; go back with: {back}")

@@ -57,7 +57,7 @@ def directory() -> Path:
 
 
 def names() -> list[str]:
-    """Of all templates, sorted."""
+    """The names of all templates, sorted."""
     return sorted(path.stem for path in directory().glob(f"*{_SUFFIX}"))
 
 
@@ -75,21 +75,21 @@ def load(name: str) -> Template:
 
 
 def _known() -> list[str]:
-    found = names()
-    if not found:
+    known = names()
+    if not known:
         raise Unavailable(f"there are no templates in {directory()}", remedy="install mesos_gpu anew")
-    return found
+    return known
 
 
 @click.command("list")
 @_json_option
 def list_templates(as_json: bool) -> None:
     """List the templates."""
-    found = [load(name) for name in _known()]
+    templates = [load(name) for name in _known()]
     if as_json:
-        output.document([_summary(each) for each in found])
+        output.document([_summary(each) for each in templates])
         return
-    rows = [(each.name, _kind(each), each.about) for each in found]
+    rows = [(each.name, _kind(each), each.about) for each in templates]
     output.table(("NAME", "KIND", "ABOUT"), rows, empty="")
 
 
@@ -98,16 +98,16 @@ def list_templates(as_json: bool) -> None:
 @_json_option
 def show(name: str, as_json: bool) -> None:
     """Show what a template is for, and what can be set."""
-    found = load(name)
+    template = load(name)
     if as_json:
-        parameters = {each.name: _described(each) for each in found.parameters}
-        output.document({**_summary(found), "parameters": parameters, "document": dict(found.document)})
+        parameters = {each.name: _described(each) for each in template.parameters}
+        output.document({**_summary(template), "parameters": parameters, "document": dict(template.document)})
         return
-    output.line(f"{found.name}: {found.about}")
-    for note in found.notes:
+    output.line(f"{template.name}: {template.about}")
+    for note in template.notes:
         output.line(f"- {note}")
     output.line("")
-    rows = [(each.name, each.kind, _default(each), each.description) for each in found.parameters]
+    rows = [(each.name, each.kind, _default(each), each.description) for each in template.parameters]
     output.table(("PARAMETER", "TYPE", "DEFAULT", "WHAT"), rows, empty="There is nothing to set.")
 
 
@@ -131,24 +131,24 @@ def render(name: str, values: tuple[tuple[str, str], ...], as_json: bool) -> Non
     twice = sorted({key for key in given if given.count(key) > 1})
     if twice:
         raise WrongValues(f"set twice: {', '.join(twice)}", remedy="set each once")
-    found = load(name)
-    output.document(rendered(found, dict(values)))
+    template = load(name)
+    output.document(rendered(template, dict(values)))
     if not as_json:
-        output.note(f"start it with `mesos-gpu app create FILE`, or send it to URL{found.route}")
+        output.note(f"start it with `mesos-gpu app create FILE`, or send it to URL{template.route}")
 
 
-def _summary(found: Template) -> dict[str, Any]:
+def _summary(template: Template) -> dict[str, Any]:
     return {
-        "name": found.name,
-        "kind": _kind(found),
-        "about": found.about,
-        "notes": list(found.notes),
-        "route": found.route,
+        "name": template.name,
+        "kind": _kind(template),
+        "about": template.about,
+        "notes": list(template.notes),
+        "route": template.route,
     }
 
 
-def _kind(found: Template) -> str:
-    return "group" if found.is_group else "app"
+def _kind(template: Template) -> str:
+    return "group" if template.is_group else "app"
 
 
 def _described(each: Parameter) -> dict[str, Any]:

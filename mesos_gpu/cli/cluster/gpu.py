@@ -48,9 +48,9 @@ _HEALTH: Final = Fit(leave=("SINCE",), ids=("UUID",), hosts=("HOST",), wrap=True
 @api_command
 def list_gpus(app: App, as_json: bool) -> None:
     """List the GPUs, how they stand, and who holds them."""
-    found = app.client().gpus()
+    gpus = app.client().gpus()
     if as_json:
-        output.document(found)
+        output.document(gpus)
         return
     output.table(
         ("HOST", "MINOR", "MODEL", "HEALTH", "FOR", "NODE SAYS", "UUID", "JOB", "REASON"),
@@ -66,7 +66,7 @@ def list_gpus(app: App, as_json: bool) -> None:
                 g["job_id"],
                 _reason(g),
             )
-            for g in found
+            for g in gpus
         ],
         empty="No node has reported a GPU.",
         fit=_LIST,
@@ -87,15 +87,15 @@ def health(app: App, gpu: str | None, as_json: bool) -> None:
         one = app.client().gpu(gpu)
         output.document(one) if as_json else _tell(one)
         return
-    found = app.client().gpus()
+    gpus = app.client().gpus()
     if as_json:
-        output.document(found)
+        output.document(gpus)
         return
     output.table(
         ("HOST", "MINOR", "UUID", "HEALTH", "SINCE", "REASON"),
         [
             (g["hostname"], g["minor"], g["uuid"], g["health"], output.stamp(g["since"]), _reason(g))
-            for g in found
+            for g in gpus
         ],
         empty="No node has reported a GPU.",
         fit=_HEALTH,
@@ -157,15 +157,15 @@ def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, 
     A job that holds one runs on; with --deadline, one that still runs then is ended and starts elsewhere, and
     no attempt of it is used up. Drained again, a GPU gets the new reason and deadline.
     """
-    client, found = app.client(), []
+    client, drained = app.client(), []
     for name in gpus:
         for each in told(name, client.drain_gpu(name, reason, by=user(), deadline_s=deadline)):
-            found.append(each)
+            drained.append(each)
             held = f", held by {each['job_id']}" if each["job_id"] else ""
             if not as_json:
                 output.line(f"{each['uuid']} {sentence(each['drain'])}{held}")
     if as_json:
-        output.document(found)
+        output.document(drained)
 
 
 @click.command()
@@ -174,14 +174,14 @@ def drain(app: App, gpus: tuple[str, ...], reason: str, deadline: float | None, 
 @api_command
 def undrain(app: App, gpus: tuple[str, ...], as_json: bool) -> None:
     """Give drained GPUs back."""
-    client, found = app.client(), []
+    client, returned = app.client(), []
     for name in gpus:
         for each in told(name, client.undrain_gpu(name, by=user())):
-            found.append(each)
+            returned.append(each)
             if not as_json:
                 output.line(f"{each['uuid']} {given_back(each['drain'])}; its health is {each['health']}")
     if as_json:
-        output.document(found)
+        output.document(returned)
 
 
 @click.command()
@@ -195,11 +195,11 @@ def reset(app: App, gpu: str, reason: str, as_json: bool) -> None:
     Only a GPU that no job holds is reset, and nothing is placed on it meanwhile. This does not wait for the
     end: `mesos-gpu gpu health` tells it.
     """
-    found = app.client().reset_gpu(gpu, reason, by=user())
+    answer = app.client().reset_gpu(gpu, reason, by=user())
     if as_json:
-        output.document(found)
+        output.document(answer)
         return
-    asked = found["reset"]
+    asked = answer["reset"]
     output.line(
-        f"{found['uuid']}: reset{' ' + asked['request'] if asked else ''} asked of {found['hostname']}"
+        f"{answer['uuid']}: reset{' ' + asked['request'] if asked else ''} asked of {answer['hostname']}"
     )

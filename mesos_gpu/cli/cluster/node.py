@@ -46,15 +46,15 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
     start elsewhere, and no attempt of theirs is used up. Drained again, a node gets the new reason and
     deadline.
     """
-    client, found = app.client(), []
+    client, drained = app.client(), []
     for name in nodes:
         for each in told(name, client.drain_node(name, reason, by=user(), deadline_s=deadline)):
-            found.append(each)
+            drained.append(each)
             if not as_json:
                 words = sentence(each["drain"], of_gpu=False)
                 output.line(f"{each['hostname']} {words}, {counted(each['tasks'], 'task')} on it")
     if as_json:
-        output.document(found)
+        output.document(drained)
 
 
 @click.command()
@@ -63,11 +63,11 @@ def drain(app: App, nodes: tuple[str, ...], reason: str, deadline: float | None,
 @api_command
 def undrain(app: App, nodes: tuple[str, ...], as_json: bool) -> None:
     """Give drained nodes back."""
-    client, found = app.client(), []
+    client, returned = app.client(), []
     for name in nodes:
         for each in told(name, client.undrain_node(name, by=user())):
-            found.append(each)
+            returned.append(each)
             if not as_json:
                 output.line(f"{each['hostname']} {given_back(each['drain'], of_gpu=False)}")
     if as_json:
-        output.document(found)
+        output.document(returned)

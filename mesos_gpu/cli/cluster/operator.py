@@ -46,8 +46,8 @@ def given_back(left: "Drain | None", *, of_gpu: bool = True) -> str:
     return "is given back: new work may start there" if left is None else sentence(left, of_gpu=of_gpu)
 
 
-def told(name: str, found: Sequence[T]) -> Sequence[T]:
+def told(name: str, changed: Sequence[T]) -> Sequence[T]:
     """What came back for a name; if nothing, it is done all the same, and a note says so."""
-    if not found:
+    if not changed:
         output.note(f"{name} is away: nothing is known of it but its drain")
-    return found
+    return changed

@@ -41,9 +41,9 @@ _NODES: Final = Fit(
 @api_command
 def gpus(app: App, as_json: bool) -> None:
     """List the GPUs of the cluster and who holds them."""
-    found = app.client().gpus()
+    gpus = app.client().gpus()
     if as_json:
-        output.document(found)
+        output.document(gpus)
         return
     output.table(
         ("HOST", "MINOR", "MODEL", "MEM_MIB", "HEALTH", "UUID", "JOB", "REASON"),
@@ -58,7 +58,7 @@ def gpus(app: App, as_json: bool) -> None:
                 g["job_id"],
                 g["reason"],
             )
-            for g in found
+            for g in gpus
         ],
         empty="No node has reported a GPU.",
         fit=_GPUS,
@@ -101,9 +101,9 @@ def _isolation(node: "Node") -> str | None:
 
 
 def _show_nodes(app: App, as_json: bool) -> None:
-    found = app.client().nodes()
+    nodes = app.client().nodes()
     if as_json:
-        output.document(found)
+        output.document(nodes)
         return
     output.table(
         (
@@ -141,13 +141,13 @@ def _show_nodes(app: App, as_json: bool) -> None:
                 n["drain"]["reason"] if n["drain"] else None,
                 ",".join(f"{key}={value}" for key, value in sorted(_attributes(n).items())),
             )
-            for n in found
+            for n in nodes
         ],
         empty="No agent has offered anything yet.",
         fit=_NODES,
     )
-    for problem in sorted({n["volume_problem"] for n in found if n["volume_problem"]}):
-        where = ", ".join(n["hostname"] for n in found if n["volume_problem"] == problem)
+    for problem in sorted({n["volume_problem"] for n in nodes if n["volume_problem"]}):
+        where = ", ".join(n["hostname"] for n in nodes if n["volume_problem"] == problem)
         output.note(f"no driver volume on {where}: {problem}")
 
 
@@ -157,40 +157,40 @@ def _show_nodes(app: App, as_json: bool) -> None:
 def status(app: App, as_json: bool) -> None:
     """Show the scheduler and a summary of the cluster."""
     client = app.client()
-    found = client.status()
+    summary = client.status()
     if as_json:
-        output.document({"url": client.url, **found})
+        output.document({"url": client.url, **summary})
         return
-    jobs = ", ".join(f"{count} {state}" for state, count in found["jobs"].items() if count)
+    jobs = ", ".join(f"{count} {state}" for state, count in summary["jobs"].items() if count)
     output.pairs(
         [
             (
                 "scheduler",
-                f"{client.url}, version {found['version']}, up for {output.age(found['started_at'])}",
+                f"{client.url}, version {summary['version']}, up for {output.age(summary['started_at'])}",
             ),
             (
                 "master",
-                f"{found['master_url'] or '-'} ({'connected' if found['connected'] else 'NOT CONNECTED'})",
+                f"{summary['master_url'] or '-'} ({'connected' if summary['connected'] else 'NOT CONNECTED'})",
             ),
-            ("framework", found["framework_id"]),
-            ("dashboard", found["webui_url"]),
-            ("nodes", found["nodes"]),
+            ("framework", summary["framework_id"]),
+            ("dashboard", summary["webui_url"]),
+            ("nodes", summary["nodes"]),
             (
                 "gpus",
-                f"{found['gpus_used']} of {found['gpus_total']} in use, {found['gpus_sick']} sick, "
-                f"{found['gpus_drained']} drained",
+                f"{summary['gpus_used']} of {summary['gpus_total']} in use, {summary['gpus_sick']} sick, "
+                f"{summary['gpus_drained']} drained",
             ),
             ("jobs", jobs or "none"),
         ]
     )
-    if found["unsaved"]:
-        output.note(found["unsaved"])
-    if found["tasks_unknown"]:
-        many = "1 task runs" if found["tasks_unknown"] == 1 else f"{found['tasks_unknown']} tasks run"
+    if summary["unsaved"]:
+        output.note(summary["unsaved"])
+    if summary["tasks_unknown"]:
+        many = "1 task runs" if summary["tasks_unknown"] == 1 else f"{summary['tasks_unknown']} tasks run"
         output.note(f"{many} that the scheduler's state does not know: mesos-gpu tasks unknown list")
-    if found["isolation_off"]:
-        off = ", ".join(found["isolation_off"])
+    if summary["isolation_off"]:
+        off = ", ".join(summary["isolation_off"])
         output.note(f"isolation is OFF on {off}: tasks there can use every GPU of the host")
-    if found["control_ports_off"]:
-        off = ", ".join(found["control_ports_off"])
+    if summary["control_ports_off"]:
+        off = ", ".join(summary["control_ports_off"])
         output.note(f"the control ports are OPEN to tasks on {off}: tasks there can command the cluster")

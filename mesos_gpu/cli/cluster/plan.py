@@ -53,15 +53,15 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
     request = request_of(
         cmd=("true",), shell=False, timeout=None, preemptible=False, pull=False, **none, **options
     )
-    found = app.client().defrag(job if job is not None else request)
-    output.document(found) if as_json else _shown(found)
-    if not found["feasible"]:
+    plan = app.client().defrag(job if job is not None else request)
+    output.document(plan) if as_json else _shown(plan)
+    if not plan["feasible"]:
         click.get_current_context().exit(1)
 
 
-def _shown(found: "Plan") -> None:
-    output.line(found["reason"])
-    if found["moves"]:
+def _shown(plan: "Plan") -> None:
+    output.line(plan["reason"])
+    if plan["moves"]:
         output.table(
             ("MOVE", "JOB", "NAME", "FROM", "TO", "GPUS", "LOST_GPU_S"),
             [
@@ -74,16 +74,16 @@ def _shown(found: "Plan") -> None:
                     ",".join(move["gpu_ids"]),
                     move["lost_gpu_s"],
                 )
-                for i, move in enumerate(found["moves"], 1)
+                for i, move in enumerate(plan["moves"], 1)
             ],
             empty="",
         )
-    for target in _targets(found):
+    for target in _targets(plan):
         output.line(f"room on {target['hostname']}: {', '.join(target['gpu_ids']) or 'no GPU asked for'}")
 
 
-def _targets(found: "Plan") -> "list[Place]":
-    target = found["target"]
+def _targets(plan: "Plan") -> "list[Place]":
+    target = plan["target"]
     if target is None:
         return []
     return target if isinstance(target, list) else [target]

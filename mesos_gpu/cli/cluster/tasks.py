@@ -52,9 +52,9 @@ _all = click.option("--all", "all_of_them", is_flag=True, help="All that are hel
 @api_command
 def list_unknown(app: App, as_json: bool) -> None:
     """List them."""
-    found = app.client().unknown_tasks()
+    tasks = app.client().unknown_tasks()
     if as_json:
-        output.document(found)
+        output.document(tasks)
         return
     output.table(
         ("TASK", "STATE", "GPUS", "HOST", "JOB", "USER", "HELD", "ADOPT"),
@@ -69,7 +69,7 @@ def list_unknown(app: App, as_json: bool) -> None:
                 output.age(task["since"]),
                 "yes" if task["adoptable"] else "no",
             )
-            for task in found
+            for task in tasks
         ],
         empty="The scheduler knows every task that runs.",
     )

@@ -126,9 +126,9 @@ def _executor(client: Client, stack: Stack) -> dict[str, float]:
 
     jobs = [_submit(client, "sleep 30") for _ in range(4)]
     poll("four sleeps run", lambda: all(client.job(j["id"])["state"] == "running" for j in jobs))
-    found = [p for p in psutil.process_iter(["cmdline"]) if _is_executor(p.info["cmdline"] or [])]
-    cpu_ms = [sum(process.cpu_times()[:2]) * 1000 for process in found]
-    rss_mib = [process.memory_info().rss / 2**20 for process in found]
+    executors = [p for p in psutil.process_iter(["cmdline"]) if _is_executor(p.info["cmdline"] or [])]
+    cpu_ms = [sum(process.cpu_times()[:2]) * 1000 for process in executors]
+    rss_mib = [process.memory_info().rss / 2**20 for process in executors]
     for job in jobs:
         client.kill(job["id"])
     poll("the sleeps end", lambda: not client.jobs(states=["active"]))

@@ -183,8 +183,8 @@ class _Asker:
 
 
 def _percentiles(took_ms: list[float]) -> Mapping[str, float]:
-    found = sorted(took_ms)
-    return {f"p{n}_ms": round(found[math.ceil(len(found) * n / 100) - 1], 1) for n in (50, 95, 99)}
+    ordered = sorted(took_ms)
+    return {f"p{n}_ms": round(ordered[math.ceil(len(ordered) * n / 100) - 1], 1) for n in (50, 95, 99)}
 
 
 # --- what is measured

@@ -47,7 +47,9 @@ def isolation(jobs: int, as_json: bool) -> None:
     if as_json:
         output.document(result)
         return
-    rows = [(f"{group} {name}", value) for group, found in result.items() for name, value in found.items()]
+    rows = [
+        (f"{group} {name}", value) for group, figures in result.items() for name, value in figures.items()
+    ]
     output.table(("FIGURE", "VALUE"), rows, empty="")
 
 
@@ -131,7 +133,7 @@ def _launches(jobs: int, kinds: tuple[str, ...]) -> dict[str, float]:
         for _ in range(jobs):
             for kind, client in clients.items():
                 waits[kind].append(_launch(client))
-    medians = {kind: statistics.median(found) for kind, found in waits.items()}
+    medians = {kind: statistics.median(samples) for kind, samples in waits.items()}
     return {
         **{f"{kind}_p50_ms": round(value, 1) for kind, value in medians.items()},
         **{f"{kind}_costs_ms": round(medians[kind] - medians["off"], 1) for kind in kinds[1:]},

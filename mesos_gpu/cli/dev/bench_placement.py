@@ -41,9 +41,9 @@ def placement(attempts: int, runs: int, as_json: bool) -> None:
     for nodes in (1_213, 10_000):
         for name, make in policies.items():
             output.note(f"{name} on {nodes:,} nodes")
-            found = [_rates(nodes, make(), requests, nodes * 8 > attempts) for _ in range(runs)]
-            result[f"{name}_{nodes}_attempts_per_s"] = round(statistics.median(rate for rate, _ in found))
-            result[f"{name}_{nodes}_new_shape_ms"] = round(statistics.median(new for _, new in found), 3)
+            rates = [_rates(nodes, make(), requests, nodes * 8 > attempts) for _ in range(runs)]
+            result[f"{name}_{nodes}_attempts_per_s"] = round(statistics.median(rate for rate, _ in rates))
+            result[f"{name}_{nodes}_new_shape_ms"] = round(statistics.median(new for _, new in rates), 3)
     output.note("plain Python on 1,213 nodes")
     result["plain_python_bundle_1213_attempts_per_s"] = round(_plain(1_213, requests[:_PLAIN]))
     if as_json:
@@ -55,11 +55,11 @@ def placement(attempts: int, runs: int, as_json: bool) -> None:
 def _requests(count: int) -> list[Shape]:
     chance = random.Random(0)
     kinds, weights = [(gpus, milli) for gpus, milli, _ in _REQUESTS], [weight for *_, weight in _REQUESTS]
-    found = []
+    shapes = []
     for gpus, milli in chance.choices(kinds, weights, k=count):
         cpus = chance.choice(_CPUS) * max(gpus, 1)
-        found.append(Shape(cpus, cpus * 4, gpus, milli))
-    return found
+        shapes.append(Shape(cpus, cpus * 4, gpus, milli))
+    return shapes
 
 
 def _nodes(count: int) -> list[NodeState]:
@@ -100,7 +100,7 @@ class _Node:
 
 
 def _plain(nodes: int, requests: list[Shape]) -> float:
-    """The same rule as `Bundle`, as one would write it first."""
+    """Place by the rule of `Bundle`, written as one would write it first."""
     every = [_Node(node.cpu_milli, node.mem_mib, list(node.gpu_free_milli)) for node in _nodes(nodes)[:nodes]]
     began = time.perf_counter()
     for want in requests:

@@ -66,8 +66,8 @@ def _fetch(root: Path) -> None:
 
 
 def _figures(root: Path, top: Path, runs: int) -> dict[str, object]:
-    found = discover(root)
-    made = plan(found, driver_version(root, found))
+    files = discover(root)
+    made = plan(files, driver_version(root, files))
     sources = [Root(root).outside(entry.source) for entry in made.entries]
     output.note(f"{runs} times {len(sources)} files of driver {made.version}")
     building = [_built(root, top / f"store{run}") for run in range(runs)]
@@ -97,7 +97,8 @@ def _built(root: Path, store: Path) -> float:
 
 
 def _copied(sources: list[Path], target: Path) -> float:
-    """As Mesos and, over file systems, nvidia-docker do: no digest, no links, no second name."""
+    """Copy as Mesos and, over file systems, nvidia-docker do, and take the time, ms: no digest, no links, no second
+    name."""
     target.mkdir()
     took_ms = _ms(lambda: [shutil.copy(source, target) for source in sources])
     shutil.rmtree(target)

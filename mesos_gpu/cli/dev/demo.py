@@ -40,8 +40,8 @@ def demo() -> None:
 def left_behind() -> list[Path]:
     """Directories of demos of this user, running or killed. Others can make names in a directory that all share, and
     what is removed on the word of such a directory must be ours."""
-    found = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
-    return [path / "stack" for path in found if _is_ours(path.lstat())]
+    directories = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")
+    return [path / "stack" for path in directories if _is_ours(path.lstat())]
 
 
 def _is_ours(status: os.stat_result) -> bool:
@@ -195,22 +195,22 @@ class _Demo:
         )
 
     def _verdict(self, watcher: Watcher) -> int:
-        found = watcher.findings
+        findings = watcher.findings
         leaked = [gpu["uuid"] for gpu in self._client.gpus() if gpu["task_id"] is not None]
         in_mesos = self._stack.cluster.master.state()["frameworks"][0]
         self._check("the framework has its page in Mesos", in_mesos["webui_url"] == self._stack.url)
         self._check("Mesos has no GPU in use", in_mesos["used_resources"]["gpus"] == 0)
         self._check(
-            f"Mesos' account was ours in each of {found.compared} comparisons",
-            found.compared > 0 and not found.disagreements,
+            f"Mesos' account was ours in each of {findings.compared} comparisons",
+            findings.compared > 0 and not findings.disagreements,
         )
-        for line in found.disagreements[:5]:
+        for line in findings.disagreements[:5]:
             output.line(f"    {line}")
         finished = len(self._client.jobs(states=["finished"]))
         output.line("")
-        shared = counted(len(found.shared), "GPU")
+        shared = counted(len(findings.shared), "GPU")
         output.line(f"demo: {counted(finished, 'task')} finished, {shared} shared, {len(leaked)} leaked")
-        return 1 if self._failures or found.shared or leaked else 0
+        return 1 if self._failures or findings.shared or leaked else 0
 
 
 def _act(title: str) -> None:

@@ -101,8 +101,8 @@ def inflation(
     if plot is not None:
         _draw(plot, results[0])
     if as_json:
-        found = [result.document() for result in results]
-        output.document(found if seeds > 1 else found[0])
+        documents = [result.document() for result in results]
+        output.document(documents if seeds > 1 else documents[0])
     else:
         _table(results)
 

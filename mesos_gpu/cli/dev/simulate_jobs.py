@@ -68,8 +68,8 @@ def jobs(
     output.status_line.clear()
     if plot is not None:
         _draw(plot, policy, watch)
-    found = figures(traced, cluster, outcome)
-    shown = _document(policy, len(traced), cluster, restart_s, pause_s, found, outcome)
+    measured = figures(traced, cluster, outcome)
+    shown = _document(policy, len(traced), cluster, restart_s, pause_s, measured, outcome)
     if as_json:
         output.document(shown)
     else:
@@ -82,7 +82,7 @@ def _document(
     cluster: Cluster,
     restart_s: float,
     pause_s: float,
-    found: Figures,
+    measured: Figures,
     outcome: Outcome,
 ) -> dict[str, object]:
     return {
@@ -93,7 +93,7 @@ def _document(
         "gpus_per_node": cluster.gpus_per_node,
         "restart_s": restart_s,
         "pause_s": pause_s,
-        **{name: round(value, 3) for name, value in asdict(found).items()},
+        **{name: round(value, 3) for name, value in asdict(measured).items()},
         "preemptions": outcome.preemptions,
         "moves": outcome.moves,
         "events": outcome.events,

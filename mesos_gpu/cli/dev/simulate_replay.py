@@ -42,12 +42,12 @@ def command(ctx: click.Context, path: Path, until: int | None, explain: bool, as
 
     result = replay(files, until=until, told=told, progress=progress)
     output.status_line.clear()
-    found = _document(result, max(time.monotonic() - began, 1e-9))
+    report = _document(result, max(time.monotonic() - began, 1e-9))
     if as_json:
-        output.document({**found, "steps": story} if explain else found)
+        output.document({**report, "steps": story} if explain else report)
     else:
-        _print(result, found)
-    if not found["same"]:
+        _print(result, report)
+    if not report["same"]:
         ctx.exit(1)
 
 
@@ -65,15 +65,15 @@ def _document(result: Result, took_s: float) -> dict[str, Any]:
     }
 
 
-def _difference(found: Difference) -> dict[str, Any]:
+def _difference(difference: Difference) -> dict[str, Any]:
     return {
-        "seq": found.seq,
-        "at": found.at,
-        "file": found.file,
-        "what": found.what,
-        "event": found.event,
-        "recorded": list(found.recorded),
-        "replayed": list(found.replayed),
+        "seq": difference.seq,
+        "at": difference.at,
+        "file": difference.file,
+        "what": difference.what,
+        "event": difference.event,
+        "recorded": list(difference.recorded),
+        "replayed": list(difference.replayed),
     }
 
 
@@ -87,10 +87,10 @@ def _print_step(step: Replayed) -> None:
         output.line(f"{output.stamp(step.at)}  {step.seq:>8}  {step.event}: {words}")
 
 
-def _print(result: Result, found: dict[str, Any]) -> None:
+def _print(result: Result, report: dict[str, Any]) -> None:
     for words in result.warnings:
         output.note(words)
-    rate = f"{result.events} events of {result.files} files, {found['steps_per_s']:.0f}/s"
+    rate = f"{result.events} events of {result.files} files, {report['steps_per_s']:.0f}/s"
     difference = result.first_difference
     if difference is None:
         output.line(f"{rate}: the same {result.decisions} decisions")

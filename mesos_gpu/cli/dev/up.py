@@ -139,10 +139,10 @@ def up(
 
 
 def _refuse_second() -> None:
-    found = running()
-    if found is not None:
+    stack = running()
+    if stack is not None:
         raise Conflict(
-            f"it is up already: {found.url}, process {found.pid}",
+            f"it is up already: {stack.url}, process {stack.pid}",
             remedy="use that one, or end it first with `mesos-gpu down`",
         )
 
@@ -240,16 +240,16 @@ def _start_detached() -> None:
 @home_option
 def down() -> None:
     """Stop what `mesos-gpu up` started, and remove its traces."""
-    found = running()
-    if found is None:
+    stack = running()
+    if stack is None:
         up_file().unlink(missing_ok=True)
         had = directory().exists()
         clean_up(directory())  # what one that was killed has left
         had |= _clean_up_demos()
         output.line("it was not up; what an earlier one left is removed" if had else "it is not up")
         return
-    os.kill(found.pid, signal.SIGTERM)
-    _wait_for_end(found)
+    os.kill(stack.pid, signal.SIGTERM)
+    _wait_for_end(stack)
     output.line("down")
 
 
@@ -264,12 +264,12 @@ def _clean_up_demos() -> bool:
     return had
 
 
-def _wait_for_end(found: Running) -> None:
+def _wait_for_end(stack: Running) -> None:
     deadline = time.monotonic() + STOP_S
-    while start_ticks(found.pid) == found.start_ticks:
+    while start_ticks(stack.pid) == stack.start_ticks:
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"process {found.pid} has not ended within {STOP_S:g} s",
-                remedy=f"kill -9 {found.pid}, then run `mesos-gpu down` again to clean up",
+                f"process {stack.pid} has not ended within {STOP_S:g} s",
+                remedy=f"kill -9 {stack.pid}, then run `mesos-gpu down` again to clean up",
             )
         time.sleep(0.05)

@@ -17,18 +17,18 @@ from mesos_gpu.cli.app import json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check that this host is fit to run GPU tasks."""
-    found = checks.diagnose(probe_from(os.environ), directory(), os.environ)
+    findings = checks.diagnose(probe_from(os.environ), directory(), os.environ)
     if as_json:
         output.document(
             [
                 {"check": f.check, "level": f.level.value, "text": f.text, "remedy": f.remedy or None}
-                for f in found
+                for f in findings
             ]
         )
     else:
-        width = max(len(finding.check) for finding in found)
-        for finding in found:
+        width = max(len(finding.check) for finding in findings)
+        for finding in findings:
             output.line(f"{finding.level.value:<4}  {finding.check:<{width}}  {finding.text}")
             if finding.remedy:
                 output.line(f"{'':{width + 8}}To fix: {finding.remedy}")
-    ctx.exit(1 if any(finding.level is Level.FAIL for finding in found) else 0)
+    ctx.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)

@@ -74,7 +74,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _inventory() -> Inventory:
-    """As the monitor wrote it since this boot; on a host without one, as NVML says now."""
+    """The inventory that the monitor wrote since this boot; on a host without one, what NVML says now."""
     try:
         return read_inventory(directory())
     except Unavailable:

@@ -65,7 +65,7 @@ json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print
 
 
 def root_of(root: Path | None) -> Path:
-    """As --root says."""
+    """The root that --root names, or this host's driver root."""
     return root if root is not None else driver_root(os.environ)
 
 
@@ -107,10 +107,10 @@ def build(
     if as_json:
         output.document({**_described(built.volume), "new": built.new, "took_s": round(built.took_s, 3)})
         return
-    found = built.volume
+    volume = built.volume
     how = ", ".join(f"{number} by {way}" for way, number in sorted(built.how.items()))
     what = f"built in {built.took_s:.2f} s" if built.new else "is there already"
-    output.line(f"{_store(store).path_of(found.version)} {what}: {len(found.files)} files ({how})")
+    output.line(f"{_store(store).path_of(volume.version)} {what}: {len(volume.files)} files ({how})")
 
 
 @click.command("list")
@@ -118,9 +118,9 @@ def build(
 @json_option
 def list_volumes(store: Path | None, as_json: bool) -> None:
     """List this host's volumes, and who has them."""
-    found, held = _store(store).volumes(), _holders()
+    volumes, held = _store(store).volumes(), _holders()
     if as_json:
-        output.document([{**_described(each), "held_by": held.get(each.name, ())} for each in found])
+        output.document([{**_described(each), "held_by": held.get(each.name, ())} for each in volumes])
         return
     rows = [
         (
@@ -132,7 +132,7 @@ def list_volumes(store: Path | None, as_json: bool) -> None:
             output.stamp(each.built_at),
             ", ".join(held.get(each.name, ())),
         )
-        for each in found
+        for each in volumes
     ]
     headers = ("DRIVER", "BUILD", "CURRENT", "FILES", "MIB", "BUILT", "HELD BY")
     output.table(headers, rows, empty=f"There is no driver volume in {_store(store).path}.")
@@ -147,20 +147,20 @@ def show(version: str | None, store: Path | None, as_json: bool) -> None:
 
     VERSION is of the driver; default: the one that runs, else the only one there.
     """
-    found = _chosen(_store(store), version)
+    volume = _chosen(_store(store), version)
     if as_json:
-        files = [asdict(file) for file in found.files]
-        output.document({**_described(found), "files": files, "links": dict(found.links)})
+        files = [asdict(file) for file in volume.files]
+        output.document({**_described(volume), "files": files, "links": dict(volume.links)})
         return
-    output.line(f"{found.path}")
-    output.line(f"driver {found.version} from {found.root}, {found.digest}")
-    output.line(_place(found.path))
+    output.line(f"{volume.path}")
+    output.line(f"driver {volume.version} from {volume.root}, {volume.digest}")
+    output.line(_place(volume.path))
     names: dict[str, list[str]] = {}
-    for link, to in found.links.items():
+    for link, to in volume.links.items():
         names.setdefault(f"{link.partition('/')[0]}/{to}", []).append(link.rpartition("/")[2])
     rows = [
         (file.target, file.group, file.size_bytes, file.how, ", ".join(names.get(file.target, ())))
-        for file in found.files
+        for file in volume.files
     ]
     output.table(
         ("FILE", "GROUP", "BYTES", "HOW", "ALSO"), rows, empty="It is empty: its driver is simulated."
@@ -177,12 +177,12 @@ def verify_volumes(version: str | None, store: Path | None, as_json: bool) -> No
     VERSION is of the driver; default: all volumes. Exit code 65: something is missing, changed or added.
     """
     place = _store(store)
-    found = (place.get(version),) if version else place.volumes()
-    problems = {each.name: verify(each) for each in found}
+    volumes = (place.get(version),) if version else place.volumes()
+    problems = {each.name: verify(each) for each in volumes}
     if as_json:
         output.document({"volumes": {name: {"problems": wrong} for name, wrong in problems.items()}})
     else:
-        for each in found:
+        for each in volumes:
             wrong = problems[each.name]
             output.line(
                 f"{each.name}: {'; '.join(wrong) if wrong else f'{len(each.files)} files as they were built'}"
@@ -243,18 +243,18 @@ def _noted() -> str | None:
     return noted.driver_version if noted.source == "nvml" else None
 
 
-def _described(found: Volume) -> dict[str, Any]:
+def _described(volume: Volume) -> dict[str, Any]:
     return {
-        "version": found.version,
-        "build": found.name,
-        "path": str(found.path),
-        "digest": found.digest,
-        "root": found.root,
-        "current": found.current,
-        "simulated": found.simulated,
-        "built_at": found.built_at,
-        "files_count": len(found.files),
-        "size_bytes": found.size_bytes,
+        "version": volume.version,
+        "build": volume.name,
+        "path": str(volume.path),
+        "digest": volume.digest,
+        "root": volume.root,
+        "current": volume.current,
+        "simulated": volume.simulated,
+        "built_at": volume.built_at,
+        "files_count": len(volume.files),
+        "size_bytes": volume.size_bytes,
     }
 
 

@@ -47,18 +47,18 @@ def ps(app: App, every: bool, states: tuple[str, ...], limit: int, as_json: bool
     """
     chosen = states or (() if every else ("active",))
     listed = app.client().listed(states=chosen, limit=limit, order="activity")
-    found, hidden = listed["jobs"], listed["total"] - len(listed["jobs"])
+    jobs, hidden = listed["jobs"], listed["total"] - len(listed["jobs"])
     if as_json:
-        output.document(found)
+        output.document(jobs)
     else:
-        _show_jobs(found, empty="No such job." if states else "No job." if every else _NONE_ACTIVE)
+        _show_jobs(jobs, empty="No such job." if states else "No job." if every else _NONE_ACTIVE)
     if hidden > 0:
         total = listed["total"]
         verb = "is" if hidden == 1 else "are"
         output.note(f"{hidden} of {counted(total, 'job')} {verb} not shown; see them with --limit {total}")
 
 
-def _show_jobs(found: "Sequence[Job]", *, empty: str) -> None:
+def _show_jobs(jobs: "Sequence[Job]", *, empty: str) -> None:
     output.table(
         ("ID", "STATE", "EXIT", "QUEUE", "PRIO", "GPUS", "CPUS", "MEM_MIB", "NODE", "AGE", "RAN", "COMMAND"),
         [
@@ -76,7 +76,7 @@ def _show_jobs(found: "Sequence[Job]", *, empty: str) -> None:
                 _ran(job["started_at"], job["ended_at"]),
                 _command(job),
             )
-            for job in found
+            for job in jobs
         ],
         empty=empty,
         fit=_PS,
@@ -154,7 +154,7 @@ def _facts(job: "Job") -> list[tuple[str, object]]:
 
 
 def runs_as(job: "Job") -> str:
-    """As whom, and what that is if it is root."""
+    """The user that a job runs as, and what that is if it is root."""
     if job["runs_as"] != "root":
         return job["runs_as"] or "the user of its executor"
     return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"
@@ -225,8 +225,8 @@ def why(app: App, id: str, as_json: bool) -> None:
     instances waits.
     """
     if not id.startswith("/"):
-        found = app.client().why(id)
-        output.document(found) if as_json else _explain(found)
+        reasons = app.client().why(id)
+        output.document(reasons) if as_json else _explain(reasons)
         return
     from mesos_gpu.cli.apps.crashing import last_words
     from mesos_gpu.cli.apps.listing import why_of
@@ -244,35 +244,33 @@ def why(app: App, id: str, as_json: bool) -> None:
         _explain(instance)
 
 
-def _explain(found: "Why") -> None:
-    output.line(f"{found['job_id']}: {found['summary']}.")
-    if found["queue_position"] is not None:
-        ahead = found["queue_position"]
+def _explain(why: "Why") -> None:
+    output.line(f"{why['job_id']}: {why['summary']}.")
+    if why["queue_position"] is not None:
+        ahead = why["queue_position"]
         output.line(
             f"Place in the queue: {ahead + 1}, {counted(ahead, 'job') if ahead else 'no job'} before it."
         )
-    if found["estimate"]:
-        output.line(
-            f"Estimated start: {output.expected(found['estimate']['at'])}: {found['estimate']['basis']}."
-        )
-    if not found["can_ever_run"]:
+    if why["estimate"]:
+        output.line(f"Estimated start: {output.expected(why['estimate']['at'])}: {why['estimate']['basis']}.")
+    if not why["can_ever_run"]:
         output.line("It can never run on the nodes that are there now.")
-    nearest = found["nearest"]
-    if nearest and nearest["missing"] not in found["summary"]:
+    nearest = why["nearest"]
+    if nearest and nearest["missing"] not in why["summary"]:
         output.line(f"Nearest is {nearest['hostname']}, which {nearest['missing']}.")
-    _funnel(found)
-    if found["nodes"]:
+    _funnel(why)
+    if why["nodes"]:
         click.echo()
-        rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in found["nodes"]]
+        rows = [(n["hostname"], "; ".join(n["reasons"]) or "it would fit") for n in why["nodes"]]
         output.table(("NODE", "WHY NOT"), rows, empty="", fit=Fit(wrap=True))
 
 
-def _funnel(found: "Why") -> None:
-    if not found["funnel"]:
+def _funnel(why: "Why") -> None:
+    if not why["funnel"]:
         return
     click.echo()
-    first = ("-", None, found["agents"], None)
-    rows = [(r["reason"], r["removed"], r["left"], r["example"]) for r in found["funnel"]]
+    first = ("-", None, why["agents"], None)
+    rows = [(r["reason"], r["removed"], r["left"], r["example"]) for r in why["funnel"]]
     output.table(
         ("REASON", "REMOVED", "AGENTS LEFT", "FOR EXAMPLE"),
         [first, *rows],

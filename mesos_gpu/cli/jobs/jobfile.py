@@ -28,9 +28,9 @@ def read_jobs(text: str, *, name: str) -> list[Mapping[str, Any]]:
     if not jobs:
         raise BadJobFile(f"{name} holds no job", remedy="write one job, or a list of jobs")
     prefixes = [f"/{i}" if isinstance(value, list) else "" for i in range(len(jobs))]
-    found = [line for prefix, job in zip(prefixes, jobs, strict=True) for line in _problems(prefix, job)]
-    if found:
-        lines = "\n".join(f"  {line}" for line in found)
+    problems = [line for prefix, job in zip(prefixes, jobs, strict=True) for line in _problems(prefix, job)]
+    if problems:
+        lines = "\n".join(f"  {line}" for line in problems)
         raise BadJobFile(
             f"{name} was not submitted:\n{lines}", remedy="correct the file; docs/reference/rest.md"
         )
@@ -70,12 +70,12 @@ def _bounded(value: Any, name: str) -> Any:
 
 def _parsed(text: str, name: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key, value in pairs:
-            if key in found:
+            if key in mapping:
                 raise _twice(name, key)
-            found[key] = value
-        return found
+            mapping[key] = value
+        return mapping
 
     try:
         return json.loads(text, object_pairs_hook=once)
@@ -93,7 +93,8 @@ def _yaml(text: str, name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """As YAML says: a key stands once in a mapping. What `<<` merges may be overridden."""
+        """A reader that refuses a key that stands twice in a mapping, as YAML does. What `<<` merges may be
+        overridden."""
 
         def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
             node = super().compose_mapping_node(anchor)
@@ -120,7 +121,7 @@ def _problems(prefix: str, job: Any) -> list[str]:
     """What the scheduler would say of it, but for the rules that only its operator knows."""
     if not isinstance(job, dict):
         return [f"{prefix or '/'}: must be an object, got {json.dumps(job, default=str)[:60]}"]
-    found = spec_from_mapping(job)
-    if isinstance(found, JobSpec):
+    checked = spec_from_mapping(job)
+    if isinstance(checked, JobSpec):
         return []
-    return [f"{(prefix + problem.path).rstrip('/') or '/'}: {problem.reason}" for problem in found]
+    return [f"{(prefix + problem.path).rstrip('/') or '/'}: {problem.reason}" for problem in checked]

@@ -90,18 +90,18 @@ def _launch(
     if attempt is None:
         return task_of(job, rank), rank
     tasks = [task for task in client.tasks(job["id"]) if task["rank"] == rank]
-    found = [task["id"] for task in tasks if task["attempt"] == attempt]
-    if not found:
+    task_ids = [task["id"] for task in tasks if task["attempt"] == attempt]
+    if not task_ids:
         had = ", ".join(sorted({str(task["attempt"]) for task in tasks})) or "none yet"
         raise NotFound(
             f"job {job['id']} has no attempt {attempt}; there are: {had}",
             remedy=f"see them with: mesos-gpu show {job['id']}",
         )
-    return found[-1], rank
+    return task_ids[-1], rank
 
 
 def _named(tasks: "Sequence[Task]", id: str, rank: int | None) -> tuple[str, int]:
-    """One launch by its task id, or by what all tasks of a launch have in common."""
+    """Choose a launch by its task id, or by what all tasks of a launch have in common."""
     wanted = id if rank is None else f"{id}.{rank}"
     for task in tasks:
         if task["id"] in (wanted, f"{wanted}.0"):

@@ -16,7 +16,7 @@ _LOOK_S: Final = 1.0
 
 
 class _Task:
-    """One task of the app, and how far its streams are printed."""
+    """A task of the app, and how far its streams are printed."""
 
     def __init__(self, marathon: "Marathon", id: str, names: tuple[str, ...], marks: Marks) -> None:
         self.id, self._marks = id, marks
@@ -44,11 +44,11 @@ def print_app(marathon: "Marathon", id: str, *, only: str | None, tail: int | No
     """
     names, marks = (only,) if only else STREAMS, Marks(to_stderr=False)
     tasks: dict[str, _Task] = {}
-    found: Json | None = marathon.app(id)
-    if found is not None and not found["tasks"] and not follow:
+    definition: Json | None = marathon.app(id)
+    if definition is not None and not definition["tasks"] and not follow:
         raise NotFound(f"{id} has no task", remedy=f"see why: mesos-gpu why {id}")
-    while found is not None:
-        ids = [each["id"] for each in sorted(found["tasks"], key=lambda task: task["stagedAt"])]
+    while definition is not None:
+        ids = [each["id"] for each in sorted(definition["tasks"], key=lambda task: task["stagedAt"])]
         for task_id, title in zip(ids, short_ids(ids), strict=True):
             if task_id not in tasks:
                 tasks[task_id] = _Task(marathon, task_id, tuple(names), marks)
@@ -60,7 +60,7 @@ def print_app(marathon: "Marathon", id: str, *, only: str | None, tail: int | No
             return
         be_patient(marathon.client)
         time.sleep(_LOOK_S)
-        found = app_if_any(marathon, id)
+        definition = app_if_any(marathon, id)
 
 
 def _complain(tasks: dict[str, _Task]) -> None:

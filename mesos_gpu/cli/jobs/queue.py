@@ -28,9 +28,9 @@ _QUEUE: Final = Fit(
 @api_command
 def queue(app: App, limit: int, as_json: bool) -> None:
     """List the jobs that wait, in the order in which they are tried."""
-    found = app.client().queue(limit=limit)
+    waiting = app.client().queue(limit=limit)
     if as_json:
-        output.document(found)
+        output.document(waiting)
         return
     output.table(
         ("PLACE", "ID", "QUEUE", "PRIO", "NOW", "GPUS", "CPUS", "MEM_MIB", "AGE", "KEPT", "START", "BASIS"),
@@ -49,27 +49,27 @@ def queue(app: App, limit: int, as_json: bool) -> None:
                 output.expected(job["estimate"]["at"]),
                 job["estimate"]["basis"],
             )
-            for job in found["jobs"]
+            for job in waiting["jobs"]
         ],
         empty="No job waits.",
         fit=_QUEUE,
     )
-    limited = [use for use in found["queues"] if use["limit_gpus"] is not None]
+    limited = [use for use in waiting["queues"] if use["limit_gpus"] is not None]
     if limited:
         click.echo()
         output.table(("QUEUE", "GPUS", "LIMIT", "WAITING"), [_use(use) for use in limited], empty="")
-    hidden = sum(use["waiting"] for use in found["queues"]) - len(found["jobs"])
+    hidden = sum(use["waiting"] for use in waiting["queues"]) - len(waiting["jobs"])
     if hidden > 0:
         output.note(f"{hidden} more {'wait' if hidden > 1 else 'waits'}; see them with --limit")
 
 
-def _kept(found: "Reservation | None") -> str | None:
-    if found is None:
+def _kept(reservation: "Reservation | None") -> str | None:
+    if reservation is None:
         return None
-    if found["hostname"] is None:
+    if reservation["hostname"] is None:
         return "a share of its queue"
-    gpus = len(found["gpu_ids"])
-    return f"{found['hostname']}, {counted(gpus, 'GPU')}" if gpus else found["hostname"]
+    gpus = len(reservation["gpu_ids"])
+    return f"{reservation['hostname']}, {counted(gpus, 'GPU')}" if gpus else reservation["hostname"]
 
 
 def _use(use: "QueueUse") -> tuple[object, ...]:

@@ -39,7 +39,7 @@ class Marks:
 
 
 class Stream:
-    """One stream of one job, copied to `err` (our stderr) or our stdout."""
+    """A stream of a job, copied to `err` (our stderr) or our stdout."""
 
     def __init__(
         self, client: Client, job_id: str, name: str, *, to_stderr: bool, marks: "Marks | None" = None
