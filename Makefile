@@ -56,7 +56,7 @@ bench: setup ## Measure, on the embedded cluster
 
 docs: setup ## Write the references of the command line and of /v1 from what they describe
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
-	@$(BIN)/python -m mesos_gpu.api.spec.openapi > docs/reference/openapi.json
+	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
 
 lock: ## Take the newest releases that setup.cfg allows into requirements.lock
 	@PYTHON=$(PYTHON) scripts/lock.sh

@@ -13,8 +13,8 @@ from typing import Any
 
 from isolator.agent.agent_api import TERMINAL
 from isolator.agent.commands import executor_command
+from isolator.devices.facts import write_inventory
 from isolator.gpus.ledger import Ledger
-from isolator.host.facts import write_inventory
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome

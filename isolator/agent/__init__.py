@@ -1,1 +1,1 @@
-"""Clients of the Mesos agent, and the commands that it starts."""
+"""Clients of the Mesos agent and of the host's Docker Engine, and the commands that the agent starts."""

@@ -1,1 +1,1 @@
-"""What keeps a task from control ports, other tasks and system calls that it must not make."""
+"""The enclosure of a task: devices, cgroups, and what keeps it from control ports, other tasks and system calls."""

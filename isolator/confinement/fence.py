@@ -18,10 +18,10 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from isolator.confinement.control_ports import SETTING, Denial
 from isolator.devices import bpf, bpf_sys, cgroups, view
 from isolator.devices.cgroups import Cgroup
 from isolator.gpus.ledger import Trace
+from isolator.host.control_ports import SETTING, Denial
 from mesos_gpu.errors import Unavailable
 
 #: Port, address or None for any, and whether listening there is let be, of something that is denied.

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.confinement.fence import Fence
-from isolator.runs.run import NotStarted
+from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.tasks.assignment import Outcome
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from isolator.confinement.control_ports import Denial
 from isolator.devices.rules import Rule
+from isolator.host.control_ports import Denial
 
 DEV_BLOCK: Final = 1
 DEV_CHAR: Final = 2

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.devices.rules import STANDARD
-from isolator.executor.sandbox import Sandbox
+from isolator.host.sandbox import Sandbox
 from mesos_gpu.policy.gpus.image import VOLUME_PATH
 
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000

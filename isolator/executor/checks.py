@@ -15,7 +15,7 @@ from typing import Final
 from isolator.host import processes
 from isolator.runs.joining import Place
 from mesos_gpu.adapters.prober import NOTHING, READ, Attempt, Prober, dial
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s
 
 DEATH_S: Final = 0.2  # until a process that is killed is gone, usually

@@ -14,20 +14,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
-from isolator.confinement.control_ports import denials
-from isolator.devices.enclosure import Enclosure, undo
-from isolator.devices.enclosure import plan as enclosure_for
-from isolator.executor.gang import Barrier, write_hostfile
-from isolator.executor.sandbox import Sandbox
+from isolator.confinement.enclosure import Enclosure, undo
+from isolator.confinement.enclosure import plan as enclosure_for
+from isolator.devices.facts import read_inventory
 from isolator.executor.upkeep import Upkeep, limit_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
 from isolator.host import processes
-from isolator.host.facts import read_inventory
+from isolator.host.control_ports import denials
+from isolator.host.not_started import NotStarted
+from isolator.host.sandbox import Sandbox
 from isolator.node.reaper import end
+from isolator.runs.gang import Barrier, write_hostfile
 from isolator.runs.host_run import HostRun
 from isolator.runs.launcher import Launcher
-from isolator.runs.run import Ended, Launch, NotStarted, Run, container_of, sandbox_of
+from isolator.runs.run import Ended, Launch, Run, container_of, sandbox_of
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -35,7 +36,7 @@ from mesos_gpu.wire.mesos import assignment as wire
 
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.runs.fetching import Fetch
-    from mesos_gpu.model.apps.healthcheck import HealthCheck
+    from mesos_gpu.model.jobs.healthcheck import HealthCheck
     from mesos_gpu.policy.apps.healthcheck import TaskHealth
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
@@ -348,7 +349,7 @@ class Executor:
         """With the want of memory that the kernel met in this container, unless it is known already."""
         if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
             return ended
-        from isolator.executor.memory import lack
+        from isolator.runs.memory import lack
 
         asked_mib = self._assignment.mem_mib if self._assignment else 0
         return replace(ended, limit=lack(self._container, asked_mib))

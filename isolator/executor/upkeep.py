@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from isolator.executor.sandbox import STREAMS, Sandbox
+from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, head
 

@@ -88,7 +88,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Something that was made for a task, or is about to be: `isolator.devices.enclosure.undo` knows each kind."""
+    """Something that was made for a task, or is about to be: `isolator.confinement.enclosure.undo` knows each kind."""
 
     kind: str
     what: str

@@ -1,1 +1,1 @@
-"""The host: its facts, paths, users, processes, and whether it is fit."""
+"""The host: its paths, control ports, users, processes, and the sandboxes that root opens."""

@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from isolator.executor.sandbox import Sandbox
 from isolator.host.hardening import Answer
+from isolator.host.sandbox import Sandbox
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
 

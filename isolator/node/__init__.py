@@ -1,1 +1,1 @@
-"""The node monitor, and the reaper of what dead owners left."""
+"""The node monitor, the reaper of what dead owners left, and the doctor: whether the host is fit."""

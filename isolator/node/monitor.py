@@ -17,12 +17,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
-from isolator.confinement import control_ports
+from isolator.devices.facts import isolation_name, write_inventory
 from isolator.gpus import driver_volume
 from isolator.gpus.cards import Cards, taken_up
 from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
-from isolator.host.facts import isolation_name, write_inventory
+from isolator.host import control_ports
 from isolator.node.reaper import audit, reap, strangers
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId

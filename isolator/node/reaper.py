@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from isolator.devices import cgroups
-from isolator.devices.enclosure import DENIED, undo
+from isolator.confinement.enclosure import DENIED, undo
+from isolator.devices import cgroups, facts
 from isolator.devices.rules import nvidia_devices, rules_of
 from isolator.gpus.ledger import Holding, Ledger
-from isolator.host import facts, processes
+from isolator.host import processes
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory

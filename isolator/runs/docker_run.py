@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from isolator.agent.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
+from isolator.agent.docker_output import Output
+from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
+from isolator.confinement.pids import PidsLimit
 from isolator.devices.cgroups import Cgroup
 from isolator.devices.docker_devices import verify
-from isolator.devices.enclosure import Enclosure
+from isolator.devices.facts import read_driver
 from isolator.devices.rules import rules_of
-from isolator.executor.memory import Witness, most_used
-from isolator.executor.pids import PidsLimit
 from isolator.gpus.ledger import Trace
-from isolator.host.facts import read_driver
-from isolator.runs.docker_engine import DEFAULT_SOCKET, SIGKILLED, ContainerWish, DockerEngine
-from isolator.runs.docker_output import Output
+from isolator.host.not_started import NotStarted
 from isolator.runs.image_run import (
     KILL,
     SANDBOX,
@@ -29,7 +29,8 @@ from isolator.runs.image_run import (
     prepare,
     refused_without_isolation,
 )
-from isolator.runs.run import Ended, Launch, NotStarted, container_of
+from isolator.runs.memory import Witness, most_used
+from isolator.runs.run import Ended, Launch, container_of
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.jobs.image import ImageConfig

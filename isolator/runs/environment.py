@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from isolator.executor.gang import hostfile_in
+from isolator.runs.gang import hostfile_in
 from isolator.runs.run import sandbox_of
 from mesos_gpu.model.tasks.assignment import Assignment
 

@@ -18,12 +18,13 @@ from typing import Final
 
 from isolator.agent.agent_api import Settings
 from isolator.confinement.apart import apart_of
-from isolator.devices.enclosure import Enclosure
-from isolator.executor.sandbox import CONTAINERS, STREAMS, Sandbox
+from isolator.confinement.enclosure import Enclosure
+from isolator.host.not_started import NotStarted
+from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.host.user_pool import has_account
 from isolator.runs.images import flags_of
 from isolator.runs.launcher import Helped, Launcher, LaunchFailed, Order
-from isolator.runs.run import NotStarted, give, identity, sandbox_of
+from isolator.runs.run import give, identity, sandbox_of
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 

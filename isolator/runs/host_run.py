@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from isolator.confinement.apart import apart_of
-from isolator.devices.enclosure import Enclosure
-from isolator.executor.sandbox import Sandbox
+from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
 from isolator.host import processes
+from isolator.host.not_started import NotStarted
+from isolator.host.sandbox import Sandbox
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import Ended, Launch, NotStarted, give, identity
+from isolator.runs.run import Ended, Launch, give, identity
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -120,7 +121,7 @@ def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, 
         raise NotStarted("paths of the host are mounted in isolation only, and this host's is off")
     if user is None:
         raise NotStarted("a volume needs a user with an account on this host; name one")
-    from isolator.host.host_paths import granted, in_host
+    from isolator.runs.host_paths import granted, in_host
 
     return in_host(granted(asked, launch.own, user), launch.sandbox)
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isolator.executor.gang import HOSTFILE_IN_IMAGE, hostfile_in
+from isolator.host.not_started import NotStarted
 from isolator.host.user_pool import has_account
 from isolator.runs.environment import image_environment
-from isolator.runs.run import Ended, Launch, NotStarted, give, identity
+from isolator.runs.gang import HOSTFILE_IN_IMAGE, hostfile_in
+from isolator.runs.run import Ended, Launch, give, identity
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -38,7 +39,7 @@ class Prepared:
             NotStarted, OSError: It has not, or that cannot be seen.
         """
         if self.given:
-            from isolator.host.host_paths import see_given
+            from isolator.runs.host_paths import see_given
 
             see_given(pid, self.given)
 
@@ -87,7 +88,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
 def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:
     if not launch.plan.mounts:
         return ()
-    from isolator.host.host_paths import granted, in_image, in_nested
+    from isolator.runs.host_paths import granted, in_image, in_nested
 
     place = in_nested if by_agent else in_image
     if by_agent and (own := [each.source for each in launch.plan.mounts if not each.source.startswith("/")]):
@@ -98,7 +99,7 @@ def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tu
 def _identities(binds: tuple[tuple[str, str, bool], ...]) -> tuple[tuple[int, int], ...]:
     if not binds:
         return ()
-    from isolator.host.host_paths import identity_of
+    from isolator.runs.host_paths import identity_of
 
     return tuple(identity_of(source) for source, _, _ in binds)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from isolator.agent.http import HttpConnection
-from isolator.confinement.control_ports import Denial
+from isolator.host.control_ports import Denial
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.model.jobs.image import ImageConfig
 

@@ -16,12 +16,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from isolator.agent.agent_api import Connection, Settings
+from isolator.confinement import pids
+from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
 from isolator.devices import cgroups
-from isolator.devices.enclosure import Enclosure
-from isolator.executor import pids
-from isolator.executor.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.gpus.ledger import Trace
+from isolator.host.not_started import NotStarted
+from isolator.host.sandbox import CONTAINERS, STREAMS, Sandbox
 from isolator.runs.image_run import (
     KILL,
     TERM,
@@ -33,7 +34,7 @@ from isolator.runs.image_run import (
     refused_without_isolation,
 )
 from isolator.runs.images import flags_of, read_config, registry_of
-from isolator.runs.run import Ended, Launch, NotStarted, container_of
+from isolator.runs.run import Ended, Launch, container_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome

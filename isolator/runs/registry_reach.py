@@ -10,7 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final, TypeAlias
 from urllib import request as urls
 
-from isolator.confinement.control_ports import Denial
+from isolator.host.control_ports import Denial
 from mesos_gpu.errors import NotFound
 
 FAR: Final = ""

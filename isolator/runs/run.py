@@ -8,21 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from isolator.devices.enclosure import Enclosure
-from isolator.executor.sandbox import STREAMS, Sandbox
+from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
-from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from isolator.host.not_started import NotStarted
+from isolator.host.sandbox import STREAMS, Sandbox
+from mesos_gpu.model.tasks.assignment import Assignment
 
 KILLED: Final = 9
-
-
-class NotStarted(Exception):
-    """The command cannot run; `outcome` says whose fault that is."""
-
-    def __init__(self, why: str, outcome: Outcome | None = None) -> None:
-        """`why` is for the user."""
-        super().__init__(why)
-        self.outcome = outcome or Outcome()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from mesos_gpu.adapters.prober import HttpGet
 from mesos_gpu.model.apps.app import HttpScheme, ReadinessCheck
-from mesos_gpu.model.apps.healthcheck import Answer, HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import Answer, HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding
 from mesos_gpu.wire.mesos.checks import status_of
 

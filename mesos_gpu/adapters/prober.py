@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from mesos_gpu.model.apps.healthcheck import HealthCheck
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.healthcheck import Finding, judge, pause_s, timeout_s, unanswered
 from mesos_gpu.wire.mesos.checks import MOST_HEAD, request, status_of
 

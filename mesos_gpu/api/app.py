@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mesos_gpu.api import openapi
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer, on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
@@ -24,7 +25,7 @@ from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.service import Service, View
-from mesos_gpu.api.spec import openapi, shapes
+from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import Listing

@@ -6,11 +6,11 @@ from typing import Protocol, TypeVar
 
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.happening import Happening
-from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.service import Deployment, RootVersion
 from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why

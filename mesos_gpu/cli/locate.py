@@ -5,9 +5,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from mesos_gpu.adapters.proc import start_ticks
-from mesos_gpu.cli.types import normal_url
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 
 REMEDY: Final = "start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL"
@@ -82,3 +82,20 @@ def find_url(named: str | None = None) -> str:
     if stack is None:
         raise Unavailable("no mesos-gpu scheduler runs here", remedy=REMEDY)
     return stack.url
+
+
+def normal_url(value: str) -> str:
+    """An address with its scheme, without a slash at the end.
+
+    Raises:
+        ValueError: It is none.
+    """
+    url = value.strip() if "://" in value else f"http://{value.strip()}"
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in url
+    except ValueError:  # a port that is no number
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise ValueError(f"{value!r} is not an address, as http://127.0.0.1:8080")
+    return url.rstrip("/")

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import click
 from click.shell_completion import CompletionItem
 
+from mesos_gpu.cli.locate import find_url, normal_url
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.nodes.driver import MINIMUM
@@ -277,7 +277,6 @@ def _deployments(client: "Client") -> list[str]:
 
 def _quick_client(ctx: click.Context) -> "Client | None":
     from mesos_gpu.cli.client import Client
-    from mesos_gpu.cli.locate import find_url
 
     chosen = next((url for c in _upwards(ctx) if (url := getattr(c.obj, "url", None))), None)
     try:
@@ -288,23 +287,6 @@ def _quick_client(ctx: click.Context) -> "Client | None":
 
 def _upwards(ctx: click.Context | None) -> list[click.Context]:
     return [] if ctx is None else [ctx, *_upwards(ctx.parent)]
-
-
-def normal_url(value: str) -> str:
-    """An address with its scheme, without a slash at the end.
-
-    Raises:
-        ValueError: It is none.
-    """
-    url = value.strip() if "://" in value else f"http://{value.strip()}"
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and " " not in url
-    except ValueError:  # a port that is no number
-        good = False
-    if not good or parts.query or parts.fragment:
-        raise ValueError(f"{value!r} is not an address, as http://127.0.0.1:8080")
-    return url.rstrip("/")
 
 
 MEMORY: Final = Memory()

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.apps.app import Group
-from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.offer import Offer

@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
 from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.quota import owners
 from mesos_gpu.model.nodes.drain import Card, Drain, Target

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth, first_after_s, of_scheduler, port_of
 
 FRESH_S: Final = 60.0  # how long the address of a host's name is believed

@@ -11,9 +11,9 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps import happening as hp
 from mesos_gpu.model.apps.app import Group
-from mesos_gpu.model.apps.healthcheck import HealthCheck
 from mesos_gpu.model.apps.rollout import ActionKind
 from mesos_gpu.model.apps.service import Deployment, Services
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import of_scheduler

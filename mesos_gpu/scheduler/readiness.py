@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mesos_gpu.adapters.asker import Asker, as_health_check
 from mesos_gpu.adapters.prober import Attempt, Prober
 from mesos_gpu.model.apps.app import ReadinessCheck
-from mesos_gpu.model.apps.healthcheck import Answer, IpProtocol, Readiness
+from mesos_gpu.model.jobs.healthcheck import Answer, IpProtocol, Readiness
 from mesos_gpu.policy.apps.healthcheck import Finding
 from mesos_gpu.scheduler.checks import Names
 

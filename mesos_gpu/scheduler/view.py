@@ -8,19 +8,19 @@ from mesos_gpu.engine.apps.delays import ends_of, launch_delays
 from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.gpus.standing import standing
 from mesos_gpu.engine.match.moves import problem_of
-from mesos_gpu.engine.match.neighbours import Neighbours
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.line import ask_of
+from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.outlook import Outlook
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.service import Deployment, RootVersion
 from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobSpec, JobState
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why

@@ -7,8 +7,8 @@ from mesos_gpu.adapters.prober import Prober
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.model.apps.healthcheck import Readiness
 from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.jobs.healthcheck import Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.healthcheck import TaskHealth

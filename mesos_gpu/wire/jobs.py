@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import (
     DEFAULT_QUEUE,
     HIGHEST_PRIORITY,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from isolator.agent.commands import executor_command
+from isolator.devices.facts import write_inventory
 from isolator.gpus.ledger import Claimed, Owner
-from isolator.host.facts import write_inventory
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent

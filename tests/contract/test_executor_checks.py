@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from isolator.host.processes import descendants
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.answers import answering, status

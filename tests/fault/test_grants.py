@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from isolator.devices import cgroups
+from isolator.devices.facts import read_inventory
 from isolator.gpus.ledger import Ledger
-from isolator.host.facts import read_inventory
 from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.stack import Stack

@@ -16,7 +16,7 @@ from isolator.executor.checks import Checker
 from isolator.host.processes import descendants
 from isolator.runs import joining
 from mesos_gpu.adapters import prober as prober_module
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from tests.answers import answering, closed_port, hangs, server_context, status

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from isolator.devices.facts import write_inventory
 from isolator.gpus.driver_volume import Keeper, holders
-from isolator.host.facts import write_inventory
 from isolator.node.reaper import reap
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.testing.elf_files import driver_tree

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from isolator.confinement import pids
 from isolator.devices import cgroups
-from isolator.executor import pids
 from isolator.gpus.ledger import Ledger
 from isolator.host import processes
 from isolator.node.reaper import reap

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from isolator.confinement import pids
+from isolator.confinement.pids import PidsLimit, limit_of, pids_for
 from isolator.devices import cgroups
-from isolator.executor import pids
-from isolator.executor.pids import PidsLimit, limit_of, pids_for
 from isolator.runs.launcher import Launcher, Order
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.testing.scripted_agent import ScriptedAgent

@@ -10,7 +10,6 @@ from starlette.requests import Request
 
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.service import View
-from mesos_gpu.api.v1.logs import MOST
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
@@ -69,13 +68,14 @@ class Flag:
         return text == "true"
 
 
+MOST_LOG_BYTES: Final = 1 << 20  # of one answer
 SHOW_ENV: Final = Flag("show_env")
 MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
 MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
 WAIT_S: Final = Number("timeout_s", 30.0, 0.0, 60.0, whole=False)
 OFFSET: Final = Number("offset", 0, -(1 << 62), 1 << 62)  # bytes
-LENGTH: Final = Number("length", 1 << 16, 1, MOST)  # bytes
+LENGTH: Final = Number("length", 1 << 16, 1, MOST_LOG_BYTES)  # bytes
 
 
 async def result_of(future: Future[T]) -> T:

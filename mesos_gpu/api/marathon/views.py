@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from mesos_gpu.api.service import View
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
 from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends
 from mesos_gpu.model.tasks.task import Task, TaskState

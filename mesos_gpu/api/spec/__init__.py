@@ -1,1 +1,1 @@
-"""Types of /v1 requests and answers, and the OpenAPI document made from them."""
+"""Types and schemas of /v1 requests and answers, from which the OpenAPI document is made."""

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import requests
 
+from mesos_gpu.api.http.requests import MOST_LOG_BYTES
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, begin_of
 
-MOST: Final = 1 << 20
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
 TIMEOUT_S: Final = 10.0
@@ -107,7 +107,7 @@ class LogReader:
             if size is None:
                 return None
             offset = max(size + offset, 0)
-        wanted = min(max(length, LONGEST_CHARACTER), MOST)
+        wanted = min(max(length, LONGEST_CHARACTER), MOST_LOG_BYTES)
         raw = b""
         while len(raw) < wanted:  # an agent gives 16 pages at most (FilesProcess::_read in files.cpp)
             page = self._get(task, path, offset + len(raw), wanted - len(raw))

@@ -6,8 +6,8 @@ from typing import Final
 
 from mesos_gpu.api.service import View
 from mesos_gpu.api.spec import shapes
-from mesos_gpu.model.apps.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why

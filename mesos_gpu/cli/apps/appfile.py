@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.jobs.jobfile import BadJobFile, parse
+from mesos_gpu.cli.jobfile import BadJobFile, parse
 from mesos_gpu.wire.marathon.assign import unknown_fields
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 

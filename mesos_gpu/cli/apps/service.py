@@ -12,14 +12,14 @@ from mesos_gpu.cli.types import APP, DURATION, Ref
 from mesos_gpu.errors import Conflict, MesosGpuError
 
 if TYPE_CHECKING:
+    from mesos_gpu.cli.apps.splits import Asked, Service, Services, Share
     from mesos_gpu.cli.client import Client
-    from mesos_gpu.cli.splits import Asked, Service, Services, Share
 
 _LOOK_S: Final = 1.0
 
 
 def _names(client: "Client") -> list[str]:
-    from mesos_gpu.cli.splits import Services
+    from mesos_gpu.cli.apps.splits import Services
 
     return [service["name"] for service in Services(client).all()]
 
@@ -72,7 +72,7 @@ def service() -> None:
 
 
 def _services(app: App) -> "Services":
-    from mesos_gpu.cli.splits import Services
+    from mesos_gpu.cli.apps.splits import Services
 
     return Services(app.client())
 
@@ -219,7 +219,7 @@ def shift(app: App, name: str, old: str, new: str, step: int, interval: float, a
     """
     if old == new:
         raise click.UsageError("--from and --to are the same app")
-    from mesos_gpu.cli.splits import Services
+    from mesos_gpu.cli.apps.splits import Services
     from mesos_gpu.cli.waiting import be_patient
 
     client = app.client()

@@ -70,7 +70,7 @@ def export(
     and only when it changes. With --follow, while the scheduler is away the file stays as it was, and a command that
     failed is run again.
     """
-    from mesos_gpu.cli.splits import Services
+    from mesos_gpu.cli.apps.splits import Services
 
     services = Services(app.client())
 

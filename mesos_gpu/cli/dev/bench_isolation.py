@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from isolator.confinement import control_ports
-from isolator.confinement.control_ports import Denial
 from isolator.confinement.fence import Fence, fence_for, see_denied
 from isolator.devices.cgroups import OWN_ROOT, Cgroup, Version, mounted
 from isolator.devices.rules import DriverFacts, nvidia_devices, rules_of
+from isolator.host import control_ports
+from isolator.host.control_ports import Denial
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option
 from mesos_gpu.cli.client import Client

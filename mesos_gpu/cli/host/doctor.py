@@ -5,8 +5,8 @@ import os
 import click
 
 from isolator.gpus.ledger import directory
-from isolator.host import doctor as checks
-from isolator.host.findings import Level
+from isolator.node import doctor as checks
+from isolator.node.findings import Level
 from isolator.node.monitor import probe_from
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import json_option

@@ -11,8 +11,8 @@ import click
 import yaml
 
 from isolator.devices import cdi as specs
+from isolator.devices.facts import read_driver, read_inventory
 from isolator.gpus.ledger import Ledger, directory
-from isolator.host.facts import read_driver, read_inventory
 from isolator.node.monitor import probe_from
 from mesos_gpu.cli import output
 from mesos_gpu.errors import NotFound, Unavailable

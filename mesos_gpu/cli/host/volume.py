@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final, TypeVar
 
 import click
 
+from isolator.devices.facts import read_inventory
 from isolator.gpus.driver_volume import driver_root, holders, is_older, mounted
 from isolator.gpus.ledger import Ledger, directory
-from isolator.host.facts import read_inventory
 from mesos_gpu.cli import output
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Damaged, MesosGpuError

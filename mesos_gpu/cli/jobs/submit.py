@@ -23,7 +23,7 @@ FILE is JSON or YAML; `-` reads stdin. It holds one job or a list of jobs, with 
 def submit(app: App, file: str, as_json: bool) -> None:
     """See `_HELP`."""
     from mesos_gpu.cli.interrupt import held_interrupt
-    from mesos_gpu.cli.jobs.jobfile import read_jobs
+    from mesos_gpu.cli.jobfile import read_jobs
 
     with click.open_file(file, "rb") as stream:
         requests = read_jobs(stream.read().decode("utf-8", "replace"), name="stdin" if file == "-" else file)

@@ -4,9 +4,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.match.neighbours import Neighbours
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.line import Line, ask_of
+from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.outlook import offered_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State

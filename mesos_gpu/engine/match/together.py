@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mesos_gpu.engine.match.neighbours import Neighbours
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.cluster.placement import Ask, Candidate, Chosen

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from mesos_gpu.engine.gpus.standing import well
-from mesos_gpu.engine.match.neighbours import Neighbours
+from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import Capacity, State
 from mesos_gpu.model.ids import AgentId, JobId

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from mesos_gpu.model.apps.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
 

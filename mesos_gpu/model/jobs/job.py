@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mesos_gpu.model.apps.docker_options import DockerOptions
-from mesos_gpu.model.apps.healthcheck import HealthCheck
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.docker_options import DockerOptions
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.port import PortWish

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mesos_gpu.model.apps.docker_options import DockerOptions
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.model.apps.healthcheck import HealthCheck
 from mesos_gpu.model.apps.split import HOST, Backend, Mode, Server, Split
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.split import server_weights
 
 ANY_GROUP: Final = "*"

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from mesos_gpu.model.apps.app import DockerParameter
-from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 
 _SIZE: Final = re.compile(r"(\d{1,18})([bkmgt]?)b?", re.IGNORECASE)
 _SHIFTS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from mesos_gpu.model.apps.healthcheck import CheckHealth, HealthCheck
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck
 from mesos_gpu.model.jobs.port import PortBinding
 
 FIRST_CHECK_S: Final = 5.0  # Marathon's own checks begin so soon, whatever delaySeconds says: that is Mesos'

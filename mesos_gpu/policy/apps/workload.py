@@ -30,7 +30,7 @@ from mesos_gpu.model.apps.app import (
     SecretRef,
     VolumeMode,
 )
-from mesos_gpu.model.apps.docker_options import DockerOptions
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.job import Engine, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.permits import Permits

@@ -14,10 +14,10 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.simulate.chaos import apps
+from mesos_gpu.simulate.chaos.account import job_of
 from mesos_gpu.simulate.chaos.choice import choose
 from mesos_gpu.simulate.chaos.settle import go_on, settle
 from mesos_gpu.simulate.chaos.virtual import Agent, Facts, Run
-from mesos_gpu.simulate.chaos.witness import job_of
 from mesos_gpu.simulate.chaos.world import DRIVERS, MODELS, World
 
 _MOST_JOBS: Final = 12  # that have not ended

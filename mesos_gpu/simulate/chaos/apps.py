@@ -16,9 +16,9 @@ from mesos_gpu.model.apps.app import (
     UnreachableStrategy,
     UpgradeStrategy,
 )
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.simulate.chaos.choice import choose
 from mesos_gpu.simulate.chaos.world import World

@@ -6,17 +6,16 @@ Bounds are held at every moment by what the scheduler itself does: failures, and
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, floor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import ActionKind
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.simulate.chaos.account import Account
+from mesos_gpu.simulate.chaos.disk import Disk
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.wire.marathon.options import gpu_options
-
-if TYPE_CHECKING:
-    from mesos_gpu.simulate.chaos.witness import Disk, Witness
 
 _NONE: Final = (ActionKind.START, ActionKind.STOP)
 
@@ -60,7 +59,7 @@ class Instance:
     serves: bool | None  # None: nobody has said
 
 
-def aims_of(disk: "Disk") -> Mapping[str, Aim]:
+def aims_of(disk: Disk) -> Mapping[str, Aim]:
     """By app; while a deployment has not come to an app, it stays what it was."""
     versions = disk.services.versions
     aims = {
@@ -82,18 +81,18 @@ def aims_of(disk: "Disk") -> Mapping[str, Aim]:
     return aims
 
 
-def instances_of(witness: "Witness", aims: Mapping[str, Aim], now: float) -> Mapping[str, list[Instance]]:
+def instances_of(account: Account, aims: Mapping[str, Aim], now: float) -> Mapping[str, list[Instance]]:
     """By app: all that have not ended."""
     found: dict[str, list[Instance]] = {}
-    for job in witness.disk.jobs.values():
+    for job in account.disk.jobs.values():
         if job.app_version is not None and not job.state.ended:
             app_id = job.spec.app or ""
-            found.setdefault(app_id, []).append(_instance(witness, job, aims.get(app_id), now))
+            found.setdefault(app_id, []).append(_instance(account, job, aims.get(app_id), now))
     return found
 
 
-def _instance(witness: "Witness", job: Job, aim: Aim | None, now: float) -> Instance:
-    word = witness.words.get(job.task_id) if job.task_id and job.state is not JobState.PENDING else None
+def _instance(account: Account, job: Job, aim: Aim | None, now: float) -> Instance:
+    word = account.words.get(job.task_id) if job.task_id and job.state is not JobState.PENDING else None
     strategy = aim.app.unreachable_strategy if aim else None
     cut_s = now - word.cut_since if word and word.cut_since is not None else None
     gone = cut_s is not None and (
@@ -101,9 +100,9 @@ def _instance(witness: "Witness", job: Job, aim: Aim | None, now: float) -> Inst
     )
     serves: bool | None = False
     if word is not None and job.task_id is not None and word.running and cut_s is None:
-        ready = not job.proves_ready or job.task_id in witness.ready
-        well = witness.healthy.get(job.task_id) if job.checked else True
-        serves = well if ready and job.task_id not in witness.evicted else False
+        ready = not job.proves_ready or job.task_id in account.ready
+        well = account.healthy.get(job.task_id) if job.checked else True
+        serves = well if ready and job.task_id not in account.evicted else False
     return Instance(job.id, job.app_version or 0.0, not gone, job.kill_requested, serves)
 
 
@@ -115,19 +114,19 @@ class Scene:
     instances: Mapping[str, list[Instance]]
 
 
-def scene(witness: "Witness", now: float) -> Scene:
+def scene(account: Account, now: float) -> Scene:
     """As of now."""
-    aims = aims_of(witness.disk)
-    return Scene(aims, instances_of(witness, aims, now))
+    aims = aims_of(account.disk)
+    return Scene(aims, instances_of(account, aims, now))
 
 
-def judge(witness: "Witness", before: Scene, now: float) -> None:
+def judge(account: Account, before: Scene, now: float) -> None:
     """What was done of its own accord at one moment, `before` which all was so.
 
     Raises:
         Violation: It was not to be.
     """
-    after = instances_of(witness, before.aims, now)
+    after = instances_of(account, before.aims, now)
     for id in {**before.instances, **after}:
         aim = before.aims.get(id) or Aim(App(id), 0, 0.0)
         was = {each.id: each for each in before.instances.get(id, ())}
@@ -176,7 +175,7 @@ def _right(aim: Aim, there: Iterable[Instance]) -> int:
     return sum(each.version == aim.version and each.counts and not each.ending for each in there)
 
 
-def locked_once(disk: "Disk") -> None:
+def locked_once(disk: Disk) -> None:
     """No two deployments are over one app."""
     seen: dict[str, str] = {}
     for deployment in disk.deployments.values():

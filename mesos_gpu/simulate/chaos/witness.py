@@ -5,167 +5,32 @@ and saved.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.apps.service import Services
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure, OnMemberFailure
-from mesos_gpu.model.nodes.drain import Card, Drain, Target
+from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.saves import Saved
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos import gangs, rollouts
+from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
 from mesos_gpu.simulate.chaos.violation import Violation
-from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts, VirtualMesos
+from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts
 from mesos_gpu.wire.mesos import report
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
-_OF_APP: Final = "._app."
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
 
 
-@dataclass(slots=True)
-class Word:
-    """What the scheduler was told of a launch."""
-
-    ended: str = ""  # the first terminal state
-    cut_since: float | None = None
-    placed: bool = False  # its executor said that it has its place
-    given_up: bool = False  # cut for so long that its job may start elsewhere
-    running: bool = False
-
-
-@dataclass(slots=True)
-class Told:
-    """What the scheduler was told of an agent, and when."""
-
-    health: dict[GpuId, Health]
-    driver: str | None
-    at: float
-
-
-def job_of(task_id: str) -> JobId:
-    """Of whose launch it is; an instance of an app has dots in its name."""
-    return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
-
-
-def launch_of(task_id: str) -> str:
-    """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
-    if _OF_APP in task_id:
-        return task_id.rpartition(".")[2]
-    return task_id.removeprefix(f"{job_of(task_id)}.").partition(".")[0]
-
-
-class Disk:
-    """A store in memory: what was committed, and nothing else."""
-
-    def __init__(self) -> None:
-        """Empty."""
-        self.framework_id: str | None = None
-        self.jobs: dict[JobId, Job] = {}
-        self.tasks: dict[TaskId, Task] = {}
-        self.nodes: dict[AgentId, Node] = {}
-        self.drains: dict[tuple[Target, str], Drain] = {}
-        self.cards: dict[GpuId, Card] = {}
-        self.services = Services()
-        self.app_versions: list[AppVersion] = []
-        self.roots: list[RootVersion] = []
-        self.deployments: dict[str, Deployment] = {}
-
-    def save(self, save: fx.Effect) -> None:
-        """Commit one save; other effects are none of its business."""
-        match save:
-            case saves.SaveJob(job):
-                self.jobs[job.id] = job
-            case saves.SaveTask(task):
-                self.tasks[task.id] = task
-            case saves.SaveNode(node):
-                self.nodes[node.id] = node
-            case saves.SaveCard(card):
-                self.cards[card.id] = card
-            case saves.SaveDrain(drain):
-                self.drains[drain.target, drain.name] = drain
-            case saves.ForgetJob(job_id):
-                del self.jobs[job_id]
-                for task_id in [task.id for task in self.tasks.values() if task.job_id == job_id]:
-                    del self.tasks[task_id]
-            case saves.ForgetTask(task_id):
-                del self.tasks[task_id]
-            case saves.ForgetNode(agent_id):
-                del self.nodes[agent_id]
-            case saves.ForgetDrain(target, name):
-                del self.drains[target, name]
-            case _:
-                self._save_rest(save)
-
-    def _save_rest(self, save: fx.Effect) -> None:
-        match save:
-            case saves.SaveFramework(framework_id):
-                self.framework_id = framework_id
-            case saves.SaveServices(services):
-                self.services = services
-            case saves.SaveAppVersion(found):
-                self.app_versions.append(found)
-            case saves.SaveRootVersion(root):
-                self.roots.append(root)
-            case saves.ForgetRootVersion(version):
-                self.roots = [each for each in self.roots if each.version != version]
-            case saves.ForgetAppVersion(app_id, version):
-                self.app_versions = [
-                    v for v in self.app_versions if (v.app.id, v.version) != (app_id, version)
-                ]
-            case saves.SaveDeployment(deployment):
-                self.deployments[deployment.id] = deployment
-            case saves.ForgetDeployment(id):
-                self.deployments.pop(id, None)
-
-    def load(self) -> Saved:
-        """As a store gives it back: jobs by their sequence, tasks by their launch."""
-        return Saved(
-            self.framework_id,
-            tuple(sorted(self.jobs.values(), key=lambda job: job.sequence)),
-            tuple(sorted(self.tasks.values(), key=lambda task: task.launched_at)),
-            tuple(self.nodes.values()),
-            tuple(self.drains.values()),
-            tuple(self.cards.values()),
-            self.services,
-            tuple(self.app_versions),
-            tuple(self.deployments.values()),
-            roots=tuple(self.roots),
-        )
-
-
-class Witness:
-    """One scheduler's life, over all its restarts."""
-
-    def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
-        """Nothing was said yet."""
-        self.mesos, self.settings = mesos, settings
-        self.disk = Disk()
-        self.words: dict[TaskId, Word] = {}
-        self.agents: dict[AgentId, Told] = {}
-        self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
-        self.unacknowledged: dict[tuple[TaskId, str], int] = {}
-        self.submitted: set[JobId] = set()
-        self.user_killed: set[JobId] = set()
-        self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
-        self.evicted: set[TaskId] = set()
-        self.launches: dict[JobId, list[TaskId]] = {}
-        self.begun: set[str] = set()  # launches of gangs whose members may start
-        self.launched: set[JobId] = set()  # by the batch in hand
-        self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already
-        self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
-        self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
-        self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
-        self.ready: set[TaskId] = set()
+class Witness(Account):
+    """Takes in what the scheduler is told, and judges what it does."""
 
     # --- what the scheduler is told, when its batch is on disk
 
@@ -278,10 +143,10 @@ class Witness:
             elif kind is saves.SaveTask:
                 self._task(effect.task, now)  # type: ignore[union-attr]
             check = _CHECKS.get(kind)
-            if check is None:
-                self.disk.save(effect)
-            else:
+            if check is not None:
                 check(self, effect, now)
+            elif isinstance(effect, saves.Save):
+                self.disk.save((effect,))
 
     def _job(self, job: Job) -> None:
         if job.app_version is not None:
@@ -330,11 +195,6 @@ class Witness:
         places = {(Target.NODE, task.hostname) for task in tasks} | {(Target.GPU, str(g)) for g in gpus}
         ends = [self.drained[place] for place in places if place in self.drained]
         return any(end is not None and end <= now for end in ends)
-
-    def latest(self, job_id: JobId) -> list[TaskId]:
-        """The tasks of a job's latest launch."""
-        tasks = self.launches.get(job_id, [])
-        return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
 
     def _launch(self, launch: fx.Launch, now: float) -> None:
         agents = {self._take(offer_id, "ACCEPT") for offer_id in launch.offer_ids}
@@ -392,12 +252,6 @@ class Witness:
         if held > limit:
             words = f"{queue} may hold {limit} GPUs, and holds {held} with {item.task.id}"
             raise Violation("no queue is over its limit", words, item.task.id)
-
-    def given_up(self, task_id: TaskId, now: float) -> bool:
-        """Whether it was cut off for so long that its job may start elsewhere."""
-        word = self.words[task_id]
-        limit_s = self.settings.unreachable_timeout_s
-        return word.given_up or (word.cut_since is not None and now - word.cut_since >= limit_s)
 
     def _place(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
         task, spec = item.task, item.spec

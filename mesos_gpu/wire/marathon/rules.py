@@ -15,7 +15,7 @@ from mesos_gpu.model.apps.app import (
     NetworkMode,
     SecretRef,
 )
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
 from mesos_gpu.wire.marathon.options import report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of

@@ -17,8 +17,8 @@ from mesos_gpu.model.apps.app import (
     PortDefinition,
     PortMapping,
 )
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy
 

@@ -33,9 +33,9 @@ from mesos_gpu.model.apps.app import (
     Volume,
     VolumeMode,
 )
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.nodes.driver import MINIMUM

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Final
 
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 
 MOST_HEAD: Final = 65536
 MOST_INTERIM: Final = 64  # answers before the final one

@@ -26,9 +26,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.routing import Route
 
-from mesos_gpu.api.spec import openapi
-from mesos_gpu.model.apps.healthcheck import HealthCheck as Check
+from mesos_gpu.api import openapi
 from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.healthcheck import HealthCheck as Check
 from mesos_gpu.testing.builders import gpu
 from mesos_gpu.wire.jobs import ARTIFACT_KNOWN, CHECK_KNOWN, KNOWN, object_of, spec_from_mapping
 from tests.contract.api.test_api import Rig

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from mesos_gpu.cli import main
 from mesos_gpu.cli.apps import service_export
+from mesos_gpu.cli.apps.splits import Services
 from mesos_gpu.cli.client import Client
-from mesos_gpu.cli.splits import Services
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import TaskId
 from tests.conftest import wait_until

@@ -14,8 +14,8 @@ import pytest
 
 from mesos_gpu.api.marathon import events as listening
 from mesos_gpu.engine import events as ev
-from mesos_gpu.model.apps.healthcheck import CheckHealth
 from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.jobs.healthcheck import CheckHealth
 from mesos_gpu.model.tasks.status import Status
 from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import STAMP, Marathon

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from isolator.host.facts import write_inventory
+from isolator.devices.facts import write_inventory
 from mesos_gpu.cli.client import Client
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.stack import NodeSpec, Stack

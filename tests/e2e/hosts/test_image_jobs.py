@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import requests
 
+from isolator.confinement import pids
 from isolator.devices.cgroups import OWN_ROOT, mounted
-from isolator.executor import pids
 from isolator.gpus.ledger import Ledger
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client

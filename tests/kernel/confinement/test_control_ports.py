@@ -14,7 +14,7 @@ import pytest
 from isolator.agent.commands import executor_command
 from isolator.devices import cgroups
 from isolator.executor.checks import Checker
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isolator.confinement import gate
-from isolator.runs.run import NotStarted
+from isolator.host.not_started import NotStarted
 from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel

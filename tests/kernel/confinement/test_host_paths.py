@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.host.host_paths import identity_of, see_given
-from isolator.runs.run import NotStarted
+from isolator.host.not_started import NotStarted
+from isolator.runs.host_paths import identity_of, see_given
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent

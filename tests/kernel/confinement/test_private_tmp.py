@@ -99,7 +99,7 @@ def test_an_operator_may_leave_them_the_hosts(
 
 def test_a_health_check_sees_the_tasks_own(open_directory: Path, agent: ScriptedAgent) -> None:
     needs("cgroup1")
-    from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+    from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
     from mesos_gpu.wire.mesos.checks import encode
 
     check = HealthCheck(

@@ -12,9 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 from isolator.confinement import gate
-from isolator.confinement.control_ports import Denial
 from isolator.confinement.fence import Fence, fence_for
-from isolator.runs.run import NotStarted
+from isolator.host.control_ports import Denial
+from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import MesosGpuError
 
 COMMANDS = {

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from isolator.agent.docker_engine import ContainerWish, DockerEngine
 from isolator.executor.checks import Checker
-from isolator.runs.docker_engine import ContainerWish, DockerEngine
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import TaskHealth
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import pytest
 
+from isolator.agent.docker_engine import ContainerWish, DockerEngine, Ended
 from isolator.devices.docker_devices import verify
-from isolator.executor.memory import Witness
-from isolator.runs.docker_engine import ContainerWish, DockerEngine, Ended
+from isolator.runs.memory import Witness
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.local.cluster import free_port
-from mesos_gpu.model.apps.docker_options import DockerOptions
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
 from mesos_gpu.testing.images import busybox_layer, layer, save
@@ -460,7 +460,7 @@ def test_a_callers_death_leaves_a_container_that_its_label_finds(tasks: Tasks, d
     script = f"""
 import sys
 import tarfile
-from isolator.runs.docker_engine import ContainerWish, DockerEngine
+from isolator.agent.docker_engine import ContainerWish, DockerEngine
 engine = DockerEngine({str(daemon.socket)!r})
 wish = ContainerWish("busy", "65534:65534", "sleep 600", labels={{"mesos_gpu.task": "job.7"}})
 engine.create({name!r}, wish)

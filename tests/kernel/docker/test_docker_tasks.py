@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from isolator.host.facts import write_inventory
+from isolator.agent.docker_engine import DockerEngine
+from isolator.devices.facts import write_inventory
 from isolator.node.reaper import reap
-from isolator.runs.docker_engine import DockerEngine
 from mesos_gpu.local import helpers
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd

@@ -7,10 +7,10 @@ from marathon.models.events import EventFactory
 from mesos_gpu.api.marathon.happenings import events_of
 from mesos_gpu.model.apps import happening as hp
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.rollout.plan import plan
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.model.apps.app import App, PortDefinition
-from mesos_gpu.model.apps.healthcheck import HealthCheck
 from mesos_gpu.model.apps.split import Backend, Mode, Server, Split
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.backends import Address, Serving, labelled, named, without_clashes
 from mesos_gpu.wire.export import haproxy, traefik
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.cli import locate, output
-from mesos_gpu.cli.jobs.jobfile import BadJobFile, read_jobs
+from mesos_gpu.cli.jobfile import BadJobFile, read_jobs
 from mesos_gpu.cli.types import DURATION, ENV, JOB, LABEL, MEMORY, URL
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.jobs.jobfile import MOST_VALUES, BadJobFile, parse
+from mesos_gpu.cli.jobfile import MOST_VALUES, BadJobFile, parse
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}, *a{i - 1}, *a{i - 1}]\n" for i in range(1, 30)

@@ -28,11 +28,11 @@ from mesos_gpu.engine.state import Reconciliation, State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
 from mesos_gpu.model.apps.app import App, Group, SecretRef
-from mesos_gpu.model.apps.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.service import AppVersion, Deployment, GroupShape, RootVersion, Services
 from mesos_gpu.model.apps.split import Mode, Split
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.unknown import Label, Listed

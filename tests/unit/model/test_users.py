@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from isolator.host.not_started import NotStarted
 from isolator.runs import run as runs
-from isolator.runs.run import NotStarted, identity
+from isolator.runs.run import identity
 from mesos_gpu.adapters import accounts
 from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.cli import main

@@ -11,7 +11,7 @@ from mesos_gpu.adapters import prober as prober_module
 from mesos_gpu.adapters.asker import MOST_BODY
 from mesos_gpu.adapters.prober import Prober
 from mesos_gpu.model.apps.app import HttpScheme, ReadinessCheck
-from mesos_gpu.model.apps.healthcheck import Answer, Readiness
+from mesos_gpu.model.jobs.healthcheck import Answer, Readiness
 from mesos_gpu.scheduler.checks import Names
 from mesos_gpu.scheduler.readiness import Candidate, ReadinessChecks
 from tests.answers import Behaviour, answering, closed_port, closes, hangs, says, server_context

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.engine.match import preemption
-from mesos_gpu.engine.match.neighbours import Neighbours
+from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks import gangs, statuses

@@ -11,8 +11,8 @@ from mesos_gpu.api.v1.views import job, task
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.saves import SaveTask
 from mesos_gpu.model.tasks.status import Status

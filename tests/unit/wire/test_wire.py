@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mesos_gpu.model.apps.app import App, Container, EngineType, PortMapping, PortProtocol
-from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link

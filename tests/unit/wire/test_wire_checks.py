@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.model.apps.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.wire.mesos.checks import decode, encode, request, status_of
 
 CHECKS = (

@@ -19,7 +19,7 @@ from mesos_gpu.model.apps.app import (
     UnreachableStrategy,
     UpgradeStrategy,
 )
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol, Readiness
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.scheduler.view import StateView

@@ -9,8 +9,8 @@ from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import PortDefinition, ReadinessCheck
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Readiness
 from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Readiness
 from mesos_gpu.model.saves import ForgetSplit, SaveSplit
 from mesos_gpu.testing.builders import World, only, saved_of
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want

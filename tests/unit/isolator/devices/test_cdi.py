@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from isolator.devices import cdi as specs
+from isolator.devices.facts import write_inventory
 from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import Claimed, Ledger, Owner
-from isolator.host.facts import write_inventory
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, NotFound
 from mesos_gpu.model.ids import GpuId

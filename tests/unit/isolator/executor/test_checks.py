@@ -15,7 +15,7 @@ import pytest
 from mesos_gpu.adapters import prober as prober_module
 from mesos_gpu.adapters.prober import Attempt, Prober, dial
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.apps.healthcheck import CheckHealth, HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck, IpProtocol, Protocol
 from mesos_gpu.policy.apps.healthcheck import Finding, TaskHealth
 from mesos_gpu.scheduler.checks import Checks, Names, Subject
 from mesos_gpu.scheduler.watching import _denied

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.executor.sandbox import Sandbox
 from isolator.executor.upkeep import Log, Upkeep, limit_of
+from isolator.host.sandbox import Sandbox
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, begin_of, head
 from tests.conftest import wait_until

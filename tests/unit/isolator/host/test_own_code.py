@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from isolator.host.doctor import own_code as check
-from isolator.host.findings import Host, Level
 from isolator.host.own_code import places, weak
+from isolator.node.doctor import own_code as check
+from isolator.node.findings import Host, Level
 
 ME = (0, os.geteuid())
 GROUPS = (0, os.getegid())
@@ -81,7 +81,7 @@ def test_the_doctor_looks_at_the_interpreter_and_all_that_it_imports(
 ) -> None:
     monkeypatch.syspath_prepend(str(code))
     assert {code, Path(sys.executable)} <= set(places())
-    monkeypatch.setattr("isolator.host.doctor.places", lambda: (code,))
+    monkeypatch.setattr("isolator.node.doctor.places", lambda: (code,))
     assert [finding.level for finding in check(Host(tmp_path, None))] == [Level.OK]
     for number in range(9):
         (code / f"m{number}.py").touch()

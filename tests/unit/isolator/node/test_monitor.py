@@ -18,8 +18,8 @@ import pytest
 
 from isolator.agent.agent_api import Settings
 from isolator.agent.commands import executor_command
+from isolator.devices.facts import read_inventory
 from isolator.gpus.ledger import Ledger, Owner
-from isolator.host.facts import read_inventory
 from isolator.node.monitor import Monitor, health_from, interval_from, probe_from
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu, simulated_gpus, write_inventory
 from mesos_gpu.errors import BadConfiguration

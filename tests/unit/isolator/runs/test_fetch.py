@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from isolator.devices.enclosure import Enclosure
+from isolator.confinement.enclosure import Enclosure
+from isolator.host.not_started import NotStarted
 from isolator.runs.fetching import Fetch
 from isolator.runs.launcher import Helped, Order
-from isolator.runs.run import NotStarted
 from mesos_gpu.local import fetcher
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome

@@ -19,7 +19,7 @@ from urllib.request import Request
 import pytest
 import requests
 
-from isolator.confinement.control_ports import Denial
+from isolator.host.control_ports import Denial
 from isolator.runs.images import DEFAULT_REGISTRY, Reference, flags_of, read_config, registry_of
 from isolator.runs.registry_reach import Reach
 from mesos_gpu.errors import Damaged, NotFound, Unavailable

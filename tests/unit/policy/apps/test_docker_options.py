@@ -3,7 +3,7 @@
 import pytest
 
 from mesos_gpu.model.apps.app import DockerParameter
-from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.policy.apps.docker_options import options_of
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mesos_gpu.model.apps.healthcheck import CheckHealth, HealthCheck, Protocol
+from mesos_gpu.model.jobs.healthcheck import CheckHealth, HealthCheck, Protocol
 from mesos_gpu.policy.apps.healthcheck import (
     Finding,
     TaskHealth,

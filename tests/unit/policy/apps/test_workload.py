@@ -33,10 +33,10 @@ from mesos_gpu.model.apps.app import (
     Volume,
     VolumeMode,
 )
-from mesos_gpu.model.apps.docker_options import DockerOptions
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.docker_options import DockerOptions
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import Engine, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control, Permits, Root

@@ -18,9 +18,9 @@ from mesos_gpu.model.apps.app import (
     UpgradeStrategy,
     same_but_scale,
 )
-from mesos_gpu.model.apps.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import OnGpuFailure, Placement
 from mesos_gpu.wire.marathon.app import (
     Rollback,

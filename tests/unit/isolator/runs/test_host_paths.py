@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.host.host_paths import check_alone, granted, in_host, in_image, in_nested, roots_of
-from isolator.runs.run import NotStarted
+from isolator.host.not_started import NotStarted
+from isolator.runs.host_paths import check_alone, granted, in_host, in_image, in_nested, roots_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.jobs.mount import Mount
 

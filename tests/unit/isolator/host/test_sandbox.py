@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import isolator
-from isolator.executor.gang import write_hostfile
-from isolator.executor.sandbox import NotAFile, Sandbox
+from isolator.host.sandbox import NotAFile, Sandbox
+from isolator.runs.gang import write_hostfile
 from mesos_gpu.model.tasks.assignment import Assignment
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts as another user")
@@ -307,17 +307,17 @@ def test_without_access_control_lists_the_sandbox_is_the_users_as_mesos_has_it(
 ELSEWHERE = {
     "gpus/cards": "the node directory, which is root's",
     "devices/cgroups": "files of cgroups",
-    "executor/pids": "cgroups",
-    "runs/docker_engine": "cgroups that were made for a container",
+    "confinement/pids": "cgroups",
+    "agent/docker_engine": "cgroups that were made for a container",
     "runs/docker_run": "devices.allow of the container's cgroup",
-    "devices/enclosure": "device nodes below /dev/mesos_gpu, which is root's",
+    "confinement/enclosure": "device nodes below /dev/mesos_gpu, which is root's",
     "confinement/fence": "files of cgroups",
     "confinement/gate": "a directory beside the task's device nodes, which is root's",
-    "host/facts": "the node directory, which is root's",
+    "devices/facts": "the node directory, which is root's",
     "runs/joined": "files of cgroups",
     "runs/launcher": "files of cgroups",
     "gpus/ledger": "the node directory, which is root's",
-    "executor/memory": "files of cgroups",
+    "runs/memory": "files of cgroups",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
 CHANGES = {
@@ -361,8 +361,8 @@ def test_no_other_module_of_the_isolator_changes_a_file_system_but_for_a_reason(
         ]
         for path in directory.rglob("*.py")
     }
-    others = {name: lines for name, lines in found.items() if lines and name != "executor/sandbox"}
-    assert set(others) - set(ELSEWHERE) == set(), f"use isolator.executor.sandbox: {others}"
+    others = {name: lines for name, lines in found.items() if lines and name != "host/sandbox"}
+    assert set(others) - set(ELSEWHERE) == set(), f"use isolator.host.sandbox: {others}"
     assert set(ELSEWHERE) - set(others) == set(), "they change nothing any more"
 
 

@@ -1,6 +1,6 @@
 """The OpenAPI document of /v1: its operations here, its shapes from api/bodies.py and api/shapes.py.
 
-`python -m mesos_gpu.api.spec.openapi` prints it, as docs/reference/openapi.json has it.
+`python -m mesos_gpu.api.openapi` prints it, as docs/reference/openapi.json has it.
 """
 
 import json

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.devices import cgroups
+from isolator.devices import cgroups, facts
 from isolator.devices.rules import DriverFacts
-from isolator.host import facts
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from isolator.agent.docker_engine import ContainerWish, DockerEngine, creation
+from isolator.agent.docker_output import Output
 from isolator.agent.http import HttpConnection
-from isolator.confinement.control_ports import Denial
+from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.fence import Fence
 from isolator.devices.cgroups import Cgroup
-from isolator.devices.enclosure import Enclosure
-from isolator.runs.docker_engine import ContainerWish, DockerEngine, creation
-from isolator.runs.docker_output import Output
+from isolator.host.control_ports import Denial
 from isolator.runs.docker_run import DockerRun
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
-from mesos_gpu.model.apps.docker_options import DockerOptions, Ulimit
+from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment

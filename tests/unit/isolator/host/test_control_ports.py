@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from isolator.confinement.control_ports import Denial, denials, listed
 from isolator.devices import bpf
+from isolator.host.control_ports import Denial, denials, listed
 from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.nodes.control import ControlPort

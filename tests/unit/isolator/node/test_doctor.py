@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
-from isolator.host import doctor
-from isolator.host.doctor import diagnose
-from isolator.host.findings import Finding, Host, Level
+from isolator.node import doctor
+from isolator.node.doctor import diagnose
+from isolator.node.findings import Finding, Host, Level
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port

@@ -7,8 +7,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
+from isolator.agent.docker_engine import DEFAULT_SOCKET
 from isolator.gpus.ledger import Holding, Ledger
-from isolator.runs.docker_engine import DEFAULT_SOCKET
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 
 #: "NVIDIA UNIX x86_64 Kernel Module  535.183.01", "NVIDIA UNIX Open Kernel Module for x86_64  575.57.08".

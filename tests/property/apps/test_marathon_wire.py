@@ -19,7 +19,7 @@ from tests.spoiling import spoilt
 
 EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SECRETS = Allowed(secrets=True)
-FILE = Path(__file__).parents[1] / "data/marathon/documents.jsonl.gz"
+FILE = Path(__file__).parents[2] / "data/marathon/documents.jsonl.gz"
 LINES = [json.loads(line) for line in gzip.decompress(FILE.read_bytes()).splitlines()]
 DOCUMENTS = [each["document"] for each in LINES if each["kind"] == "app"]
 WORDS = [

@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from isolator.confinement import apart, control_ports, fence
-from isolator.devices import cgroups
+from isolator.agent.docker_engine import DockerEngine
+from isolator.confinement import apart, fence
+from isolator.confinement.enclosure import NODES
+from isolator.confinement.pids import mounted as pids_mounted
+from isolator.devices import cgroups, facts
 from isolator.devices.cgroups import Cgroup
-from isolator.devices.enclosure import NODES
 from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
-from isolator.executor.pids import mounted as pids_mounted
-from isolator.host import facts, hardening, processes, user_pool
-from isolator.host.findings import Finding, Host, Level
+from isolator.host import control_ports, hardening, processes, user_pool
 from isolator.host.own_code import places, weak
 from isolator.node import reaper
-from isolator.runs.docker_engine import DockerEngine
+from isolator.node.findings import Finding, Host, Level
 from isolator.runs.images import flags_of
 from mesos_gpu.adapters.credentials import VARIABLE, read
 from mesos_gpu.errors import MesosGpuError, Unavailable
@@ -37,7 +37,7 @@ from volumes.store import Store, default_path, verify
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
 MOST_SHOWN: Final = 5
-DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.runs.docker_engine makes
+DOCKER_LABEL: Final = "mesos_gpu.cgroups"  # on every container that isolator.agent.docker_engine makes
 NAMESPACE_S: Final = 30.0
 #: linux/capability.h. NET_ADMIN: to attach device programs to cgroups.
 _CAPABILITIES: Final = {

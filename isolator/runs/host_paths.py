@@ -21,15 +21,15 @@ from typing import Final
 
 from isolator.devices.view import held
 from isolator.gpus.ledger import DEFAULT_DIRECTORY
-from isolator.runs.run import NotStarted, sandbox_of
+from isolator.host.not_started import NotStarted
+from isolator.host.paths import FORBIDDEN, is_within, overlap
+from isolator.runs.run import sandbox_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.policy.gpus.image import VOLUME_PATH
 from volumes.store import default_path
 
 ROOTS: Final = "MESOS_GPU_VOLUME_ROOTS"
-#: Would hand a task the host: its nodes, its kernel's switches, its engines.
-FORBIDDEN: Final = ("/dev", "/proc", "/sys", "/run/docker.sock", "/run/containerd")
 #: What runs as root in a task's view, when it starts and for its health checks, and what its own programs rely on.
 _SYSTEM: Final = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
                   "/usr", sys.base_prefix, str(Path(__file__).parents[2]))  # fmt: skip
@@ -97,16 +97,6 @@ def never_given(own: Mapping[str, str]) -> Iterator[str]:
         yield os.path.realpath(socket)
     # The agent's own: <work_dir>/slaves/<agent>/frameworks/… (slave/paths.hpp), with everybody's sandboxes.
     yield os.path.realpath(sandbox_of(own)).partition("/slaves/")[0]
-
-
-def overlap(path: str, other: str) -> bool:
-    """Whether one is the other, or in it. Both without symbolic links."""
-    return is_within(path, other) or is_within(other, path)
-
-
-def is_within(path: str, directory: str) -> bool:
-    """Whether it is the directory, or in it. Both without symbolic links."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _see_allowed(mount: Mount, real: str, roots: Sequence[Root], never: Sequence[str]) -> None:

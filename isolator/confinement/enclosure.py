@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isolator.confinement.control_ports import Denial
 from isolator.confinement.fence import Fence, fence_for, see_cgroup2
+from isolator.confinement.pids import PidsLimit, limit_of, pids_for
+from isolator.devices import facts
 from isolator.devices.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
 from isolator.devices.rules import Device, nvidia_devices, rules_of
 from isolator.devices.view import OWN_CGROUP2
-from isolator.executor.pids import PidsLimit, limit_of, pids_for
 from isolator.gpus.ledger import Trace
-from isolator.host import facts
+from isolator.host.control_ports import Denial
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -178,7 +178,7 @@ def undo(trace: Trace) -> list[int]:
         case "volume":
             pass  # a lease, which ends with the holding
         case "docker":
-            from isolator.runs.docker_engine import DockerEngine
+            from isolator.agent.docker_engine import DockerEngine
 
             socket_path, _, name = trace.what.partition(" ")
             DockerEngine(socket_path).remove(name)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
+from isolator.agent.docker_output import Output
 from isolator.agent.http import HttpConnection, Response
-from isolator.host.host_paths import FORBIDDEN, overlap
-from isolator.runs.docker_output import Output
+from isolator.host.paths import FORBIDDEN, overlap
 from mesos_gpu.errors import BadConfiguration, Conflict, MesosGpuError, NotFound, Unavailable
-from mesos_gpu.model.apps.docker_options import DockerOptions
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.jobs.port import PortBinding
 

@@ -5,7 +5,7 @@ import os
 import threading
 from typing import Final
 
-from isolator.executor.sandbox import Sandbox
+from isolator.host.sandbox import Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment
 
 HOSTFILE: Final = "hostfile"

@@ -1,0 +1,81 @@
+"""What the witness knows: what the scheduler was told and what it saved, as both truly happened."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.simulate.chaos.disk import Disk
+from mesos_gpu.simulate.chaos.virtual import VirtualMesos
+
+_OF_APP: Final = "._app."
+
+
+@dataclass(slots=True)
+class Word:
+    """What the scheduler was told of a launch."""
+
+    ended: str = ""  # the first terminal state
+    cut_since: float | None = None
+    placed: bool = False  # its executor said that it has its place
+    given_up: bool = False  # cut for so long that its job may start elsewhere
+    running: bool = False
+
+
+@dataclass(slots=True)
+class Told:
+    """What the scheduler was told of an agent, and when."""
+
+    health: dict[GpuId, Health]
+    driver: str | None
+    at: float
+
+
+def job_of(task_id: str) -> JobId:
+    """Of whose launch it is; an instance of an app has dots in its name."""
+    return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
+
+
+def launch_of(task_id: str) -> str:
+    """Which launch of its job: "2" of j1.2, and of j1.2.0, a gang's first member."""
+    if _OF_APP in task_id:
+        return task_id.rpartition(".")[2]
+    return task_id.removeprefix(f"{job_of(task_id)}.").partition(".")[0]
+
+
+class Account:
+    """One scheduler's life, over all its restarts."""
+
+    def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
+        """Nothing was said yet."""
+        self.mesos, self.settings = mesos, settings
+        self.disk = Disk()
+        self.words: dict[TaskId, Word] = {}
+        self.agents: dict[AgentId, Told] = {}
+        self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
+        self.unacknowledged: dict[tuple[TaskId, str], int] = {}
+        self.submitted: set[JobId] = set()
+        self.user_killed: set[JobId] = set()
+        self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
+        self.evicted: set[TaskId] = set()
+        self.launches: dict[JobId, list[TaskId]] = {}
+        self.begun: set[str] = set()  # launches of gangs whose members may start
+        self.launched: set[JobId] = set()  # by the batch in hand
+        self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already
+        self.learnt: dict[JobId, tuple[TaskId, str]] = {}  # from which launch, and what
+        self.broken_now: set[GpuId] = set()  # by reports of the batch in hand
+        self.healthy: dict[TaskId, bool | None] = {}  # by the scheduler's checks, since its start
+        self.ready: set[TaskId] = set()
+
+    def latest(self, job_id: JobId) -> list[TaskId]:
+        """The tasks of a job's latest launch."""
+        tasks = self.launches.get(job_id, [])
+        return [task_id for task_id in tasks if launch_of(task_id) == launch_of(tasks[-1])]
+
+    def given_up(self, task_id: TaskId, now: float) -> bool:
+        """Whether it was cut off for so long that its job may start elsewhere."""
+        word = self.words[task_id]
+        limit_s = self.settings.unreachable_timeout_s
+        return word.given_up or (word.cut_since is not None and now - word.cut_since >= limit_s)
