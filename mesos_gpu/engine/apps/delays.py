@@ -1,5 +1,6 @@
 """How long apps wait before their next launch, because instances failed."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -38,8 +39,29 @@ def ends_of(state: State, app_id: str, now: float) -> Ends | None:
 
 
 def _by_itself(state: State, job: Job) -> bool:
+    return job.state is not JobState.KILLED or _was_unhealthy(state, job)
+
+
+def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
+    """By app: the latest of its instances that failed, or was not healthy. Apps without one are left out."""
+    last: dict[str, Job] = {}
+    wanted = set(app_ids)
+    for job in map(state.jobs.__getitem__, reversed(state.ended)):
+        if not wanted:
+            break
+        if job.spec.app in wanted and _failed(state, job):
+            wanted.remove(job.spec.app)
+            last[job.spec.app] = job
+    return last
+
+
+def _failed(state: State, job: Job) -> bool:
+    return job.state is JobState.FAILED or _was_unhealthy(state, job)
+
+
+def _was_unhealthy(state: State, job: Job) -> bool:
     task = state.tasks.get(job.task_id) if job.task_id else None
-    return job.state is not JobState.KILLED or (task is not None and bool(task.unhealthy))
+    return task is not None and bool(task.unhealthy)
 
 
 def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:

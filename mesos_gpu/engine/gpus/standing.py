@@ -1,12 +1,14 @@
 """How a GPU stands: what its node says of it, under what operators say."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.policy.explain.silence import unknown
 
 
 def standing(state: State, node: Node, gpu: Gpu) -> Standing:
@@ -19,6 +21,15 @@ def standing(state: State, node: Node, gpu: Gpu) -> Standing:
     elif reset is not None:
         health, reason, since = Health.DRAINED, f"in a reset: {reset.reason}", reset.since
     return Standing(node, gpu, health, reason, since, drain, card)
+
+
+def reported(state: State, settings: Settings, now: float, node: Node, gpu: Gpu) -> Standing:
+    """The GPU as it is shown: unknown while its node says nothing, unless it is drained."""
+    stands, why = standing(state, node, gpu), unknown(node, now, settings.report_stale_s)
+    if not why or stands.health is Health.DRAINED:
+        return stands
+    since = node.lost_at or node.reported_at or 0.0
+    return replace(stands, health=Health.UNKNOWN, reason=why, since=since)
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:

@@ -10,6 +10,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.cluster.constraints import UNDECIDED, Placed, excluded, violated
 from mesos_gpu.policy.cluster.placement import Candidate
 from mesos_gpu.policy.cluster.verdicts import Verdicts
+from mesos_gpu.policy.room.allotment import allot
 from mesos_gpu.policy.room.together import Slots
 
 
@@ -121,16 +122,16 @@ class Neighbours:
 
     def allot(self, job: Job, slots: Sequence[Slots]) -> list[int]:
         """How many of its tasks go to each of some nodes, one after the other, as its constraints allow."""
-        counts, nodes = [0] * len(slots), self._state.nodes
-        for _ in range(job.spec.tasks):
-            for i, found in enumerate(slots):
-                agent_id = found.room.agent_id
-                if counts[i] < found.count and not self.barred(job, nodes[agent_id]):
-                    counts[i] += 1
-                    self.tried(job, agent_id)
-                    break
-            else:
-                break
+        nodes = self._state.nodes
+
+        def take(i: int) -> bool:
+            agent_id = slots[i].room.agent_id
+            if self.barred(job, nodes[agent_id]):
+                return False
+            self.tried(job, agent_id)
+            return True
+
+        counts = allot(job.spec.tasks, [each.count for each in slots], take)
         self.forget()
         return counts
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.room import allotment
 from mesos_gpu.policy.room.reservation import Holding, Reservation, Room
 
 
@@ -66,19 +68,6 @@ def whole_sets(ask: Ask, gpus: Iterable[Gpu], model: str | None) -> list[Gpu]:
 Allot = Callable[[Sequence[Slots]], list[int]]
 
 
-def largest_first(tasks: int) -> Allot:
-    """So many tasks on as few nodes as can be; the nodes come with the largest first."""
-
-    def allot(slots: Sequence[Slots]) -> list[int]:
-        missing, counts = tasks, list[int]()
-        for found in slots:
-            counts.append(min(found.count, missing))
-            missing -= counts[-1]
-        return counts
-
-    return allot
-
-
 def reserve_together(
     job: Job,
     ask: Ask,
@@ -103,6 +92,7 @@ def reserve_together(
         runs there had ended.
     """
     able = [room for room in rooms if as_new_as(room.driver, ask.min_driver)]
+    share = allot or partial(_largest_first, job.spec.tasks)
     ends = sorted({now, *(max(h.ends_at, now) for room in able for h in room.holdings)})
     best: tuple[float, list[tuple[Slots, int]], str | None] | None = None
     for model in ask.models or (None,):
@@ -110,7 +100,7 @@ def reserve_together(
         def at(time: float, model: str | None = model) -> list[tuple[Slots, int]]:
             slots = [slots_of(ask, room, taken, _ended(room, time), model) for room in able]
             slots.sort(key=lambda s: (-s.count, s.room.hostname, s.room.agent_id))
-            return list(zip(slots, (allot or largest_first(job.spec.tasks))(slots), strict=True))
+            return list(zip(slots, share(slots), strict=True))
 
         found = _soonest(job.spec.tasks, at, ends)
         if found is not None and (best is None or found[0] < best[0]):
@@ -124,6 +114,11 @@ def reserve_together(
             least, awaited = _least(ask, slots.room, taken, time, model, count)
             made.append(_reservation(job, ask, least, awaited, count, time))
     return made
+
+
+def _largest_first(tasks: int, slots: Sequence[Slots]) -> list[int]:
+    """So many tasks on as few nodes as can be; the nodes come with the largest first."""
+    return allotment.allot(tasks, [found.count for found in slots])
 
 
 def _ended(room: Room, at: float) -> list[Holding]:

@@ -1,0 +1,155 @@
+"""Why a job waits, asked of the state: what a match would see. It changes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from mesos_gpu.engine.gpus.standing import standing
+from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.line import ask_of
+from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.outlook import Outlook
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
+from mesos_gpu.model.jobs.why import Why
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.offer import Offer, total
+from mesos_gpu.policy.explain.estimate import gpus_of
+from mesos_gpu.policy.explain.hurdles import OFF_GPUS, NodeView
+from mesos_gpu.policy.explain.silence import lost, silent
+from mesos_gpu.policy.explain.why import QueueView, explain
+from mesos_gpu.policy.queueing.queue import position_of
+from mesos_gpu.policy.room.allotment import allot
+from mesos_gpu.policy.room.reservation import Reservation
+
+
+def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool = False) -> Why:
+    """Explain what the job waits for.
+
+    Args:
+        state: The engine's.
+        settings: The operator's.
+        now: Seconds since the epoch.
+        job: One that the state has.
+        past_offers: Whether an agent that offers nothing now counts by what it offered last.
+    """
+    queue, kept = QueueView(), dict[AgentId, list[Reservation]]()
+    if job.state is JobState.PENDING:
+        queue, kept = _queue_view(state, settings, now, job)
+    neighbours, gpu_nodes = Neighbours(state), Placing(state, settings).key(job)
+    offers = _offers(state, past_offers=past_offers)
+    nodes = [
+        replace(
+            _node_view(state, settings, now, node, offers.get(node.id, ())),
+            kept=tuple(kept.get(node.id, ())),
+            barred=neighbours.barred(job, node),
+            ruled_out=neighbours.ruled_out(job.spec, node)
+            or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
+        )
+        for node in state.nodes.values()
+    ]
+    bound = job.spec.tasks > 1 and neighbours.key(job) is not None
+    apart = partial(_apart, state, job, neighbours) if bound else None
+    answer = explain(job, ask_of(job, settings), nodes, queue=queue, now=now, apart=apart)
+    words = _deployment_waits(state, job)
+    return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
+
+
+def _offers(state: State, *, past_offers: bool) -> dict[AgentId, list[Offer]]:
+    offers: dict[AgentId, list[Offer]] = {}
+    for offer in state.offers.values():
+        offers.setdefault(offer.agent_id, []).append(offer)
+    for offer in state.unused.values() if past_offers else ():
+        offers.setdefault(offer.agent_id, [offer])
+    return offers
+
+
+def _deployment_waits(state: State, job: Job) -> str:
+    """What the deployment that started an app's instance waits for; "": there is none, or it does not wait."""
+    deployments = state.deployments.values() if job.app_version is not None else ()
+    words = (each.waiting.get(job.spec.app or "", "") for each in deployments)
+    return next(filter(None, words), "") if job.state is JobState.PENDING else ""
+
+
+def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId, int]) -> dict[AgentId, int]:
+    """How many tasks of a gang each node can take beside the others."""
+    largest = sorted(room, key=lambda agent_id: (-room[agent_id], state.nodes[agent_id].hostname))
+
+    def take(i: int) -> bool:
+        if neighbours.barred(job, state.nodes[largest[i]]):
+            return False
+        neighbours.tried(job, largest[i])
+        return True
+
+    counts = allot(job.spec.tasks, [room[agent_id] for agent_id in largest], take, in_turn=True)
+    return dict(zip(largest, counts, strict=True))
+
+
+def _queue_view(
+    state: State, settings: Settings, now: float, job: Job
+) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
+    outlook = Outlook(state, settings, now)
+    outlook.before(job.id)
+    view = QueueView(
+        position=position_of(job.id, outlook.jobs),
+        limit=outlook.limit_words(job),
+        never=_beyond(job, settings.queue_limits.get(job.spec.queue)),
+        estimate=outlook.estimate(job),
+        ending=tuple(_ending_for(state, job)),
+    )
+    return view, outlook.kept_from(job)
+
+
+def _beyond(job: Job, limit: int | None) -> str:
+    """Why its queue's limit never lets it start; "": it does."""
+    wanted = job.spec.gpus_in_all
+    if limit is None or wanted <= limit:
+        return ""
+    return f"queue {job.spec.queue} may hold {gpus_of(limit)}, and it asks for {wanted}"
+
+
+def _ending_for(state: State, job: Job) -> list[str]:
+    live = (state.tasks[task_id] for task_id in state.live)
+    return sorted({str(task.job_id) for task in live if task.preempted_for == job.id})
+
+
+def _node_view(state: State, settings: Settings, now: float, node: Node, offers: Sequence[Offer]) -> NodeView:
+    resources = tuple(scalar for offer in offers for scalar in offer.resources)
+    drain = state.drain_of(node.hostname)
+    return NodeView(
+        agent_id=node.id,
+        hostname=node.hostname,
+        gpus=tuple(_as_it_stands(state, node, gpu) for gpu in node.gpus),
+        driver=node.driver_version,
+        holders=_holders(state, node, now),
+        lost=lost(node, now),
+        silent=silent(node, now, settings.report_stale_s),
+        drained=f"is {drain.words}" if drain else "",
+        cpus=total(resources, "cpus") if offers else None,
+        mem_mib=total(resources, "mem") if offers else None,
+        disk_mib=total(resources, "disk") if offers else None,
+        gpus_offered=int(total(resources, "gpus")) if offers else None,
+        ports=tuple(ports for offer in offers for ports in offer.ports) if offers else None,
+    )
+
+
+def _as_it_stands(state: State, node: Node, gpu: Gpu) -> Gpu:
+    stands = standing(state, node, gpu)
+    if (stands.health, stands.reason, stands.since) == (gpu.health, gpu.reason, gpu.since):
+        return gpu
+    return replace(gpu, health=stands.health, reason=stands.reason, since=stands.since)
+
+
+def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
+    """Who has each of its GPUs that is not free."""
+    holders: dict[GpuId, str] = {}
+    for gpu in node.gpus:
+        task = state.holder(gpu.id)
+        if task is not None:
+            holders[gpu.id] = str(task.job_id)
+        elif state.contested.get(gpu.id, 0.0) > now:
+            holders[gpu.id] = "others: a claim of it was refused"
+    return holders

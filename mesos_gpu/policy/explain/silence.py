@@ -1,0 +1,33 @@
+"""Why nothing is known of a node now, in words. Pure."""
+
+from mesos_gpu.model.nodes.node import Node
+
+
+def unknown(node: Node, now: float, stale_s: float) -> str:
+    """Why what the node has cannot be used; "": it can."""
+    return lost(node, now) or silent(node, now, stale_s)
+
+
+def lost(node: Node, now: float) -> str:
+    """Since when the master has lost its agent; "": it has not."""
+    if node.lost_at is None:
+        return ""
+    return f"the master lost this agent {now - node.lost_at:.0f} s ago"
+
+
+def silent(node: Node, now: float, stale_s: float) -> str:
+    """Why its GPUs are not known; "": they are.
+
+    Args:
+        node: The node.
+        now: Seconds since the epoch.
+        stale_s: How old a report may be.
+    """
+    if node.reported_at is None and not node.monitor_launches:
+        return ""  # it has never offered a GPU, so there is nothing to monitor
+    if node.reported_at is None:
+        return "its node monitor has not reported its GPUs yet"
+    age_s = now - node.reported_at
+    if age_s > stale_s:
+        return f"its node monitor has been silent for {age_s:.0f} s"
+    return ""
