@@ -141,7 +141,7 @@ class Sink:
         self.daemon: Daemon | None = None
 
     def __call__(self, event: pd.DriverEvent) -> None:
-        """One event."""
+        """Take in an event of the driver, on its thread."""
         assert self.daemon is not None, "the driver starts after the daemon is set"
         if isinstance(event, pd.FatalError):
             self.daemon.fail(
@@ -267,15 +267,15 @@ def _placement_of(
     _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, Placement]:
     known = {choice.value: choice for choice in Placement}
-    found: dict[str, Placement] = {}
+    placements: dict[str, Placement] = {}
     for text in given:
         app, _, policy = text.partition("=")
         if not NAME.fullmatch(app) or policy not in known:
             raise click.BadParameter(f"{text!r} is not APP=POLICY, as web=spread; POLICY: {', '.join(known)}")
-        if app in found:
+        if app in placements:
             raise click.BadParameter(f"app {app} has two placements")
-        found[app] = known[policy]
-    return found
+        placements[app] = known[policy]
+    return placements
 
 
 def _service_ports(_ctx: click.Context, _param: click.Parameter, text: str) -> range:
@@ -299,7 +299,7 @@ def _control_access(
     _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, tuple[Control, ...]]:
     known = {control.value: control for control in Control}
-    found: dict[str, tuple[Control, ...]] = {}
+    controls: dict[str, tuple[Control, ...]] = {}
     for text in given:
         who, _, listed = text.partition("=")
         name, at, user = who.partition("@")
@@ -312,10 +312,10 @@ def _control_access(
         ):
             form = f"NAME=LIST or NAME@USER=LIST, as /lb@haproxy=api; LIST: of {','.join(known)}"
             raise click.BadParameter(f"{text!r} is not {form}")
-        if who in found:
+        if who in controls:
             raise click.BadParameter(f"{who} is named twice; give one list")
-        found[who] = tuple(dict.fromkeys(known[word] for word in words))
-    return found
+        controls[who] = tuple(dict.fromkeys(known[word] for word in words))
+    return controls
 
 
 def _users(_ctx: click.Context, _param: click.Parameter, text: str) -> Users:

@@ -102,7 +102,7 @@ class Checks:
             )
 
     def forget(self, task: str) -> None:
-        """It has ended. Harmless if it is not watched."""
+        """Stop checking a task that has ended. Harmless if it is not watched."""
         with self._lock:
             watched = self._watched.pop(task, None)
             for index in range(len(watched[1].checks) if watched else 0):
@@ -110,7 +110,7 @@ class Checks:
 
     @property
     def healths(self) -> Mapping[str, TaskHealth]:
-        """Of every task that is watched, as of now."""
+        """The health of every task that is watched, as of now."""
         with self._lock:
             return {task: health for task, (_, health) in self._watched.items()}
 
@@ -174,12 +174,12 @@ class Names:
         if is_address(name[0]):
             return name[0]
         with self._lock:
-            until, found, why = self._known.get(name, (0.0, "", f"{name[0]} is being looked up"))
+            until, address, why = self._known.get(name, (0.0, "", f"{name[0]} is being looked up"))
             if time.monotonic() > until and name not in self._asked:
                 self._ask(name)
-        if not found:
+        if not address:
             raise OSError(0, why)
-        return found
+        return address
 
     def _ask(self, name: Name, *then: Callable[[], None]) -> None:
         if name not in self._asked:
@@ -188,20 +188,20 @@ class Names:
 
     def _work(self) -> None:
         while (name := self._orders.get()) is not None:
-            found, why, fresh_s = "", "", FRESH_S
+            address, why, fresh_s = "", "", FRESH_S
             try:
-                found = self._look_up(*name)
+                address = self._look_up(*name)
             except (OSError, UnicodeError) as error:
                 words = getattr(error, "strerror", None) or str(error)
                 why, fresh_s = f"{name[0]} has no address: {words}", RETRY_S
             with self._lock:
-                self._known[name] = (time.monotonic() + fresh_s, found, why)
+                self._known[name] = (time.monotonic() + fresh_s, address, why)
                 thens = self._asked.pop(name)
             for then in thens:
                 then()
 
     def stop(self) -> None:
-        """Its threads end; one that waits for an answer ends after it."""
+        """End the threads; one that waits for an answer ends after it."""
         for _ in range(LOOKERS):
             self._orders.put(None)
 

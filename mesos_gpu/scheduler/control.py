@@ -22,8 +22,8 @@ def of_cluster(master_url: str, agent_urls: Iterable[str]) -> tuple[ControlPort,
         agent_urls: Of all agents that are known.
     """
     urls = [("master", master_url), *(("agent", url) for url in agent_urls)]
-    found = {(name, urlsplit(url).port or _DEFAULT[name]) for name, url in urls if url}
-    return tuple(ControlPort(name, port) for name, port in sorted(found))
+    ports = {(name, urlsplit(url).port or _DEFAULT[name]) for name, url in urls if url}
+    return tuple(ControlPort(name, port) for name, port in sorted(ports))
 
 
 def of_api(host: str, port: int) -> tuple[ControlPort, ...]:
@@ -46,5 +46,5 @@ def of_api(host: str, port: int) -> tuple[ControlPort, ...]:
 
 
 def _addresses(host: str) -> set[str]:
-    found = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return {str(address[0]).partition("%")[0] for *_, address in found}
+    infos = socket.getaddrinfo(host or None, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return {str(address[0]).partition("%")[0] for *_, address in infos}

@@ -261,7 +261,7 @@ class Daemon:
             self._refuse_rest()
 
     def _turn(self) -> bool:
-        """One batch; whether to go on."""
+        """Step a batch of events; returns whether to go on."""
         batch, go_on = self._collect()
         self._follow()
         self._waiting = [item for item in batch if isinstance(item, _Request)]
@@ -346,7 +346,7 @@ class Daemon:
             logger.error(
                 "%s; until then nothing is launched and no change is taken: %s", error.what, error.remedy
             )
-        for request in [found for found in self._waiting if found.event is not None]:
+        for request in [each for each in self._waiting if each.event is not None]:
             self._refuse(request, _half_done(self.unsaved))
             self._waiting.remove(request)
         while self.unsaved is not None:

@@ -71,14 +71,14 @@ class Follower:
         self, event: ev.Event, effects: Sequence[fx.Effect], state: State, now: float
     ) -> list[hp.Happening]:
         """What came of one event; `state` is what it led to."""
-        found = [*self._of_event(event, effects, state)]
+        said = [*self._of_event(event, effects, state)]
         saved = [
             what
             for effect in effects
             if isinstance(effect, saves.Save)
             for what in self._of_save(effect, state, now)
         ]
-        return [hp.Happening(now, what) for what in (*found, *sorted(saved, key=_place))]
+        return [hp.Happening(now, what) for what in (*said, *sorted(saved, key=_place))]
 
     def refused(self, event: ev.Event, why: str, now: float) -> list[hp.Happening]:
         """What it means that the engine did not take an event."""
@@ -106,7 +106,7 @@ class Follower:
     def _of_checks(
         self, event: ev.HealthFound, effects: Sequence[fx.Effect], state: State
     ) -> Iterator[hp.What]:
-        """Of the scheduler's; what the executor finds comes with its task."""
+        """What the scheduler's own checks found; what the executor finds comes with its task."""
         task = state.tasks.get(event.task_id)
         job = _job_of(state, task)
         if task is None or job is None or task.ended:
@@ -180,7 +180,7 @@ class Follower:
 
 
 def _place(what: hp.What) -> int:
-    """Of what came of one event, the order in which Marathon tells it.
+    """The place of what came of an event in the order in which Marathon tells it.
 
     A task's update comes before what became of its instance (InstanceChangedEventsGenerator); an ended deployment
     before the one that took its place; a deployment's first step before its checks (DeploymentActor), and the change
@@ -222,17 +222,17 @@ def _condition(state: State, job: Job) -> str:
 
 
 def _healthy(state: State, job: Job, task: Task) -> bool | None:
-    found = [task.healthy] if job.spec.health_checks else []
-    found += [state.healths.get(task.id)] if job.checked else []
-    if False in found:
+    verdicts = [task.healthy] if job.spec.health_checks else []
+    verdicts += [state.healths.get(task.id)] if job.checked else []
+    if False in verdicts:
         return False
-    return True if found and None not in found else None
+    return True if verdicts and None not in verdicts else None
 
 
 def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
-    """Those of the scheduler's, by the version of its app that it was started from."""
+    """The checks that the scheduler makes, by the version of its app that a job was started from."""
     known = state.app_versions.get(job.spec.app or "", ())
-    app = next((found.app for found in known if found.version == job.app_version), None)
+    app = next((version.app for version in known if version.version == job.app_version), None)
     return of_scheduler(app.health_checks) if app else ()
 
 

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class Journal:
-    """One directory, written by one scheduler; all but the constructor on the engine's thread.
+    """A directory of a journal, written by one scheduler; all but the constructor on the engine's thread.
 
     The first write that fails ends it, with a warning: the scheduler goes on without.
     """

@@ -30,7 +30,7 @@ class Text(logging.Formatter):
     """Time, level, where from, what. A message has one line, whoever had a say in it."""
 
     def __init__(self) -> None:
-        """As `logging` calls its parts."""
+        """Choose the parts of a line, by the names that `logging` gives them."""
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -43,7 +43,7 @@ class Json(logging.Formatter):
     """`at` (UTC, ISO 8601), `level`, `logger`, `message`, `traceback` if there is one, and the line's own fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Write a record as a line."""
         body: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

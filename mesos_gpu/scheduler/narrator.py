@@ -29,7 +29,7 @@ class Narrator:
         self._jobs = {job.id: job.state for job in state.jobs.values()}
         self._up = {node.id: node.lost_at is None for node in state.nodes.values()}
         self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
-        self._steps = {found.id: found.step for found in state.deployments.values()}
+        self._steps = {deployment.id: deployment.step for deployment in state.deployments.values()}
         self._held = set[TaskId](state.unknown)
 
     def heard(self, event: ev.Event) -> None:
@@ -124,15 +124,22 @@ class Narrator:
         because = f": {reason}" if reason else ""
         logger.log(level, "GPU %s on %s: %s%s", gpu, node.hostname, shown, because, extra={"fields": fields})
 
-    def _deployment(self, found: Deployment) -> None:
-        old = self._steps.get(found.id)
-        if old == found.step:
+    def _deployment(self, deployment: Deployment) -> None:
+        old = self._steps.get(deployment.id)
+        if old == deployment.step:
             return
-        self._steps[found.id] = found.step
-        apps = ", ".join(sorted(found.plan.affected))
-        steps = len(found.plan.steps)
+        self._steps[deployment.id] = deployment.step
+        apps = ", ".join(sorted(deployment.plan.affected))
+        steps = len(deployment.plan.steps)
         words = f"begins, of {apps}" if old is None else "goes on"
-        _say("deployment %s: %s, step %d of %d", found.id, words, found.step + 1, steps, deployment=found.id)
+        _say(
+            "deployment %s: %s, step %d of %d",
+            deployment.id,
+            words,
+            deployment.step + 1,
+            steps,
+            deployment=deployment.id,
+        )
 
 
 def _until(drain: Drain) -> str:

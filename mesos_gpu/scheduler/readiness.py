@@ -69,7 +69,7 @@ class ReadinessChecks:
         return Asker(address, candidate.port, candidate.check, host=candidate.host)
 
     def forget(self, task: str) -> None:
-        """It is ready, or has ended. Harmless if it is not watched."""
+        """Stop asking a task that is ready, or has ended. Harmless if it is not watched."""
         with self._lock:
             self._watched.pop(task, None)
             self._prober.remove(_key(task))

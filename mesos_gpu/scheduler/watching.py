@@ -87,7 +87,7 @@ def _running(state: State) -> Iterator[tuple[Job, Task, App]]:
             if not (job.checked or job.proves_ready):
                 continue
             known = state.app_versions.get(app_id, ())
-            app = next((found.app for found in known if found.version == job.app_version), None)
+            app = next((version.app for version in known if version.version == job.app_version), None)
             for task in state.round_of(job):
                 if app is not None and task.state is TaskState.RUNNING and task.started_at is not None:
                     yield job, task, app
@@ -106,5 +106,5 @@ def _candidate(task: Task, app: App) -> Candidate:
 
 
 def _host(task: Task) -> str:
-    """Its agent's address: a name need not be known here."""
+    """The address of a task's agent: a name need not be known here."""
     return urlsplit(task.agent_url).hostname or task.hostname

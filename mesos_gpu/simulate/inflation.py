@@ -50,7 +50,7 @@ class Result:
     seconds: float = 0.0
 
     def document(self) -> dict[str, object]:
-        """As the command prints it."""
+        """The result as the command prints it."""
         return {
             "policy": self.policy,
             "alloc_pct": self.alloc_pct,
@@ -73,7 +73,7 @@ def run(
     marks: Sequence[int] = MARKS,
     told: Callable[[float], None] = lambda _: None,
 ) -> Result:
-    """One experiment.
+    """Run an experiment.
 
     Args:
         nodes, pods: The cluster, empty; and the requests, of which some need GPUs.

@@ -32,7 +32,7 @@ class Cluster:
 
     @property
     def gpus(self) -> int:
-        """Of all nodes."""
+        """The number of GPUs of all nodes."""
         return self.nodes * self.gpus_per_node
 
 
@@ -249,10 +249,10 @@ class _Run:
         for live in self._line:
             if live in places:
                 continue
-            found = free.find(live.job.gpus)
-            if found is not None:
-                free.take(found)
-                places[live] = found
+            place = free.find(live.job.gpus)
+            if place is not None:
+                free.take(place)
+                places[live] = place
             elif self.order.strict:
                 break
             if free.gpus == 0:
@@ -269,9 +269,9 @@ class _Run:
         for live in self._line:
             if free.gpus == 0:
                 return
-            if live not in places and (found := free.find(live.job.gpus)) is not None:
-                free.take(found)
-                places[live] = found
+            if live not in places and (place := free.find(live.job.gpus)) is not None:
+                free.take(place)
+                places[live] = place
 
     def _put(self, live: _Live, where: Where) -> None:
         if live.where == where:
@@ -296,10 +296,10 @@ class _Free:
         """The tightest place; None: there is none."""
         if gpus >= self._none_from:
             return None
-        found = self._find(gpus)
-        if found is None:
+        where = self._find(gpus)
+        if where is None:
             self._none_from = gpus
-        return found
+        return where
 
     def fits(self, where: Where) -> bool:
         """Whether just this place is free."""

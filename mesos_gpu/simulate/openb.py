@@ -20,12 +20,12 @@ def read_nodes(path: Path) -> list[NodeState]:
     Raises:
         NotFound, Damaged: As of `read_pods`.
     """
-    found = []
+    nodes = []
     for row in _rows(path, NODE_COLUMNS):
         gpus = row.number("gpu", most=64)
         model = row.text("model")
-        found.append(NodeState(row.number("cpu_milli"), row.number("memory_mib"), (WHOLE,) * gpus, model))
-    return found
+        nodes.append(NodeState(row.number("cpu_milli"), row.number("memory_mib"), (WHOLE,) * gpus, model))
+    return nodes
 
 
 def read_pods(path: Path) -> list[Shape]:
@@ -35,7 +35,7 @@ def read_pods(path: Path) -> list[Shape]:
         NotFound: There is no such file.
         Damaged: A column is missing, or a value is wrong; names the file, the line, the column and the value.
     """
-    found = []
+    shapes = []
     for row in _rows(path, POD_COLUMNS):
         gpus, milli = row.number("num_gpu", most=64), row.number("gpu_milli", most=WHOLE)
         if gpus and not milli:
@@ -44,8 +44,8 @@ def read_pods(path: Path) -> list[Shape]:
             row.wrong("gpu_milli", f"{WHOLE} where num_gpu is more than 1")
         models = tuple(sorted(name for name in row.text("gpu_spec").split("|") if name))
         shape = Shape(row.number("cpu_milli"), row.number("memory_mib"), gpus, milli or WHOLE, models)
-        found.append(shape)
-    return found
+        shapes.append(shape)
+    return shapes
 
 
 class _Row:

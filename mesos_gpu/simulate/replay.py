@@ -22,7 +22,7 @@ _SECRET: Final = ("env",)  # fields of an event whose values are not for a repor
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One step that is done again."""
+    """A step that is done again."""
 
     seq: int
     at: float  # seconds since the epoch
@@ -61,13 +61,13 @@ def files_of(path: Path) -> list[Path]:
     Raises:
         NotFound: There is none.
     """
-    found = sorted(path.glob(PATTERN)) if path.is_dir() else [path] if path.is_file() else []
-    if not found:
+    files = sorted(path.glob(PATTERN)) if path.is_dir() else [path] if path.is_file() else []
+    if not files:
         raise NotFound(
             f"there is no journal in {path}",
             remedy="name a file, or the directory that `mesos-gpu scheduler --journal` was given",
         )
-    return found
+    return files
 
 
 def replay(
@@ -170,8 +170,8 @@ class _Run:
         if then == now and not (exact and recorded.digest != again.digest):
             return not again.failed
         what = "saves" if then == now else "decisions"
-        found = (_shown(recorded.event), then, effects if then == now else now)
-        self.result.first_difference = Difference(seq, at, path.name, what, *found)
+        difference = (_shown(recorded.event), then, effects if then == now else now)
+        self.result.first_difference = Difference(seq, at, path.name, what, *difference)
         return False
 
     def _count(self, recorded: wire.Step) -> None:
@@ -202,37 +202,37 @@ class _Run:
             self.result.warnings.append(words)
 
 
-def _said(found: wire.Step) -> tuple[str, ...]:
+def _said(step: wire.Step) -> tuple[str, ...]:
     """What came of a step, in words."""
-    if found.refused:
-        return (f"refused: {found.refused}",)
-    if found.failed:
-        return (f"failed: {found.failed}",)
-    return tuple(found.decided)
+    if step.refused:
+        return (f"refused: {step.refused}",)
+    if step.failed:
+        return (f"failed: {step.failed}",)
+    return tuple(step.decided)
 
 
 def _beyond(one: State, other: State) -> tuple[str, ...]:
     """The fields that differ, and what one of the states has in them that the other has not. No values of dicts: jobs
     have secrets."""
-    found = []
+    differences = []
     for name in journal.STATES.names:
         mine, its = getattr(one, name), getattr(other, name)
         if isinstance(mine, dict):
             if list(mine.items()) != list(its.items()):  # an order, too, may decide
                 keys = [str(key) for key, value in mine.items() if key not in its or its[key] != value]
-                found.append(f"{name}: {', '.join(keys[:_MOST_KEYS]) or 'nothing more'}")
+                differences.append(f"{name}: {', '.join(keys[:_MOST_KEYS]) or 'nothing more'}")
         elif mine != its:
-            found.append(f"{name}: {str(mine)[:200]}")
-    return tuple(found)
+            differences.append(f"{name}: {str(mine)[:200]}")
+    return tuple(differences)
 
 
 def _shown(raw: msgspec.Raw) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(raw)
-    return {name: _hidden(body) for name, body in found.items()}
+    fields: dict[str, Any] = msgspec.json.decode(raw)
+    return {name: _hidden(body) for name, body in fields.items()}
 
 
 def _hidden(value: Any) -> Any:
-    """The same without the values of environments, which may be secrets."""
+    """A value without the values of environments in it, which may be secrets."""
     if isinstance(value, list):
         return [_hidden(each) for each in value]
     if not isinstance(value, dict):

@@ -55,21 +55,21 @@ def _jobs(path: Path, reader: "csv.DictReader[str]") -> list[TraceJob]:
                 f"{path}, line 1: there is no column {column}, only {', '.join(reader.fieldnames or ())!r}",
                 remedy=f"write a first line that names {', '.join(COLUMNS)}",
             )
-    found: dict[str, TraceJob] = {}
+    jobs: dict[str, TraceJob] = {}
     for row in reader:
         place = f"{path}, line {reader.line_num}"
         job_id = row["job_id"]
-        if not job_id or job_id in found:
+        if not job_id or job_id in jobs:
             _wrong(place, "job_id", job_id, "a name that no other job has")
-        found[job_id] = TraceJob(
+        jobs[job_id] = TraceJob(
             job_id,
             _whole(place, "num_gpu", row["num_gpu"], least=1),
             _whole(place, "submit_time", row["submit_time"], least=0),
             _whole(place, "duration", row["duration"], least=1),
         )
-    if not found:
+    if not jobs:
         raise Damaged(f"{path} has no jobs", remedy="write one job a line, after the names of the columns")
-    return list(found.values())
+    return list(jobs.values())
 
 
 def _whole(place: str, column: str, text: str | None, least: int) -> int:

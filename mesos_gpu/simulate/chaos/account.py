@@ -34,7 +34,7 @@ class Told:
 
 
 def job_of(task_id: str) -> JobId:
-    """Of whose launch it is; an instance of an app has dots in its name."""
+    """The job whose launch has this id; an instance of an app has dots in its name."""
     return JobId(task_id.rpartition(".")[0] if _OF_APP in task_id else task_id.partition(".")[0])
 
 
@@ -46,7 +46,7 @@ def launch_of(task_id: str) -> str:
 
 
 class Account:
-    """One scheduler's life, over all its restarts."""
+    """An account of one scheduler's life, over all its restarts."""
 
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
         """Nothing was said yet."""

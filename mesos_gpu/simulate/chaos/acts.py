@@ -41,7 +41,7 @@ _LEAST: Final = (None, None, None, None, "470", "535", "550.54")
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One happening: its name in `ACTS`, and two numbers that say to what and how.
+    """An act in the world: its name in `ACTS`, and two numbers that say to what and how.
 
     With a `target`, it happens to that and to nothing else, whatever the first number says: so it stays what it was
     when others are left out before it.
@@ -139,8 +139,8 @@ def _place(world: World, a: int, b: int) -> tuple[Target, str] | None:
     if b % 4 == 0:
         agent = _agent(world, a)
         return (Target.NODE, agent.hostname) if agent else None
-    found = _gpu(world, a)
-    return (Target.GPU, found[1]) if found else None
+    place = _gpu(world, a)
+    return (Target.GPU, place[1]) if place else None
 
 
 def _drain(world: World, a: int, b: int) -> None:
@@ -159,9 +159,9 @@ def _undrain(world: World, a: int, b: int) -> None:
 
 
 def _reset(world: World, a: int, b: int) -> None:
-    if found := _gpu(world, a):
-        world.say(f"an operator wants {found[1]} reset")
-        world.inbox.append(ev.ResetRequested(found[1], world.new_id("r"), "why"))
+    if card := _gpu(world, a):
+        world.say(f"an operator wants {card[1]} reset")
+        world.inbox.append(ev.ResetRequested(card[1], world.new_id("r"), "why"))
 
 
 # --- messages
@@ -277,8 +277,8 @@ def _refused(world: World, run: Run) -> None:
 
 
 def _flap(world: World, a: int, b: int) -> None:
-    if found := _gpu(world, a):
-        agent, gpu_id = found
+    if card := _gpu(world, a):
+        agent, gpu_id = card
         health = Health.OK if b % 2 else _HEALTHS[b // 2 % len(_HEALTHS)]
         world.say(f"{gpu_id} turns {health.value}")
         world.mesos.set_health(agent, gpu_id, health, "said so")
@@ -293,8 +293,8 @@ def _garble(world: World, a: int, b: int) -> None:
 
 def _miss(world: World, a: int, b: int) -> None:
     """A monitor does not find one of its GPUs, once."""
-    if found := _gpu(world, a):
-        agent, gpu_id = found
+    if card := _gpu(world, a):
+        agent, gpu_id = card
         world.say(f"the monitor of {agent.id} does not find {gpu_id}")
         world.mesos.report(agent, gpus=tuple(gpu for gpu in agent.gpus if gpu.id != gpu_id))
 

@@ -34,7 +34,8 @@ _UNIQUE: Final = (Constraint("hostname", Operator.UNIQUE),)
 
 
 def _app(id: str, b: int) -> App:
-    """One of a few thousand, of one of the two kinds that are this id's: an update mostly has as many checks."""
+    """Choose an app of a few thousand, of one of the two kinds that are this id's: an update mostly has as many
+    checks."""
     b >>= 3  # these bits say whether the engine hears of it at once
     kind, b = IDS.index(id) * 2 + b % 2, b // 2
     return App(
@@ -125,8 +126,8 @@ def _delete(world: World, a: int, b: int) -> None:
 
 def _undo(world: World, a: int, b: int) -> None:
     """Roll a deployment back, or end it where it is."""
-    found: list[Deployment] = list(world.state.deployments.values())
-    if deployment := choose(world, found, a, lambda deployment: deployment.id):
+    deployments: list[Deployment] = list(world.state.deployments.values())
+    if deployment := choose(world, deployments, a, lambda deployment: deployment.id):
         world.pass_time(0.001)
         id, force = world.new_id("d"), b // 8 % 2 == 0
         world.say(f"a user {'ends' if force else 'undoes'} deployment {deployment.id} by {id}")
@@ -134,12 +135,12 @@ def _undo(world: World, a: int, b: int) -> None:
 
 
 def _running(world: World, a: int) -> Job | None:
-    found = [
+    jobs = [
         job
         for job in world.instances()
         if job.state is JobState.RUNNING and (job.checked or job.proves_ready)
     ]
-    return choose(world, found, a, lambda job: job.id)
+    return choose(world, jobs, a, lambda job: job.id)
 
 
 def _check(world: World, a: int, b: int) -> None:

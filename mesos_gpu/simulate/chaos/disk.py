@@ -67,8 +67,8 @@ class Disk:
                 self.framework_id = framework_id
             case saves.SaveServices(services):
                 self.services = services
-            case saves.SaveAppVersion(found):
-                self.app_versions.append(found)
+            case saves.SaveAppVersion(app_version):
+                self.app_versions.append(app_version)
             case saves.SaveRootVersion(root):
                 self.roots.append(root)
             case saves.ForgetRootVersion(version):
@@ -83,7 +83,7 @@ class Disk:
                 self.deployments.pop(id, None)
 
     def load(self) -> Saved:
-        """As a store gives it back: jobs by their sequence, tasks by their launch."""
+        """Load as a store does: jobs by their sequence, tasks by their launch."""
         return Saved(
             self.framework_id,
             tuple(sorted(self.jobs.values(), key=lambda job: job.sequence)),

@@ -10,7 +10,7 @@ from mesos_gpu.simulate.chaos.violation import Violation
 
 
 def whole(account: Account, launched: set[JobId]) -> None:
-    """Of each job that was launched in a batch all tasks were, with a port of its own for each member."""
+    """Check that of each job launched in a batch all tasks were, with a port of its own for each member."""
     for job_id in launched:
         tasks = [account.disk.tasks[task_id] for task_id in account.latest(job_id)]
         asked = account.disk.jobs[job_id].spec.tasks
@@ -58,7 +58,7 @@ def preempted(account: Account, job: Job, other_id: JobId) -> bool:
 
 
 def bound(account: Account, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
-    """Its constraints hold where it goes, and it is away from what it, or what is there, is to be away from."""
+    """Check that a task's constraints hold where it goes, and that what is to be apart is apart."""
     spec, task = account.disk.jobs[job_id].spec, item.task
     for constraint in spec.constraints:
         if constraint.operator is Operator.CLUSTER and constraint.value != task.hostname:
@@ -76,12 +76,12 @@ def bound(account: Account, item: fx.LaunchTask, job_id: JobId, now: float) -> N
 
 def _neighbours(account: Account, task: Task, now: float) -> list[Task]:
     """The tasks of latest launches that are on its host already, as far as anybody knows."""
-    found = []
+    neighbours = []
     for job_id in account.launches:
         if job_id in account.disk.jobs:
             for task_id in account.latest(job_id):
                 other = account.disk.tasks[task_id]
                 gone = account.words[task_id].ended or account.given_up(task_id, now)
                 if other.hostname == task.hostname and task_id != task.id and not gone:
-                    found.append(other)
-    return found
+                    neighbours.append(other)
+    return neighbours

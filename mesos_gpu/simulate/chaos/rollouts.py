@@ -32,16 +32,16 @@ class Aim:
     @property
     def least(self) -> int:
         """So many serve, if it is up to the scheduler."""
-        found = ceil(self.instances * self.app.upgrade_strategy.minimum_health_capacity)
-        return max(0, min(found, self.instances - 1)) if self._in_place else found
+        count = ceil(self.instances * self.app.upgrade_strategy.minimum_health_capacity)
+        return max(0, min(count, self.instances - 1)) if self._in_place else count
 
     @property
     def most(self) -> int:
         """So many there are."""
         if self._in_place:
             return self.instances
-        found = floor(self.instances * (1 + self.app.upgrade_strategy.maximum_over_capacity))
-        return found + 1 if 0 < found == self.least else found
+        count = floor(self.instances * (1 + self.app.upgrade_strategy.maximum_over_capacity))
+        return count + 1 if 0 < count == self.least else count
 
     @property
     def _in_place(self) -> bool:
@@ -50,7 +50,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One that has not ended, as the scheduler should see it."""
+    """An instance that has not ended, as the scheduler should see it."""
 
     id: JobId
     version: float
@@ -83,12 +83,12 @@ def aims_of(disk: Disk) -> Mapping[str, Aim]:
 
 def instances_of(account: Account, aims: Mapping[str, Aim], now: float) -> Mapping[str, list[Instance]]:
     """By app: all that have not ended."""
-    found: dict[str, list[Instance]] = {}
+    by_app: dict[str, list[Instance]] = {}
     for job in account.disk.jobs.values():
         if job.app_version is not None and not job.state.ended:
             app_id = job.spec.app or ""
-            found.setdefault(app_id, []).append(_instance(account, job, aims.get(app_id), now))
-    return found
+            by_app.setdefault(app_id, []).append(_instance(account, job, aims.get(app_id), now))
+    return by_app
 
 
 def _instance(account: Account, job: Job, aim: Aim | None, now: float) -> Instance:
@@ -115,7 +115,7 @@ class Scene:
 
 
 def scene(account: Account, now: float) -> Scene:
-    """As of now."""
+    """The scene as of `now`, seconds since the epoch."""
     aims = aims_of(account.disk)
     return Scene(aims, instances_of(account, aims, now))
 

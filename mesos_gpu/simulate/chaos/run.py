@@ -117,15 +117,15 @@ def _failure(shape: int, acts: list[Act], step: int) -> Failure:
     rule, quiet = first.rule, done == len(acts)  # then it broke in the last quiet time
 
     def breaks(fewer: list[Act]) -> bool:
-        found = replay(shape, fewer, closely=True, quiet=quiet)[2]
-        return found is not None and found.rule == rule
+        violation = replay(shape, fewer, closely=True, quiet=quiet)[2]
+        return violation is not None and violation.rule == rule
 
     exact = _pinned(shape, acts[: done + 1])
     acts = shrink(exact if breaks(exact) else acts[: done + 1], breaks)
-    world, _, found = replay(shape, acts, closely=True, story=True, quiet=quiet)
-    assert found is not None, "a replay does the same again"
+    world, _, violation = replay(shape, acts, closely=True, story=True, quiet=quiet)
+    assert violation is not None, "a replay does the same again"
     story = tuple(world.story or ())
-    return Failure(rule, found.words, shape, step, tuple(acts), story, _concerned(world, found))
+    return Failure(rule, violation.words, shape, step, tuple(acts), story, _concerned(world, violation))
 
 
 def _pinned(shape: int, acts: Sequence[Act]) -> list[Act]:
@@ -161,13 +161,13 @@ def shrink(acts: list[Act], breaks: Callable[[list[Act]], bool]) -> list[Act]:
 
 def _fewer(units: list[T], breaks: Callable[[list[T]], bool]) -> list[T]:
     """Leave out parts, from halves down to single ones (delta debugging)."""
-    size, found = max(len(units) // 2, 1), True
-    while size > 1 or found:
-        start, found = 0, False
+    size, shrunk = max(len(units) // 2, 1), True
+    while size > 1 or shrunk:
+        start, shrunk = 0, False
         while start < len(units):
             fewer = units[:start] + units[start + size :]
             if breaks(fewer):
-                units, found = fewer, True
+                units, shrunk = fewer, True
             else:
                 start += size
         size = max(size // 2, 1)
@@ -225,12 +225,12 @@ def _short(noun: Job | Task | JobSpec) -> str:
 
 
 def _concerned(world: World, violation: Violation) -> tuple[str, ...]:
-    state, found = world.state, []
+    state, lines = world.state, []
     for name in dict.fromkeys((*violation.about, *re.findall(r"[\w.-]*\w", violation.words))):
         job_id = name if name in state.jobs else name.rpartition(".")[0]
-        found += [_short(job) for job in state.jobs.values() if job.id == job_id]
-        found += [_short(task) for task in state.tasks.values() if task.id == name]
-        found += [
+        lines += [_short(job) for job in state.jobs.values() if job.id == job_id]
+        lines += [_short(task) for task in state.tasks.values() if task.id == name]
+        lines += [
             f"truly: {run.stage} on {run.agent.id}" for run in world.mesos.runs.values() if run.id == name
         ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(lines))

@@ -168,9 +168,9 @@ def _unfinished(world: World) -> str:
     )
     for id in {**aims, **there}:
         wanted = [(aims[id].version, True)] * aims[id].instances if id in aims else []
-        found = [(each.version, each.serves) for each in there.get(id, ()) if not each.ending]
-        if found != wanted or len(there.get(id, ())) != len(found):
-            return f"{id} has (version, serves) {found}, wanted are {wanted}"
+        actual = [(each.version, each.serves) for each in there.get(id, ()) if not each.ending]
+        if actual != wanted or len(there.get(id, ())) != len(actual):
+            return f"{id} has (version, serves) {actual}, wanted are {wanted}"
     return ""
 
 

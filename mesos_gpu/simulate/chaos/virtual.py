@@ -53,7 +53,7 @@ class Agent:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One launch as it truly is."""
+    """A launch as it truly is."""
 
     item: fx.LaunchTask
     agent: Agent
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def id(self) -> TaskId:
-        """Of the task."""
+        """The id of the task."""
         return self.item.task.id
 
     @property
@@ -373,8 +373,8 @@ class VirtualMesos:
 
     def monitor_of(self, agent: Agent) -> Run | None:
         """The monitor that runs there."""
-        found = (run for run in self.runs.values() if run.agent is agent and run.job_id is None)
-        return next((run for run in found if run.stage == "TASK_RUNNING"), None)
+        monitors = (run for run in self.runs.values() if run.agent is agent and run.job_id is None)
+        return next((run for run in monitors if run.stage == "TASK_RUNNING"), None)
 
     def report(self, agent: Agent, data: bytes | None = None, *, gpus: tuple[Gpu, ...] | None = None) -> None:
         """The agent's monitor, if one runs, says how its GPUs are: `data` or `gpus` instead of the truth."""

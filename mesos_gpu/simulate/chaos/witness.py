@@ -106,12 +106,14 @@ class Witness(Account):
 
     def _hear_report(self, agent_id: AgentId, data: bytes, now: float) -> None:
         try:
-            found = _decoded(data)
+            inventory = _decoded(data)
         except ValueError:
             self.agents.pop(agent_id, None)
             return
-        self.agents[agent_id] = Told({gpu.id: gpu.health for gpu in found.gpus}, found.driver_version, now)
-        self.broken_now.update(gpu.id for gpu in found.gpus if gpu.health.broken)
+        self.agents[agent_id] = Told(
+            {gpu.id: gpu.health for gpu in inventory.gpus}, inventory.driver_version, now
+        )
+        self.broken_now.update(gpu.id for gpu in inventory.gpus if gpu.health.broken)
 
     # --- what it does
 
@@ -241,7 +243,7 @@ class Witness(Account):
             raise Violation("what was killed is not launched", f"{task.id} is", task.id)
 
     def _quota(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
-        """Its queue does not hold more GPUs than it may, the new launch included."""
+        """Check that a job's queue does not hold more GPUs than it may, the new launch included."""
         queue = self.disk.jobs[job_id].spec.queue
         limit = self.settings.queue_limits.get(queue)
         if limit is None or not item.task.gpus:

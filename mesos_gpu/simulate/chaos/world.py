@@ -46,7 +46,7 @@ _REQUESTS: Final = (
 
 
 def _agents(shape: random.Random) -> list[Agent]:
-    found = []
+    agents = []
     for n in range(shape.randint(1, 4)):
         count, model = shape.choice((0, 1, 2, 3)) if n else shape.choice((2, 4)), shape.choice(MODELS)
         gpus = tuple(
@@ -54,12 +54,12 @@ def _agents(shape: random.Random) -> list[Agent]:
             for i in range(count)
         )
         free = {"cpus": CPUS, "mem": MEM_MIB, "gpus": float(count)}
-        found.append(Agent(AgentId(f"a{n}"), f"a{n}.example", gpus, shape.choice(DRIVERS), free))
-    return found
+        agents.append(Agent(AgentId(f"a{n}"), f"a{n}.example", gpus, shape.choice(DRIVERS), free))
+    return agents
 
 
 class World:
-    """One cluster and its scheduler. What happens is put in by `acts`; `flush` gives it to the engine.
+    """A cluster and its scheduler. What happens is put in by `acts`; `flush` gives it to the engine.
 
     Args:
         shape: A seed of how many agents there are, and of what kind.
@@ -101,7 +101,7 @@ class World:
         self.flush()
 
     def flush(self, crash: str = "") -> None:
-        """One batch of the daemon: step what is there, then Tick and Match; save; then call Mesos.
+        """Run a batch of the daemon: step what is there, then Tick and Match; save; then call Mesos.
 
         Args:
             crash: "before" the save or "after" it; "" is none.
@@ -183,7 +183,7 @@ class World:
         return [job for job in self.state.jobs.values() if not job.state.ended and job.app_version is None]
 
     def instances(self) -> list[Job]:
-        """Of apps, those that have not ended."""
+        """Instances of apps that have not ended."""
         return [self.state.jobs[job_id] for ids in self.state.instances.values() for job_id in ids]
 
     def new_id(self, letter: str) -> JobId:
