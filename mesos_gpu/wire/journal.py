@@ -19,7 +19,7 @@ _REMEDY: Final = "replay it with the version of mesos_gpu that wrote it, or leav
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event, as {name: fields}, and what came of it."""
+    """An event, as {name: fields}, and what came of it."""
 
     event: msgspec.Raw
     decided: list[str] = []  # calls, in words
@@ -55,7 +55,7 @@ class Named(Generic[T]):
         self._decoders = {kind.__name__: msgspec.json.Decoder(kind) for kind in kinds}
 
     def decode(self, raw: msgspec.Raw) -> T:
-        """One of them.
+        """Decode a value by the name of its type.
 
         Raises:
             Damaged: It is none of these types, or lacks something.
@@ -82,30 +82,30 @@ class Exact(Generic[T]):
         self._decoder = msgspec.json.Decoder(msgspec.defstruct(kind.__name__, types))
 
     def encode(self, value: T) -> bytes:
-        """One JSON document."""
+        """Encode a value as a JSON document."""
         body = {name: getattr(value, name) for name in self.names}
         for name in self._dicts:
             body[name] = list(body[name].items())
         return _encoder.encode(body)
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
-        """The same again, sharing nothing.
+        """Decode what `encode` wrote; the value shares nothing with the one that was encoded.
 
         Raises:
             Damaged: A field is missing, or not what it must be.
         """
         try:
-            found = self._decoder.decode(raw)
+            decoded = self._decoder.decode(raw)
         except (msgspec.DecodeError, ValueError) as error:
             raise Damaged(f"a state in the journal cannot be read: {error}", remedy=_REMEDY) from error
-        body = {name: getattr(found, name) for name in self.names}
+        body = {name: getattr(decoded, name) for name in self.names}
         for name in self._dicts:
             body[name] = dict(body[name])
         return self._kind(**body)
 
 
 def encode(value: Any) -> bytes:
-    """One JSON document, of dataclasses too."""
+    """Encode a value, dataclasses too, as a JSON document."""
     return _encoder.encode(value)
 
 

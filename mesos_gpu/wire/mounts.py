@@ -11,12 +11,12 @@ MOST: Final = 100
 
 
 def mount_of(value: object) -> Mount | str:
-    """One of them; a string says what is wrong."""
+    """Read a mount; a string says what is wrong."""
     match = SHAPE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         return f"must be {FORM}"
-    found = Mount(match[1], match[2], match[3] == ":ro")
-    return next((why for _, why in unfit([found])), found)
+    mount = Mount(match[1], match[2], match[3] == ":ro")
+    return next((why for _, why in unfit([mount])), mount)
 
 
 def text_of(mount: Mount) -> str:

@@ -18,11 +18,11 @@ def clean_json(text: str) -> str:
     return _DOUBTFUL.sub(_json_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    char = found[0]
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
     return char if char.isprintable() else char.encode("unicode_escape").decode()
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    char = found[0]
+def _json_escape(match: re.Match[str]) -> str:
+    char = match[0]
     return char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1]

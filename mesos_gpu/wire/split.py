@@ -67,20 +67,20 @@ def _weights(value: Any, problems: list[Problem]) -> dict[str, int]:
         why = f"must be an object of 1 to {MOST_APPS} app ids and their weights, got {show(value)}"
         problems.append(Problem("/apps", why))
         return {}
-    found: dict[str, int] = {}
+    weights: dict[str, int] = {}
     for key, weight in value.items():
         id = absolute(key)
-        wrong = problem_of(id) or ("is the root" if id == "/" else "is there twice" if id in found else "")
+        wrong = problem_of(id) or ("is the root" if id == "/" else "is there twice" if id in weights else "")
         if wrong:
             problems.append(Problem(_pointer("apps", key), f"is no app id: {wrong}"))
         if not _is_whole(weight) or not 0 <= weight <= MOST_WEIGHT:
             why = f"must be a whole number from 0 to {MOST_WEIGHT}, got {show(weight)}"
             problems.append(Problem(_pointer("apps", key), why))
         else:
-            found[id] = int(weight)
-    if len(found) == len(value) and not any(found.values()):
+            weights[id] = int(weight)
+    if len(weights) == len(value) and not any(weights.values()):
         problems.append(Problem("/apps", "one app at least must have a weight above 0"))
-    return found
+    return weights
 
 
 def _is_whole(value: Any) -> bool:
@@ -88,10 +88,10 @@ def _is_whole(value: Any) -> bool:
 
 
 def _whole(value: dict[str, Any], name: str, least: int, most: int, problems: list[Problem]) -> int | None:
-    found = value.get(name)
-    if found is None or (_is_whole(found) and least <= found <= most):
-        return found
-    problems.append(Problem(f"/{name}", f"must be null or from {least} to {most}, got {show(found)}"))
+    number = value.get(name)
+    if number is None or (_is_whole(number) and least <= number <= most):
+        return number
+    problems.append(Problem(f"/{name}", f"must be null or from {least} to {most}, got {show(number)}"))
     return None
 
 

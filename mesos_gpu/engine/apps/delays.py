@@ -65,17 +65,17 @@ def _was_unhealthy(state: State, job: Job) -> bool:
 
 
 def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
-    """Those in force, of apps that want more instances than they have."""
+    """Launch delays in force, of apps that want more instances than they have."""
     if not state.backoffs:
         return {}
-    found = {}
+    delays = {}
     for app in state.services.root.all_apps():
         version = state.services.versions[app.id].last_config_change_at
         failures, until = state.backoffs.get((app.id, version), (0, 0.0))
         missing = app.instances - len(state.instances.get(app.id, ()))
         if until > now and missing > 0:
-            found[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)
-    return found
+            delays[app.id] = LaunchDelay(missing, until - launch_delay_s(app, failures), until)
+    return delays
 
 
 def forget_delays(state: State, app_id: str) -> None:

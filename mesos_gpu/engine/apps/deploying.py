@@ -187,11 +187,11 @@ def _pursue(turn: Turn, aim: _Aim) -> str | None:
     )
     _expunge(turn, app)
     jobs = [state.jobs[id] for id in state.instances.get(app.id, ())]
-    found = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
-    if found.done:
+    next_moves = moves.next_moves(target, [_instance(state, job) for job in jobs], now=turn.now)
+    if next_moves.done:
         state.vacant.pop(app.id, None)
         return None
-    return _do(turn, aim, target, found)
+    return _do(turn, aim, target, next_moves)
 
 
 def _expunge(turn: Turn, app: App) -> None:
@@ -205,13 +205,13 @@ def _expunge(turn: Turn, app: App) -> None:
             abandon(turn, task, f"its agent {task.hostname} was out of reach for {turn.now - since:.0f} s")
 
 
-def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
+def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
     app = aim.action.app
-    for id in found.kill:
+    for id in todo.kill:
         job = replace(turn.state.jobs[JobId(id)], nameless=True)
         end_for_good(turn, job, _UNWANTED, unlaunched=_UNWANTED)
-    if not found.launch:
-        return found.waiting
+    if not todo.launch:
+        return todo.waiting
     wait_s = turn.state.backoffs.get((app.id, aim.version), (0, 0.0))[1] - turn.now
     if wait_s > 0:
         turn.state.stirred.add(app.id)
@@ -219,9 +219,9 @@ def _do(turn: Turn, aim: _Aim, target: Target, found: Moves) -> str:
     spec = _job_of(app, target.version)
     if isinstance(spec, str):
         return spec  # an earlier version of this program let it in
-    for _ in range(found.launch):
+    for _ in range(todo.launch):
         _start_instance(turn, app, spec, aim)
-    return found.waiting
+    return todo.waiting
 
 
 def _job_of(app: App, version: float) -> JobSpec | str:
@@ -229,7 +229,8 @@ def _job_of(app: App, version: float) -> JobSpec | str:
 
 
 def _start_instance(turn: Turn, app: App, spec: JobSpec, aim: _Aim) -> None:
-    """One that takes another's place keeps its app's place in the queue: a job that came later gets no GPU of it."""
+    """Start an instance. If it replaces another, it keeps its app's place in the queue: a later job gets no GPU of
+    it."""
     state = turn.state
     new = state.next_sequence, None
     replaces = aim.action.kind is ActionKind.RESTART or not aim.began_at
@@ -300,10 +301,10 @@ def _healths(state: State, job: Job, task: Task | None) -> list[bool | None]:
     return by_executor + by_scheduler
 
 
-def _all_well(found: list[bool | None]) -> bool | None:
-    if False in found:
+def _all_well(verdicts: list[bool | None]) -> bool | None:
+    if False in verdicts:
         return False
-    return None if None in found or not found else True
+    return None if None in verdicts or not verdicts else True
 
 
 def on_health_found(turn: Turn, event: ev.HealthFound) -> None:

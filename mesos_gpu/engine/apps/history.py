@@ -16,7 +16,7 @@ MOST_ROOTS: Final = 25  # of the tree of groups
 
 
 def moment(turn: Turn) -> float:
-    """Of a change: now, or as soon after the one before as Marathon's interface, in milliseconds, can tell."""
+    """The time of a change: now, or as soon after the one before as Marathon's interface, in milliseconds, can tell."""
     state = turn.state
     before = [info.version for info in state.services.versions.values()]
     before += [each.version for each in state.deployments.values()]
@@ -33,8 +33,8 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
     groups = group_versions(before.root, target, changed, before.group_versions, at)
     turn.put_services(Services(target, versions, groups))
     turn.put_root_version(RootVersion(at, shape_of(target, versions)))
-    for found in state.roots[:-MOST_ROOTS]:
-        turn.drop_root_version(found.version)
+    for forgotten in state.roots[:-MOST_ROOTS]:
+        turn.drop_root_version(forgotten.version)
     for app in target.all_apps():
         if versions[app.id] != old.get(app.id):
             turn.put_app_version(AppVersion(versions[app.id].version, app))
@@ -45,9 +45,9 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
 def _forget_old_versions(turn: Turn, app_id: str) -> None:
     """Keep the latest, and those that are in use."""
     used = _used(turn)
-    for found in turn.state.app_versions[app_id][:-MOST_VERSIONS]:
-        if (app_id, found.version) not in used:
-            turn.drop_app_version(app_id, found.version)
+    for version in turn.state.app_versions[app_id][:-MOST_VERSIONS]:
+        if (app_id, version.version) not in used:
+            turn.drop_app_version(app_id, version.version)
 
 
 def forget_gone(turn: Turn) -> None:
@@ -59,9 +59,9 @@ def forget_gone(turn: Turn) -> None:
     gone = sorted(state.app_versions.keys() - kept)
     used = _used(turn) if gone else set()
     for app_id in gone:
-        for found in state.app_versions[app_id]:
-            if (app_id, found.version) not in used:
-                turn.drop_app_version(app_id, found.version)
+        for version in state.app_versions[app_id]:
+            if (app_id, version.version) not in used:
+                turn.drop_app_version(app_id, version.version)
     for remembered in (state.places, state.vacant):
         for app_id in remembered.keys() - kept:
             del remembered[app_id]

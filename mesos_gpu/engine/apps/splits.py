@@ -29,17 +29,17 @@ def serving(state: State, app_id: str) -> list[Task]:
 
     What was known of their health counts on after a restart of the scheduler, until something else is found.
     """
-    found = []
+    tasks = []
     for id in state.instances.get(app_id, ()):
         job = state.jobs[id]
         if job.state is not JobState.RUNNING or job.kill_requested:
             continue
         checked = job.checked or bool(job.spec.health_checks)
-        found += [
+        tasks += [
             task
             for task in state.round_of(job)
             if task.state is TaskState.RUNNING
             and (task.ready or not job.proves_ready)
             and (not checked or (task.healthy is True and state.healths.get(task.id) is not False))
         ]
-    return found
+    return tasks

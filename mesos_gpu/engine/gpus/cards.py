@@ -71,15 +71,15 @@ def on_tick(turn: Turn) -> None:
     for gpu_id in list(turn.state.resets):
         reset = turn.state.cards[gpu_id].reset
         assert reset is not None, "the list of resets is that of the cards"
-        found = placed.get(gpu_id)
+        place = placed.get(gpu_id)
         if turn.now - reset.since >= turn.settings.reset_timeout_s:
             words = (
                 f"reset {reset.request}: the node did not answer within {turn.settings.reset_timeout_s:g} s"
             )
-            card = note(turn, gpu_id, found[1].health if found else Health.UNKNOWN, words)
+            card = note(turn, gpu_id, place[1].health if place else Health.UNKNOWN, words)
             turn.put_card(replace(card, reset=None))
-        elif found and (reset.sent_at is None or turn.now - reset.sent_at >= turn.settings.reset_resend_s):
-            _ask(turn, gpu_id, found[0])
+        elif place and (reset.sent_at is None or turn.now - reset.sent_at >= turn.settings.reset_resend_s):
+            _ask(turn, gpu_id, place[0])
 
 
 def _ask(turn: Turn, gpu_id: GpuId, node: Node) -> None:

@@ -41,10 +41,10 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
     """
     drain = turn.state.drains.get((event.target, event.name))
     if drain is None:
-        found = turn.state.placed().get(GpuId(event.name)) if event.target is Target.GPU else None
-        if found and turn.state.drain_of(found[0].hostname):
-            what = f"{event.name} is drained with its node {found[0].hostname}"
-            raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {found[0].hostname}")
+        place = turn.state.placed().get(GpuId(event.name)) if event.target is Target.GPU else None
+        if place and turn.state.drain_of(place[0].hostname):
+            what = f"{event.name} is drained with its node {place[0].hostname}"
+            raise Conflict(what, remedy=f"give the node back: mesos-gpu node undrain {place[0].hostname}")
         raise NotFound(f"{event.name} is not drained", remedy="see: mesos-gpu gpu list")
     turn.drop_drain(drain)
     what = "its node is undrained" if event.target is Target.NODE else "undrained"

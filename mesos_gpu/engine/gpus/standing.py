@@ -43,14 +43,14 @@ def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gp
 def well(
     state: State, node: Node, now: float, settings: Settings, chosen: Collection[GpuId]
 ) -> tuple[Gpu, ...]:
-    """Those of the chosen GPUs that could be given out if nobody held them."""
+    """GPUs of the chosen ones that could be given out if nobody held them."""
     if not chosen or not _is_fresh(node, now, settings):
         return ()
     return tuple(_sound(state, node, [gpu for gpu in node.gpus if gpu.id in chosen]))
 
 
 def _sound(state: State, node: Node, gpus: list[Gpu]) -> list[Gpu]:
-    """Those whose `standing` is OK; a thousand nodes are asked for at each match."""
+    """GPUs whose `standing` is OK; a thousand nodes are asked for at each match."""
     sound = [gpu for gpu in gpus if gpu.health is Health.OK]
     if state.drains and state.drain_of(node.hostname):
         return []

@@ -52,7 +52,7 @@ class PortProtocol(Enum):
 
 
 class HttpScheme(Enum):
-    """Of a readiness check, or of a check."""
+    """The scheme of a readiness check, or of a health check."""
 
     HTTP = "HTTP"
     HTTPS = "HTTPS"
@@ -83,7 +83,7 @@ class UnreachableStrategy:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One that the tasks are in."""
+    """A network that the tasks are in."""
 
     mode: NetworkMode = NetworkMode.CONTAINER
     name: str | None = None  # of CONTAINER only
@@ -101,7 +101,7 @@ class PortDefinition:
 
     @property
     def service_port(self) -> int:
-        """As a mapping has it."""
+        """The port as a mapping has it."""
         return self.port
 
 
@@ -109,7 +109,7 @@ class PortDefinition:
 class PortMapping:
     """A port of a container with a network of its own."""
 
-    container_port: int = 0  # 0: the same as the host's
+    container_port: int = 0  # 0: the host's port
     host_port: int | None = None  # 0: any; None: none
     service_port: int = 0
     name: str | None = None
@@ -180,7 +180,7 @@ class LinuxInfo:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Of each task. Without a docker image (MESOS only) the host's file system is used."""
+    """The container of each task. Without a docker image (MESOS only) the host's file system is used."""
 
     type: EngineType = EngineType.DOCKER
     docker: DockerImage | None = None
@@ -323,7 +323,7 @@ class App:
 
     @property
     def service_ports(self) -> tuple[int, ...]:
-        """Of each of `ports`: where balancers listen for it; 0: none was given yet."""
+        """The service port of each of `ports`: where balancers listen for it; 0: none was given yet."""
         return tuple(each.service_port for each in self.ports)
 
 
@@ -336,7 +336,7 @@ def same_but_scale(old: App, new: App) -> bool:
 
 
 def _unordered(app: App) -> App:
-    """Of these lists the order has no meaning: in Marathon they are sets."""
+    """Sort the lists whose order has no meaning: in Marathon they are sets."""
     return replace(
         app,
         constraints=tuple(sorted(app.constraints, key=repr)),
@@ -357,7 +357,7 @@ class Group:
     enforce_role: bool | None = None
 
     def all_apps(self) -> Iterator[App]:
-        """Its own and those of the groups below."""
+        """All apps of the group and of the groups below."""
         yield from self.apps
         for group in self.groups:
             yield from group.all_apps()

@@ -49,7 +49,7 @@ class HealthChanged:
 
 @dataclass(frozen=True, slots=True)
 class CheckFailed:
-    """One more failure that counts."""
+    """A check has failed once more, in a way that counts."""
 
     subject: Subject
     task_id: TaskId
@@ -82,7 +82,7 @@ class ChecksRemoved:
 
 
 class Stage(Enum):
-    """Of a deployment, under Marathon's names of the events."""
+    """The stage of a deployment, under Marathon's names of the events."""
 
     STEP_BEGUN = "deployment_info"
     STEP_DONE = "deployment_step_success"

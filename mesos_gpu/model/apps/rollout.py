@@ -41,7 +41,7 @@ class Plan:
 
     @property
     def changed_from(self) -> Iterator[App]:
-        """Those apps as they were."""
+        """The affected apps as they were."""
         affected = self.affected
         return (app for app in self.original.all_apps() if app.id in affected)
 
@@ -67,7 +67,7 @@ class InstanceState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One task of an app, or the wish for one. Times are seconds of the engine's clock."""
+    """A task of an app, or the wish for one. Times are seconds of the engine's clock."""
 
     id: str
     version: float  # `last_config_change_at` of the app that it was started from

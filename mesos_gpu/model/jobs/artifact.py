@@ -37,7 +37,7 @@ class Artifact:
         return ""
 
     def as_uri(self) -> Mapping[str, object]:
-        """As CommandInfo.URI of mesos.proto."""
+        """Write the artifact as CommandInfo.URI of mesos.proto."""
         output = {} if self.dest_path is None else {"output_file": self.dest_path}
         flags = {"extract": self.extract, "executable": self.executable, "cache": self.cache}
         return {"value": self.uri, **flags, **output}

@@ -23,7 +23,7 @@ class Operator(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One of a job's; all must hold. `field` is hostname, @hostname, @region, @zone or an attribute's name."""
+    """A constraint of a job; all must hold. `field` is hostname, @hostname, @region, @zone or an attribute's name."""
 
     field: str
     operator: Operator
@@ -37,7 +37,7 @@ class Constraint:
         return self.operator in (Operator.UNIQUE, Operator.GROUP_BY, Operator.MAX_PER)
 
     def as_list(self) -> list[str]:
-        """As Marathon writes it."""
+        """Write the constraint as Marathon does."""
         return [self.field, self.operator.value, *([self.value] if self.value else [])]
 
     def __str__(self) -> str:

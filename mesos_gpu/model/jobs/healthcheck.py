@@ -35,7 +35,7 @@ class IpProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckHealth:
-    """Of one check on one task, what its findings add up to. Times are those that were passed in, in seconds."""
+    """The sum of a check's findings on a task. Times are those that were passed in, in seconds."""
 
     first_success_s: float | None = None
     last_success_s: float | None = None
@@ -53,7 +53,7 @@ class CheckHealth:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of HTTP, as it is shown to people; a long body is cut off."""
+    """An answer over HTTP, as it is shown to people; a long body is cut off."""
 
     status: int
     content_type: str
@@ -71,7 +71,7 @@ class Readiness:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """One check. `command` is set exactly for COMMAND, and then neither path, port nor port_index is."""
+    """A health check. `command` is set exactly for COMMAND, and then neither path, port nor port_index is."""
 
     protocol: Protocol = Protocol.HTTP
     path: str | None = None  # of HTTP; None: "/"

@@ -60,7 +60,7 @@ class Engine(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One command and what each of its tasks needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set;
+    """A command and what each of its tasks needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set;
     with an image neither may be: then the image's own entrypoint runs, with `args` if there are some."""
 
     name: str
@@ -109,7 +109,7 @@ class JobSpec:
 
     @property
     def gpus_in_all(self) -> int:
-        """Of all its tasks."""
+        """The number of GPUs of all its tasks."""
         return self.gpus * self.tasks
 
 
@@ -160,7 +160,9 @@ class Job:
     nameless: bool = False  # of an app's instance: no other one takes its name when it ends
     checked: bool = False  # of an app's instance: whether the scheduler checks its health
     proves_ready: bool = False  # of an app's instance: whether it counts only once its readiness check passed
-    learnt_min_driver: str | None = None  # the same of its image, which only an executor could read
+    learnt_min_driver: str | None = (
+        None  # the oldest driver for its image, which an executor has read; None: not read, or any driver will do
+    )
     room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
     adopted: bool = (

@@ -91,10 +91,10 @@ class _Machine:
         if here == "(":
             return self._group()
         if here == "[":
-            found = _CLASS.match(rest)
-            if not found or _SET_OPERATION.search(found[0]):
+            characters = _CLASS.match(rest)
+            if not characters or _SET_OPERATION.search(characters[0]):
                 raise _Unfit(f"has a character class that is not understood: {rest[:20]}")
-            return self._one(found[0], found[0])
+            return self._one(characters[0], characters[0])
         if here == "\\":
             if len(rest) < 2 or (rest[1].isalnum() and rest[1] not in _ESCAPES):
                 raise _Unfit(f"has an escape that is not understood: {rest[:2]}")
@@ -165,14 +165,14 @@ class _Machine:
             return _SIMPLE[here]
         if here != "{":
             return None
-        found = _COUNTED.match(self._pattern, self._at)
-        if found is None:
+        count = _COUNTED.match(self._pattern, self._at)
+        if count is None:
             raise _Unfit("has a { that begins no count; write \\{")
-        self._at = found.end()
-        least = int(found[1])
-        most = (int(found[3]) if found[3] else None) if found[2] else least
+        self._at = count.end()
+        least = int(count[1])
+        most = (int(count[3]) if count[3] else None) if count[2] else least
         if most is not None and most < least:
-            raise _Unfit(f"has a count that is none: {found[0]}")
+            raise _Unfit(f"has a count that is none: {count[0]}")
         return least, most
 
     def _peek(self) -> str:
@@ -193,17 +193,17 @@ class _Machine:
         return len(self._free)
 
     def _closed(self, end: int) -> list[_States]:
-        """Of each state: those that are reached without a character and matter, as they move by one or are the end."""
+        """States reached from each without a character that matter, as they move by one or are the end."""
         reach = [(move is not None or state == end) << state for state, move in enumerate(self._by_char)]
         grows = True
         while grows:
             grows = False
             for state in range(len(reach) - 1, -1, -1):
-                found = reach[state]
+                reached = reach[state]
                 for following in self._free[state]:
-                    found |= reach[following]
-                if found != reach[state]:
-                    reach[state], grows = found, True
+                    reached |= reach[following]
+                if reached != reach[state]:
+                    reach[state], grows = reached, True
         return reach
 
     def _after(self, states: _States, char: str) -> _States:
@@ -212,25 +212,25 @@ class _Machine:
             movable = sum(mask for meant, mask in self._classes.items() if meant.fullmatch(char))
             if len(self._movable) < _MOST_STEPS_KEPT:
                 self._movable[char] = movable
-        moving, found = states & movable, 0
+        moving, after = states & movable, 0
         while moving:
             state = moving.bit_length() - 1
             moving ^= 1 << state
             move = self._by_char[state]
             if move is not None:
-                found |= self._reach[move[1]]
-        return found
+                after |= self._reach[move[1]]
+        return after
 
     def matches(self, text: str) -> bool:
         """Whether the whole text matches."""
         states = self._start
         for char in text:
-            found = self._next.get((states, char))
-            if found is None:
+            after = self._next.get((states, char))
+            if after is None:
                 if len(self._next) >= _MOST_STEPS_KEPT:
                     self._next.clear()
-                found = self._next[states, char] = self._after(states, char)
-            states = found
+                after = self._next[states, char] = self._after(states, char)
+            states = after
         return bool(states & self._end)
 
 

@@ -40,8 +40,8 @@ class Permits:
     def controls_of(self, name: str, user: str | None) -> frozenset[Control]:
         """What jobs of that name, or an app of that id, may reach as `user`."""
         who = user or self.default_user
-        found = (self.control_access.get(key, ()) for key in (name, f"{name}@{who}"))
-        return frozenset(control for controls in found for control in controls)
+        permitted = (self.control_access.get(key, ()) for key in (name, f"{name}@{who}"))
+        return frozenset(control for controls in permitted for control in controls)
 
     def problem_of_controls(self, asked: tuple[Control, ...], name: str, user: str | None) -> str | None:
         """Why it may not reach what it asked for, with the remedy; None: it may."""

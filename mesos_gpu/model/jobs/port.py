@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PortWish:
-    """One port of an app, be it a definition or a mapping."""
+    """A port of an app, be it a definition or a mapping."""
 
     name: str | None
     number: int  # of the container, or the definition's; 0: none is named

@@ -36,7 +36,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class QueueUse:
-    """One queue: its limit, and what it holds."""
+    """A queue: its limit, and what it holds."""
 
     name: str
     limit_gpus: int | None  # None: no limit

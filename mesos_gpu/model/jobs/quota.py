@@ -7,7 +7,7 @@ from mesos_gpu.model.jobs.job import JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Of one user, or one queue; 0: no limit."""
+    """The quota of a user, or of a queue; 0: no limit."""
 
     pending: int = 0  # jobs that wait at once
     stored_mib: int = 0  # of all jobs that are remembered, ended ones too

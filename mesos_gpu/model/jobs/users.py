@@ -25,8 +25,8 @@ class Account:
     @property
     def mighty(self) -> str:
         """Why whoever runs as it has root's rights; "": nothing says so."""
-        found = sorted(self.groups & MIGHTY_GROUPS)
-        return f"{self.name} is in the group {found[0]}, whose members can become root" if found else ""
+        groups = sorted(self.groups & MIGHTY_GROUPS)
+        return f"{self.name} is in the group {groups[0]}, whose members can become root" if groups else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Users:
         """
         names, ranges = set(), []
         for word in text.split(",") if text else ():
-            if found := _RANGE.fullmatch(word):
-                first, last = int(found[1]), int(found[2] or _LAST)
+            if bounds := _RANGE.fullmatch(word):
+                first, last = int(bounds[1]), int(bounds[2] or _LAST)
                 if not 0 < first <= last <= _LAST:
                     raise ValueError(f"{word!r} must go from 1 at least to {_LAST} at most, the lower first")
                 ranges.append((first, last))
@@ -59,7 +59,7 @@ class Users:
         return cls(frozenset(names), tuple(ranges)) if text else cls()
 
     def __str__(self) -> str:
-        """As it is written."""
+        """Write the users as an operator does."""
         ranges = (f"{first}-{'' if last == _LAST else last}" for first, last in self.ranges)
         return ",".join((*sorted(self.names), *ranges))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ControlPort:
-    """One of them.
+    """A port that commands the cluster.
 
     Attributes:
         name: What listens: "agent", "master" or "api".

@@ -37,7 +37,7 @@ class Drain:
 
     @property
     def words_of_gpu(self) -> str:
-        """The same, said of a GPU there."""
+        """The words of the drain, said of a GPU there."""
         return self.words if self.target is Target.GPU else f"its node is {self.words}"
 
 

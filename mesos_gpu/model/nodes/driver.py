@@ -53,8 +53,8 @@ VERSION: Final = re.compile(r"[0-9]{1,9}(?![0-9])(?:\.[0-9]{1,9}(?![0-9]))*")
 @lru_cache(maxsize=1024)
 def version_of(text: str | None) -> Version | None:
     """The numbers at its beginning: drivers may have more behind them ("575.57.08-open")."""
-    found = VERSION.match(text or "")
-    return tuple(map(int, found[0].split("."))) if found else None
+    numbers = VERSION.match(text or "")
+    return tuple(map(int, numbers[0].split("."))) if numbers else None
 
 
 def order(left: Version, right: Version) -> int:
@@ -87,10 +87,10 @@ def newer_of(left: str | None, right: str | None) -> str | None:
 
 def cuda_of(driver: str | None) -> Version | None:
     """The newest CUDA that a driver runs, by its branch; None: not known."""
-    found = version_of(driver)
-    if found is None:
+    version = version_of(driver)
+    if version is None:
         return None
-    return next((cuda for branch, cuda in reversed(CUDA_OF_BRANCH) if branch <= found[0]), None)
+    return next((cuda for branch, cuda in reversed(CUDA_OF_BRANCH) if branch <= version[0]), None)
 
 
 def branch_for(cuda: str) -> str | None:

@@ -48,7 +48,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One physical GPU.
+    """A physical GPU.
 
     Raises:
         ValueError: A field is out of range; the message names it.

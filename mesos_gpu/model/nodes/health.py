@@ -7,7 +7,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One GPU, read once. None: the driver or the card does not have the query, which is no sickness."""
+    """A GPU, read once. None: the driver or the card does not have the query, which is no sickness."""
 
     gpu: Gpu  # its facts; health, reason, since, warnings and history mean nothing here
     lost: bool = False  # fallen off the bus

@@ -32,7 +32,7 @@ class Node:
 
     @property
     def driver_version(self) -> str | None:
-        """As the monitor reported it; None: no driver, or not known."""
+        """The driver's version that the monitor reported; None: no driver, or not known."""
         return self.inventory.driver_version if self.inventory else None
 
     def gpu(self, gpu_id: GpuId) -> Gpu | None:

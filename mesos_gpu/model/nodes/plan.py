@@ -7,7 +7,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One job is ended on its node, and starts again on another."""
+    """A job is ended on its node, and starts again on another."""
 
     job_id: JobId
     name: str

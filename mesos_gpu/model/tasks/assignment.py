@@ -12,7 +12,7 @@ from mesos_gpu.model.nodes.control import ControlPort
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One launch: its command, and the GPUs it is granted. At most one of `command`, `argv` and `args` is set; with
+    """A launch: its command, and the GPUs it is granted. At most one of `command`, `argv` and `args` is set; with
     `args` or none, the image's own entrypoint runs."""
 
     job_id: str

@@ -7,7 +7,7 @@ from mesos_gpu.model.ids import AgentId, TaskId
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """One TaskStatus. `state` and `reason` are names of Mesos (TASK_RUNNING, REASON_EXECUTOR_TERMINATED)."""
+    """A TaskStatus. `state` and `reason` are names of Mesos (TASK_RUNNING, REASON_EXECUTOR_TERMINATED)."""
 
     task_id: TaskId
     state: str

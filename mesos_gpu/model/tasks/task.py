@@ -89,13 +89,13 @@ def actions_of(old: TaskState, new: TaskState) -> tuple[Action, ...] | None:
     """Actions of `old → new` in the order they are done; () if it is stale; None if it is illegal."""
     if old is new:
         return ()
-    found = TABLE.get((old, new))
-    return None if found is None else tuple(action for action in Action if action in found)
+    actions = TABLE.get((old, new))
+    return None if actions is None else tuple(action for action in Action if action in actions)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One launch, as the scheduler keeps it. Times are seconds since the epoch."""
+    """A launch, as the scheduler keeps it. Times are seconds since the epoch."""
 
     id: TaskId
     agent_id: AgentId

@@ -31,7 +31,7 @@ Serving = Callable[[str], Sequence[Address]]  # by app id, in a steady order
 def named(split: Split, apps: Mapping[str, App], serving: Serving) -> Backend:
     """A service of its own name; apps that do not exist count as without tasks."""
     known = [apps[id] for id in split.weights if id in apps]
-    found = {id: _at(serving(id) if id in apps else (), split.port_index) for id in split.weights}
+    servers = {id: _at(serving(id) if id in apps else (), split.port_index) for id in split.weights}
     wishes = [_wishes(app, split.port_index) for app in known]
     wished = Backend(
         split.name,
@@ -42,7 +42,7 @@ def named(split: Split, apps: Mapping[str, App], serving: Serving) -> Backend:
         sticky=any(wish.sticky for wish in wishes),
         problems=tuple(problem for wish in wishes for problem in wish.problems),
     )
-    return _weighted(wished, split.weights, found)
+    return _weighted(wished, split.weights, servers)
 
 
 def labelled(apps: Iterable[App], serving: Serving, groups: Sequence[str]) -> list[Backend]:
@@ -55,19 +55,19 @@ def labelled(apps: Iterable[App], serving: Serving, groups: Sequence[str]) -> li
             together.setdefault(group, []).append(app)
         else:
             alone.append(app)
-    found = [each for app in alone for each in _of_app(app, groups, serving)]
+    backends = [each for app in alone for each in _of_app(app, groups, serving)]
     for group, members in together.items():
-        found += _of_group(group, members, groups, serving)
-    return found
+        backends += _of_group(group, members, groups, serving)
+    return backends
 
 
 def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend]:
-    """Of several that want one name, port or host the first has it; the others go without, and say so."""
+    """Drop clashes: of several that want one name, port or host the first has it; the others go without, and say so."""
     sorting = any(each.hosts for each in backends)
     taken: dict[str | int, str] = {http_port: "what sorts requests by their hosts"} if sorting else {}
-    found: dict[str, Backend] = {}
+    kept: dict[str, Backend] = {}
     for each in backends:
-        if each.name in found:
+        if each.name in kept:
             continue
         lost = [want for want in (each.port, *each.hosts) if want is not None and want in taken]
         if lost:
@@ -76,8 +76,8 @@ def without_clashes(backends: Sequence[Backend], http_port: int) -> list[Backend
             port = None if each.port in lost else each.port
             each = replace(each, port=port, hosts=hosts, problems=(*each.problems, *why))
         taken |= {want: each.name for want in (each.port, *each.hosts) if want is not None}
-        found[each.name] = each
-    return list(found.values())
+        kept[each.name] = each
+    return list(kept.values())
 
 
 def _of_app(app: App, groups: Sequence[str], serving: Serving) -> Iterator[Backend]:
@@ -109,7 +109,9 @@ def _target(new: App) -> int:
     return int(said) if said.isascii() and said.isdigit() else new.instances
 
 
-def _exposed(app: App, index: int, id: str, found: Mapping[str, Sequence[Server]]) -> Iterator[Backend]:
+def _exposed(
+    app: App, index: int, id: str, servers_by_app: Mapping[str, Sequence[Server]]
+) -> Iterator[Backend]:
     """Nothing, if no label and no service port says where the load balancer shall listen."""
     wish = _wishes(app, index)
     if wish.port is None and not wish.hosts:
@@ -123,19 +125,21 @@ def _exposed(app: App, index: int, id: str, found: Mapping[str, Sequence[Server]
         wish.sticky,
         problems=wish.problems,
     )
-    yield _weighted(wished, {id: len(servers) for id, servers in found.items()}, found)
+    yield _weighted(wished, {id: len(servers) for id, servers in servers_by_app.items()}, servers_by_app)
 
 
 def _at(tasks: Iterable[Address], index: int) -> list[Server]:
-    """Those that have such a port."""
+    """Servers that have a port of that index."""
     return [Server(id, "", host, ports[index], 1) for id, host, ports in tasks if index < len(ports)]
 
 
-def _weighted(wished: Backend, weights: Mapping[str, int], found: Mapping[str, Sequence[Server]]) -> Backend:
-    given = server_weights(weights, {id: len(servers) for id, servers in found.items()})
+def _weighted(
+    wished: Backend, weights: Mapping[str, int], servers_by_app: Mapping[str, Sequence[Server]]
+) -> Backend:
+    given = server_weights(weights, {id: len(servers) for id, servers in servers_by_app.items()})
     servers = tuple(
         replace(server, app_id=id, weight=weight)
-        for id, each in found.items()
+        for id, each in servers_by_app.items()
         for server, weight in zip(each, given[id], strict=True)
         if weight > 0
     )
@@ -189,8 +193,8 @@ def _wishes(app: App, index: int) -> _Wishes:
 
 
 def _is_unknown(label: str) -> bool:
-    found = _LABEL.fullmatch(label)
-    return found is not None and found[1] not in _HONOURED and not _SAID_ELSEWHERE.fullmatch(label)
+    match = _LABEL.fullmatch(label)
+    return match is not None and match[1] not in _HONOURED and not _SAID_ELSEWHERE.fullmatch(label)
 
 
 def _checks(check: HealthCheck, index: int) -> bool:

@@ -34,22 +34,22 @@ _LOG_BOUNDS: Final = {"max-size": "10m", "max-file": "1"}  # else they fill the 
 
 def options_of(parameters: Sequence[DockerParameter]) -> DockerOptions | str:
     """What they come to; a string says, for people, what cannot be passed on."""
-    found = DockerOptions()
+    options = DockerOptions()
     for each in parameters:
         read = _READ.get(each.key)
         if read is None:
             return f"{each.key!r} is not passed on, only {', '.join(_READ)}; leave it out"
-        after = read(found, each.value)
+        after = read(options, each.value)
         if after is None:
             return f"{each.key} cannot be {each.value!r}; write it as docker run has it"
-        found = after
-    if not (found.log_driver or found.log_options):
-        return found
-    driver = found.log_driver or "json-file"
-    bounded = {} if driver == "none" else {**_LOG_BOUNDS, **found.log_options}
+        options = after
+    if not (options.log_driver or options.log_options):
+        return options
+    driver = options.log_driver or "json-file"
+    bounded = {} if driver == "none" else {**_LOG_BOUNDS, **options.log_options}
     if bounded and _kept(bounded["max-size"], bounded["max-file"]) > _MOST_LOG:
         return "log-opt: max-size times max-file is more than 1 GiB; ask for less"
-    return replace(found, log_driver=driver, log_options=bounded)
+    return replace(options, log_driver=driver, log_options=bounded)
 
 
 def _kept(size: str, files: str) -> int:
@@ -57,50 +57,50 @@ def _kept(size: str, files: str) -> int:
     return (int(size[:-1]) << _SHIFTS[size[-1]]) * int(files)
 
 
-def _label(found: DockerOptions, value: str) -> DockerOptions | None:
+def _label(options: DockerOptions, value: str) -> DockerOptions | None:
     name, _, text = value.partition("=")
-    return replace(found, labels={**found.labels, name: text}) if name else None
+    return replace(options, labels={**options.labels, name: text}) if name else None
 
 
-def _shm_size(found: DockerOptions, value: str) -> DockerOptions | None:
+def _shm_size(options: DockerOptions, value: str) -> DockerOptions | None:
     match = _SIZE.fullmatch(value)
     size = int(match[1]) << _SHIFTS[match[2].lower()] if match else 0
-    return replace(found, shm_bytes=size) if 0 < size < 1 << 63 else None
+    return replace(options, shm_bytes=size) if 0 < size < 1 << 63 else None
 
 
-def _ulimit(found: DockerOptions, value: str) -> DockerOptions | None:
+def _ulimit(options: DockerOptions, value: str) -> DockerOptions | None:
     match = _ULIMIT.fullmatch(value)
     if match is None or match[1] not in _ULIMITS:
         return None
     soft, hard = int(match[2]), int(match[3] or match[2])
     if hard != -1 and not 0 <= soft <= hard:
         return None
-    return replace(found, ulimits=(*found.ulimits, Ulimit(match[1], soft, hard)))
+    return replace(options, ulimits=(*options.ulimits, Ulimit(match[1], soft, hard)))
 
 
-def _hostname(found: DockerOptions, value: str) -> DockerOptions | None:
-    return replace(found, hostname=value) if _HOSTNAME.fullmatch(value) else None
+def _hostname(options: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(options, hostname=value) if _HOSTNAME.fullmatch(value) else None
 
 
-def _workdir(found: DockerOptions, value: str) -> DockerOptions | None:
-    return replace(found, directory=value) if _DIRECTORY.fullmatch(value) else None
+def _workdir(options: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(options, directory=value) if _DIRECTORY.fullmatch(value) else None
 
 
-def _host(found: DockerOptions, value: str) -> DockerOptions | None:
+def _host(options: DockerOptions, value: str) -> DockerOptions | None:
     name, _, address = value.partition(":")
     good = _HOSTNAME.fullmatch(name) and _is_address(address)
-    return replace(found, hosts=(*found.hosts, value)) if good else None
+    return replace(options, hosts=(*options.hosts, value)) if good else None
 
 
-def _env(found: DockerOptions, value: str) -> DockerOptions | None:
+def _env(options: DockerOptions, value: str) -> DockerOptions | None:
     """A name alone would take the value from the host's environment."""
     name, equals, text = value.partition("=")
     good = equals and _NAME.fullmatch(name)
-    return replace(found, env={**found.env, name: text}) if good else None
+    return replace(options, env={**options.env, name: text}) if good else None
 
 
-def _dns(found: DockerOptions, value: str) -> DockerOptions | None:
-    return replace(found, dns=(*found.dns, value)) if _is_address(value) else None
+def _dns(options: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(options, dns=(*options.dns, value)) if _is_address(value) else None
 
 
 def _is_address(text: str) -> bool:
@@ -111,24 +111,24 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _log_driver(found: DockerOptions, value: str) -> DockerOptions | None:
-    return replace(found, log_driver=value) if value in _KEPT_HERE else None
+def _log_driver(options: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(options, log_driver=value) if value in _KEPT_HERE else None
 
 
-def _log_option(found: DockerOptions, value: str) -> DockerOptions | None:
+def _log_option(options: DockerOptions, value: str) -> DockerOptions | None:
     name, _, text = value.partition("=")
     form = _LOG_OPTIONS.get(name)
     good = form and form.fullmatch(text)
-    return replace(found, log_options={**found.log_options, name: text}) if good else None
+    return replace(options, log_options={**options.log_options, name: text}) if good else None
 
 
-def _init(found: DockerOptions, value: str) -> DockerOptions | None:
-    return replace(found, init=value == "true") if value in ("true", "false") else None
+def _init(options: DockerOptions, value: str) -> DockerOptions | None:
+    return replace(options, init=value == "true") if value in ("true", "false") else None
 
 
-def _stop_timeout(found: DockerOptions, value: str) -> DockerOptions | None:
+def _stop_timeout(options: DockerOptions, value: str) -> DockerOptions | None:
     good = value.isascii() and value.isdecimal() and len(value) < 7
-    return replace(found, stop_timeout_s=int(value)) if good else None
+    return replace(options, stop_timeout_s=int(value)) if good else None
 
 
 _READ: Final[dict[str, Callable[[DockerOptions, str], DockerOptions | None]]] = {

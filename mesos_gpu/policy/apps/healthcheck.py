@@ -53,7 +53,7 @@ def port_of(check: HealthCheck, ports: Sequence[int]) -> int | None:
 def of_executor(
     checks: Sequence[HealthCheck], ports: Sequence[int], bindings: Sequence[PortBinding] = ()
 ) -> tuple[HealthCheck, ...]:
-    """Those that the task's executor makes, each with the port of the host that it has on this task. A check's own
+    """Checks that the task's executor makes, each with the port of the host that it has on this task. A check's own
     number is the container's, if the task has `bindings`."""
     inside = {each.container_port: each.host_port for each in bindings if each.protocol == "tcp"}
     own = tuple(

@@ -57,7 +57,7 @@ def _protocols(port: PortDefinition | PortMapping) -> tuple[str, ...]:
 
 
 def _scoped(port: PortMapping) -> tuple[tuple[str, str], ...]:
-    """Its labels, and whose port is announced (PortDiscovery.scala)."""
+    """The port's labels, with whose port is announced (PortDiscovery.scala)."""
     scope = "container" if port.host_port is None else "host"
     return _sorted({**port.labels, "network-scope": scope})
 
@@ -95,7 +95,7 @@ def choose(wishes: Sequence[PortWish], offered: Sequence[PortRange], seed: str) 
             return None
         numbers.append(port)
     used = sorted({port for port in numbers if port is not None})
-    taken = [PortRange(port, port, found.kind) for port in used if (found := _range_of(port, offered))]
+    taken = [PortRange(port, port, within.kind) for port in used if (within := _range_of(port, offered))]
     return Chosen(tuple(numbers), tuple(taken), tuple(_without(used, offered)))
 
 

@@ -20,10 +20,10 @@ def server_weights(weights: Mapping[str, int], counts: Mapping[str, int]) -> dic
         counts: How many servers each has.
     """
     asked = {app: weight for app, weight in weights.items() if weight > 0 and counts.get(app, 0) > 0}
-    found = {app: [0] * counts.get(app, 0) for app in weights}
+    by_app = {app: [0] * counts.get(app, 0) for app in weights}
     for app, total in _totals(asked, counts).items():
-        found[app] = _spread(total, counts[app])
-    return found
+        by_app[app] = _spread(total, counts[app])
+    return by_app
 
 
 def _totals(weights: Mapping[str, int], counts: Mapping[str, int]) -> dict[str, int]:
@@ -52,12 +52,12 @@ def _error(totals: Mapping[str, int], weights: Mapping[str, int]) -> float:
 
 def _rounded(exact: Mapping[str, float], *, least: int) -> dict[str, int]:
     """Whole numbers with the same sum: those that lose most by rounding down get what is left."""
-    found = {app: max(least, int(total + 1e-6)) for app, total in exact.items()}
-    by_loss = sorted(exact, key=lambda app: (found[app] - exact[app], app))
-    left = int(sum(exact.values()) + 1e-6) - sum(found.values())
+    rounded = {app: max(least, int(total + 1e-6)) for app, total in exact.items()}
+    by_loss = sorted(exact, key=lambda app: (rounded[app] - exact[app], app))
+    left = int(sum(exact.values()) + 1e-6) - sum(rounded.values())
     for app in by_loss[: max(left, 0)]:
-        found[app] += 1
-    return found
+        rounded[app] += 1
+    return rounded
 
 
 def _spread(total: int, count: int) -> list[int]:

@@ -50,7 +50,7 @@ def own_env(app: App) -> dict[str, str]:
 
 
 def app_env(app: App, *, version: str, enforce_role: bool = False) -> dict[str, str]:
-    """What is the same for all tasks of a version."""
+    """The variables that all tasks of a version have in common."""
     container = app.container
     image = container.docker if container and container.type is EngineType.DOCKER else None
     return {
@@ -76,18 +76,21 @@ def launch_env(
         own: Names that the app itself sets; they are left out.
         task_id, host, ports: As of `task_env`.
     """
-    found = {**_of_ports(wishes, ports, seed=task_id), "HOST": host}
-    return {name: value for name, value in found.items() if name not in own}
+    variables = {**_of_ports(wishes, ports, seed=task_id), "HOST": host}
+    return {name: value for name, value in variables.items() if name not in own}
 
 
 def _of_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Of two labels with the same variable the later counts."""
-    found = {
+    """Make variables of labels; of two labels with the same variable the later counts."""
+    variables = {
         _UNFIT.sub("_", key).upper(): value
         for key, value in labels.items()
         if _length(key) < MOST - len(LABEL) and _length(value) < MOST
     }
-    return {"MARATHON_APP_LABELS": " ".join(found), **{LABEL + key: value for key, value in found.items()}}
+    return {
+        "MARATHON_APP_LABELS": " ".join(variables),
+        **{LABEL + key: value for key, value in variables.items()},
+    }
 
 
 def _length(text: str) -> int:
@@ -125,7 +128,7 @@ def _unused(used: Container[int | None], seed: str) -> Iterator[int]:
 
 
 def double(value: float) -> str:
-    """As Java's Double.toString writes a positive number or 0: "128.0", "1.0E7"."""
+    """Write a positive number or 0 as Java's Double.toString does: "128.0", "1.0E7"."""
     if not value or 1e-3 <= value < 1e7:
         return str(float(value))
     digits = Decimal(repr(float(value))).normalize().as_tuple()

@@ -29,23 +29,23 @@ class TaskName:
 
 
 def instance_id(app: str, uuid: str) -> str:
-    """Of one instance of an app, "shop_db.instance-<uuid>". An app's id has no "_": nothing is lost."""
+    """The id of an instance of an app, "shop_db.instance-<uuid>". An app's id has no "_": nothing is lost."""
     return f"{app.strip('/').replace('/', '_')}.instance-{uuid}"
 
 
 def job_id(app: str, uuid: str) -> JobId:
-    """Of the job that an instance is: its tasks are then called as Marathon calls them."""
+    """The id of the job that an instance is: its tasks are then called as Marathon calls them."""
     return JobId(instance_id(app, uuid) + _CONTAINER)
 
 
 def next_job_id(job: JobId, launches: int) -> JobId:
-    """Of the job that an instance is after `job`, which was launched so often: the number is its first task's."""
+    """The id of the job that an instance is after `job`, which had so many launches: the number is its first task's."""
     base, first = _first(job)
     return JobId(f"{base}{_CONTAINER}.{first + max(launches, 1)}")
 
 
 def launch_id(job: JobId, launch: int) -> TaskId:
-    """Of a job's task, by which launch it is, from 1. An instance counts on from the job that it was before."""
+    """The id of a job's task, by which launch it is, from 1. An instance counts on from the job that it was before."""
     base, first = _first(job)
     return TaskId(f"{base}{_CONTAINER}.{first + launch - 1}" if base else f"{job}.{launch}")
 
@@ -60,8 +60,8 @@ def launch_of(job: JobId, task: TaskId) -> int:
 
 def _first(job: JobId) -> tuple[str, int]:
     """The instance that a job is, and the number of its first task; "": it is none."""
-    found = _LAUNCH.fullmatch(job)
-    base, number = (found[1], int(found[2])) if found else (job.removesuffix(_CONTAINER), 1)
+    match = _LAUNCH.fullmatch(job)
+    base, number = (match[1], int(match[2])) if match else (job.removesuffix(_CONTAINER), 1)
     return (base, number) if base != job and instance_of(base) else ("", 1)
 
 
@@ -71,14 +71,14 @@ def instance_of_job(job: JobId) -> str:
 
 
 def task_id(name: TaskName) -> TaskId:
-    """Of one launch of an instance."""
+    """The id of a launch of an instance."""
     return TaskId(f"{job_id(name.app, name.uuid)}.{name.launch}")
 
 
 def instance_of(text: str) -> tuple[str, str] | None:
     """App and UUID of an instance's id; None: it is none."""
-    found = _INSTANCE.fullmatch(text)
-    return ("/" + found[1].replace("_", "/"), found[2]) if found else None
+    match = _INSTANCE.fullmatch(text)
+    return ("/" + match[1].replace("_", "/"), match[2]) if match else None
 
 
 def name_of(task: str) -> TaskName | None:

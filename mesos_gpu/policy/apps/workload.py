@@ -72,12 +72,12 @@ def job_of(app: App, gpu: GpuOptions, *, version: str, permits: Permits | None =
 def unsupported(app: App, gpu: GpuOptions, *, permits: Permits | None = None) -> tuple[Unsupported, ...]:
     """All that stands in the way of running an app. Arguments as of `job_of`."""
     parts = _Parts(app, gpu)
-    found = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
+    problems = [Unsupported(field, why) for field, asked, why in _REFUSED if asked(parts)]
     if parts.wrong_option:
-        found.append(Unsupported("container.docker.parameters", parts.wrong_option))
-    found += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
-    found += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
-    return tuple(found) if permits is None else (*found, *_unpermitted(parts, permits))
+        problems.append(Unsupported("container.docker.parameters", parts.wrong_option))
+    problems += (Unsupported("container.volumes", why) for _, why in unfit(parts.mounts))
+    problems += (Unsupported("fetch", artifact.problem) for artifact in app.fetch if artifact.problem)
+    return tuple(problems) if permits is None else (*problems, *_unpermitted(parts, permits))
 
 
 def _unpermitted(parts: "_Parts", permits: Permits) -> Iterator[Unsupported]:
@@ -132,7 +132,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
 
 
 class _Parts:
-    """Of an app, with defaults for what it leaves out."""
+    """The parts of an app, with defaults for what it leaves out."""
 
     def __init__(self, app: App, gpu: GpuOptions) -> None:
         self.app, self.gpu = app, gpu
@@ -147,7 +147,7 @@ class _Parts:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """Its volumes but those of secrets."""
+        """The app's volumes but those of secrets."""
         return tuple(
             Mount(each.host_path, each.container_path, each.mode is VolumeMode.RO)
             for each in self.container.volumes

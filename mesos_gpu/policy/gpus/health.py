@@ -47,12 +47,12 @@ class Fault:
 
 def _table(tiers: Mapping[Tier, str]) -> dict[int, Tier]:
     """Ranges in words to a table: "1 3-5"."""
-    found = {}
+    tiers_by_xid = {}
     for tier, words in tiers.items():
         for word in words.split():
             first, _, last = word.partition("-")
-            found.update(dict.fromkeys(range(int(first), int(last or first) + 1), tier))
-    return found
+            tiers_by_xid.update(dict.fromkeys(range(int(first), int(last or first) + 1), tier))
+    return tiers_by_xid
 
 
 #: The catalogue's actions "ignore" and "restart application" are APPLICATION, "restart machine" (79) is LOST.
@@ -105,7 +105,7 @@ def tiers_from(text: str) -> dict[int, Tier]:
     Raises:
         BadConfiguration: It is not of that form; names the part that is not.
     """
-    found = {}
+    tiers_by_xid = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = re.fullmatch(r"(\d{1,9})\s*=\s*(application|reset|replace|lost)", part)
         if not match:
@@ -113,8 +113,8 @@ def tiers_from(text: str) -> dict[int, Tier]:
                 f"MESOS_GPU_XIDS has {part!r}",
                 remedy="write XID=application, reset, replace or lost, by commas: 13=application,109=replace",
             )
-        found[int(match[1])] = Tier(match[2])
-    return found
+        tiers_by_xid[int(match[1])] = Tier(match[2])
+    return tiers_by_xid
 
 
 def unread(gpu: Gpu) -> CardHealth:
@@ -139,10 +139,10 @@ def advance(
         settings: How patient.
         stranger: Who is on the card without a claim, in words.
     """
-    found = faults(reading, settings, record.uncorrectable_ecc)
-    record = _moved(record, [f for f in found if f.tier is not Tier.APPLICATION], now, settings)
+    present = faults(reading, settings, record.uncorrectable_ecc)
+    record = _moved(record, [f for f in present if f.tier is not Tier.APPLICATION], now, settings)
     if reading is not None:
-        record = _with_facts(record, reading, found, now, settings)
+        record = _with_facts(record, reading, present, now, settings)
     if stranger and record.state in (Health.OK, Health.SUSPECT):
         return _shown(record, Health.DIRTY, stranger, now)
     return _shown(record, record.state, record.why, now)
@@ -173,26 +173,26 @@ def faults(
     """What is wrong with a card, as read; `ecc_before`: its count of uncorrectable errors, the last time."""
     if reading is None:
         return (Fault(Tier.LOST, "it is not there any more"),)
-    found = [Fault(Tier.LOST, "fallen off the bus")] if reading.lost else []
+    faults_now = [Fault(Tier.LOST, "fallen off the bus")] if reading.lost else []
     if reading.unreadable and not reading.lost:
-        found.append(Fault(Tier.SOFT, reading.unreadable))
+        faults_now.append(Fault(Tier.SOFT, reading.unreadable))
     if reading.reset_required:
-        found.append(Fault(Tier.RESET, reading.reset_required))
-    found += [_of_xid(xid, reading, settings) for xid in dict.fromkeys(reading.xids)]
+        faults_now.append(Fault(Tier.RESET, reading.reset_required))
+    faults_now += [_of_xid(xid, reading, settings) for xid in dict.fromkeys(reading.xids)]
     if reading.recovery_action:
         wish = _ACTIONS.get(reading.recovery_action, f"recovery action {reading.recovery_action}")
-        found.append(Fault(Tier.RESET, f"the driver asks for {wish}"))
+        faults_now.append(Fault(Tier.RESET, f"the driver asks for {wish}"))
     if reading.remapped_rows_pending:
-        found.append(Fault(Tier.RESET, "memory rows wait for a reset to be remapped"))
+        faults_now.append(Fault(Tier.RESET, "memory rows wait for a reset to be remapped"))
     if reading.row_remapping_failed:
-        found.append(Fault(Tier.REPLACE, "remapping of memory rows failed"))
+        faults_now.append(Fault(Tier.REPLACE, "remapping of memory rows failed"))
     if reading.retired_pages_pending:
-        found.append(Fault(Tier.RESET, "memory pages wait for a reset to be retired"))
-    return (*found, *_of_ecc(reading, ecc_before))
+        faults_now.append(Fault(Tier.RESET, "memory pages wait for a reset to be retired"))
+    return (*faults_now, *_of_ecc(reading, ecc_before))
 
 
 def _of_xid(xid: int, reading: Reading, settings: HealthSettings) -> Fault:
-    """Of a driver that says which recovery it wants, and wants none, a number alone only raises a doubt."""
+    """The fault of an XID. With a driver that says which recovery it wants, and wants none, it only raises a doubt."""
     tier = settings.xids.get(xid) or XIDS.get(xid, Tier.RESET)
     if tier is Tier.RESET and reading.recovery_action == 0 and xid not in settings.xids:
         tier = Tier.SOFT
@@ -215,9 +215,9 @@ def slowdowns(reading: Reading) -> list[str]:
     return [text for bit, text in _SLOWDOWNS.items() if (reading.clocks_event_reasons or 0) & bit]
 
 
-def _moved(record: CardHealth, found: Sequence[Fault], now: float, settings: HealthSettings) -> CardHealth:
-    tiers = {fault.tier for fault in found}
-    text = "; ".join(dict.fromkeys(fault.text for fault in found))
+def _moved(record: CardHealth, present: Sequence[Fault], now: float, settings: HealthSettings) -> CardHealth:
+    tiers = {fault.tier for fault in present}
+    text = "; ".join(dict.fromkeys(fault.text for fault in present))
     if tiers - {Tier.SOFT}:
         state = Health.LOST if Tier.LOST in tiers else Health.SICK
         return _broken(record, state, text, now, settings, latch=Tier.REPLACE in tiers)
@@ -271,12 +271,12 @@ def _wait_s(record: CardHealth, settings: HealthSettings) -> float:
 
 
 def _with_facts(
-    record: CardHealth, reading: Reading, found: Iterable[Fault], now: float, settings: HealthSettings
+    record: CardHealth, reading: Reading, present: Iterable[Fault], now: float, settings: HealthSettings
 ) -> CardHealth:
     """A card that cannot be read keeps its name, size and number: it must not be taken for another one."""
     told = not reading.unreadable and not reading.lost
     old = record.gpu
-    events = {f.text: now for f in found if f.tier is Tier.APPLICATION}
+    events = {f.text: now for f in present if f.tier is Tier.APPLICATION}
     kept = {text: at for at, text in record.notes if now - at < settings.note_s}
     notes = tuple((at, text) for text, at in {**kept, **events}.items())[-NOTES:]
     gpu = reading.gpu if told else old

@@ -10,18 +10,20 @@ from mesos_gpu.model.nodes.gpu import Transition
 MOST: Final = 50  # changes kept of each card
 
 
-def with_changes(card: Card, found: Iterable[Transition]) -> Card:
+def with_changes(card: Card, changes: Iterable[Transition]) -> Card:
     """The card with those changes that it did not have, in the order of their times.
 
     A report carries the latest changes again and again. What is older than all that is kept was kept
     before, and is not counted again.
     """
-    found = tuple(found)
-    if not found or card.changes[-len(found) :] == found:
+    changes = tuple(changes)
+    if not changes or card.changes[-len(changes) :] == changes:
         return card  # nearly every report
     known = set(card.changes)
     # Sorting keeps the order of equal times: what was known first, then the new in the order it came.
-    merged = sorted((*card.changes, *(c for c in dict.fromkeys(found) if c not in known)), key=lambda c: c.at)
+    merged = sorted(
+        (*card.changes, *(c for c in dict.fromkeys(changes) if c not in known)), key=lambda c: c.at
+    )
     kept = tuple(merged[-MOST:])
     if kept == card.changes:
         return card

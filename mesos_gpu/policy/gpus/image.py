@@ -91,8 +91,8 @@ def unmet(
         return None
     cuda = version_of(cuda_version) or cuda_of(driver_version)
     host = _Host(driver_version, cuda, brand, version_of(arch))
-    found = (_unmet_requirement(text, host) for text in _requirements(config))
-    return next((why for why in found if why), None)
+    reasons = (_unmet_requirement(text, host) for text in _requirements(config))
+    return next((why for why in reasons if why), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def needed_driver(
 
 def _drivers_named(config: ImageConfig) -> set[str]:
     conditions = (_CONDITION.fullmatch(part) for text in _requirements(config) for part in _PARTS.split(text))
-    named = {found["value"] for found in conditions if found and found["name"].lower() == "driver"}
+    named = {match["value"] for match in conditions if match and match["name"].lower() == "driver"}
     return {text for text in named if VERSION.fullmatch(text)}
 
 
@@ -188,12 +188,12 @@ def _unmet_requirement(text: str, host: _Host) -> str | None:
 
 
 def _unmet_condition(text: str, host: _Host) -> str | None:
-    found = _CONDITION.fullmatch(text)
-    if not found or found["operator"] not in _OPERATORS:
+    match = _CONDITION.fullmatch(text)
+    if not match or match["operator"] not in _OPERATORS:
         return f"{text!r}, which cannot be read"
-    name, value = found["name"].lower(), found["value"]
+    name, value = match["name"].lower(), match["value"]
     if name == "brand":
-        return _unmet_brand(found["operator"], value, host)
+        return _unmet_brand(match["operator"], value, host)
     known: Mapping[str, tuple[str, Version | None, str]] = {
         "cuda": ("CUDA", host.cuda, _says_cuda(host)),
         "driver": ("driver", version_of(host.driver), _says_driver(host)),
@@ -204,7 +204,7 @@ def _unmet_condition(text: str, host: _Host) -> str | None:
     if not VERSION.fullmatch(value):
         return f"{text!r}, which cannot be read: {value!r} is not a version"
     noun, has, says = known[name]
-    holds, words = _OPERATORS[found["operator"]]
+    holds, words = _OPERATORS[match["operator"]]
     if has is not None and holds(order(has, version_of(value) or ())):
         return None
     return f"{noun} {words.format(value)}; {says}"

@@ -61,9 +61,9 @@ def next_state(
         kill_requested: A user asked for the end.
         sick_gpu: One of the launch's GPUs is not healthy now.
     """
-    found = _LIVE.get(status.state)
-    if found is not None:
-        return found
+    state = _LIVE.get(status.state)
+    if state is not None:
+        return state
     unhealthy = outcome is not None and bool(outcome.unhealthy)
     if status.state == "TASK_KILLED" and (kill_requested or not unhealthy):
         # If not by our user, the agent shut the executor down, or an operator did.
@@ -86,7 +86,7 @@ def is_final_error(status: Status) -> bool:
 
 
 def exit_code(outcome: Outcome | None) -> int | None:
-    """As a shell gives it: the exit status, or 128 + N after signal N (POSIX, 2.8.2)."""
+    """The exit code as a shell gives it: the exit status, or 128 + N after signal N (POSIX, 2.8.2); None: not known."""
     if outcome is None:
         return None
     return 128 + outcome.signal if outcome.signal is not None else outcome.exit_status

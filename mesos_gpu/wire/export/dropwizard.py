@@ -10,10 +10,10 @@ _VERSION: Final = "4.0.0"
 
 def render(metrics: Iterable[Metric]) -> dict[str, Any]:
     """Each sample under its name with its labels, as "mesos_gpu_jobs{state=\"running\"}"."""
-    found: dict[str, dict[str, dict[str, float]]] = {"counter": {}, "gauge": {}}
+    families: dict[str, dict[str, dict[str, float]]] = {"counter": {}, "gauge": {}}
     value = {"counter": "count", "gauge": "value"}
     for metric in metrics:
         for labels, number in metric.samples:
-            found[metric.kind][sample_name(metric, labels)] = {value[metric.kind]: number}
+            families[metric.kind][sample_name(metric, labels)] = {value[metric.kind]: number}
     unused: dict[str, Any] = {"histograms": {}, "meters": {}, "timers": {}}
-    return {"version": _VERSION, "counters": found["counter"], "gauges": found["gauge"], **unused}
+    return {"version": _VERSION, "counters": families["counter"], "gauges": families["gauge"], **unused}

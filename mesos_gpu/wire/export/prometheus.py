@@ -14,7 +14,7 @@ Sample = tuple[Mapping[str, str], float]  # labels and value
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family. `kind` is counter or gauge."""
+    """A family of samples. `kind` is counter or gauge."""
 
     name: str
     kind: str

@@ -8,8 +8,8 @@ from mesos_gpu.model.apps.split import Backend, Mode, Server
 
 def render(backends: Iterable[Backend]) -> dict[str, Any]:
     """The document; what would be empty is left out, as Traefik refuses it."""
-    found = list(backends)
-    http, tcp = ([each for each in found if each.mode is mode] for mode in (Mode.HTTP, Mode.TCP))
+    every = list(backends)
+    http, tcp = ([each for each in every if each.mode is mode] for mode in (Mode.HTTP, Mode.TCP))
     routers = {each.name: _router(each) for each in http if each.hosts}
     services = {name: body for each in http for name, body in _services(each).items()}
     tcp_services = {name: body for each in tcp for name, body in _services(each).items()}
@@ -26,7 +26,7 @@ def _router(backend: Backend) -> dict[str, Any]:
 
 
 def _services(backend: Backend) -> dict[str, Any]:
-    """One for each app, and the one that weighs them; without a server there is one that has none."""
+    """A service for each app, and the service that weighs them; without a server there is one that has none."""
     if not backend.shares:
         return {backend.name: {"loadBalancer": {"servers": []}}}
     names = {app: f"{backend.name}__{app.strip('/').replace('/', '_')}" for app in backend.shares}
@@ -36,14 +36,14 @@ def _services(backend: Backend) -> dict[str, Any]:
     sticky = backend.sticky and backend.mode is Mode.HTTP
     if sticky:
         weighted["sticky"] = {"cookie": {"httpOnly": True}}
-    found: dict[str, Any] = {backend.name: {"weighted": weighted}}
+    services: dict[str, Any] = {backend.name: {"weighted": weighted}}
     for app, name in names.items():
         servers = [_server(each, backend.mode) for each in backend.servers if each.app_id == app]
         balancer: dict[str, Any] = {"servers": servers}
         if sticky:
             balancer["sticky"] = {"cookie": {"httpOnly": True}}
-        found[name] = {"loadBalancer": balancer}
-    return found
+        services[name] = {"loadBalancer": balancer}
+    return services
 
 
 def _server(server: Server, mode: Mode) -> dict[str, str]:

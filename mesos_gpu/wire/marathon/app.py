@@ -49,7 +49,7 @@ def decode_app(
 def app_of(
     value: object, *, id_from_path: str | None = None, base: str = ROOT, allowed: Allowed = _ALLOWED
 ) -> App | Problems:
-    """The same of JSON that was decoded. An id in the path wins; a relative one is below the group `base`."""
+    """Read an app from decoded JSON. An id in the path wins; a relative one is below the group `base`."""
     report = Report()
     app = read_app(value, report, id_from_path=id_from_path, base=base, allowed=allowed)
     problems = report.problems()
@@ -129,15 +129,15 @@ def _rollback(patch: Mapping[str, Any]) -> Rollback | Problems:
 
 def _superseded(patch: Mapping[str, Any]) -> list[str]:
     """Fields that the patch replaces by their older forms."""
-    found = []
+    superseded = []
     container = patch.get("container")
     docker = container.get("docker") if isinstance(container, dict) else None
     if "uris" in patch:
-        found.append("fetch")
+        superseded.append("fetch")
     if "ports" in patch or "ipAddress" in patch:
-        found.append("portDefinitions")
+        superseded.append("portDefinitions")
     if "ipAddress" in patch or (isinstance(docker, dict) and docker.get("network") is not None):
-        found.append("networks")
+        superseded.append("networks")
     if "ipAddress" in patch:
-        found.append("container")
-    return found
+        superseded.append("container")
+    return superseded

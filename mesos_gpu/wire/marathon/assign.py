@@ -1,4 +1,4 @@
-"""One field of an app named by a dotted path, "env.LANG" or "healthChecks.0.path", and its value as text. Pure."""
+"""Fields of an app named by a dotted path, "env.LANG" or "healthChecks.0.path", with values as text. Pure."""
 
 import copy
 import difflib
@@ -24,7 +24,7 @@ from mesos_gpu.wire.marathon.shapes import APP
 
 
 class WrongAssignment(ValueError):
-    """It names no field, or its value is of another type than the field's."""
+    """An assignment that names no field, or whose value is of another type than the field's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def assignment_of(key: str, text: str) -> Assignment:
 
 
 def path_of(key: str) -> tuple[str | int, ...]:
-    """Of a field.
+    """Read the path of a field.
 
     Raises:
         WrongAssignment: There is none of that name.
@@ -72,13 +72,13 @@ def unknown_fields(value: object, kind: Kind = APP, path: str = "") -> list[str]
     if not isinstance(kind, Record) or not isinstance(value, dict):
         return []
     fields = {field.key: field.kind for field in kind.fields}
-    found = []
+    unknown = []
     for key, item in value.items():
         if key in fields:
-            found += unknown_fields(item, fields[key], f"{path}{key}.")
+            unknown += unknown_fields(item, fields[key], f"{path}{key}.")
         else:
-            found.append(f"{path}{key}" + "".join(f" ({near}?)" for near in _near(key, fields)))
-    return found
+            unknown.append(f"{path}{key}" + "".join(f" ({near}?)" for near in _near(key, fields)))
+    return unknown
 
 
 def _near(name: str, names: Iterable[str]) -> list[str]:
@@ -152,13 +152,13 @@ def _with(value: Any, path: Sequence[str | int], of: Assignment) -> Any:
 
 def _readings(text: str, kind: Kind) -> list[Any]:
     """What `text` may mean, the likeliest first."""
-    found: list[Any] = [text]
+    readings: list[Any] = [text]
     try:
-        found.insert(0 if isinstance(kind, ListOf | MapOf) else 1, json.loads(text))
+        readings.insert(0 if isinstance(kind, ListOf | MapOf) else 1, json.loads(text))
     except ValueError:
         if isinstance(kind, ListOf):
-            found.insert(0, [part.strip() for part in text.split(",") if part.strip()])
-    return found
+            readings.insert(0, [part.strip() for part in text.split(",") if part.strip()])
+    return readings
 
 
 def _way(key: str) -> tuple[tuple[str | int, ...], Kind]:
@@ -202,12 +202,12 @@ def _inner(kind: Kind) -> Kind:
 
 
 def _field(record: Record, step: str, key: str) -> Kind:
-    found = next((field.kind for field in record.fields if field.key == step), None)
-    if found is None:
+    kind = next((field.kind for field in record.fields if field.key == step), None)
+    if kind is None:
         names = [field.key for field in record.fields]
         near = _near(step, names)
         raise WrongAssignment(
             f"{key}: there is no field {step}; "
             + (f"is it {near[0]}?" if near else f"there are {', '.join(names)}")
         )
-    return found
+    return kind

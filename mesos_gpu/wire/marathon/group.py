@@ -136,20 +136,20 @@ class _Reader:
         return Group(id, apps, groups, needed, sent.get("enforce_role", current.enforce_role))
 
     def apps(self, values: tuple[object, ...], id: str) -> tuple[App, ...]:
-        """Those of the group `id`; an app that was sent twice is a problem."""
-        found: dict[str, App] = {}
+        """Read the apps of the group `id`; an app that was sent twice is a problem."""
+        apps: dict[str, App] = {}
         for i, value in enumerate(values):
             with self.report.at("apps", i):
                 own = Report()
                 app = read_app(value, own, base=id, allowed=self.allowed)
                 self.report.adopt(own)
-                if app is not None and self.is_child(app.id, id, found):
-                    found[app.id] = app
-        return tuple(found.values())
+                if app is not None and self.is_child(app.id, id, apps):
+                    apps[app.id] = app
+        return tuple(apps.values())
 
     def groups(self, values: tuple[object, ...], id: str, current: Group) -> tuple[Group, ...]:
-        """Those of the group `id`."""
-        found: dict[str, Group] = {}
+        """Read the groups of the group `id`."""
+        groups: dict[str, Group] = {}
         before = {group.id: group for group in current.groups}
         for i, value in enumerate(values):
             with self.report.at("groups", i):
@@ -158,9 +158,9 @@ class _Reader:
                     self.report.mistyped("error.path.missing", "id")
                 path = absolute((sent or {}).get("id", ""), id)
                 # Only a child is gone into: so no more deeply than an id may be long.
-                if sent and "id" in sent and self.is_child(path, id, found):
-                    found[path] = self.group(sent, path, before.get(path))
-        return tuple(found.values())
+                if sent and "id" in sent and self.is_child(path, id, groups):
+                    groups[path] = self.group(sent, path, before.get(path))
+        return tuple(groups.values())
 
     def is_child(self, path: str, id: str, known: Mapping[str, object]) -> bool:
         """Whether it is right below the group `id` and none of those known; else that is reported."""

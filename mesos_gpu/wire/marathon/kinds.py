@@ -19,13 +19,13 @@ _UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")  # neither execve nor a store t
 
 
 class Kind(Protocol):
-    """Of the value of one field."""
+    """The kind of a field's value."""
 
     def read(self, value: object, report: Report) -> Any:
         """What the value says; None, after a report, if it says nothing that can be used."""
 
     def write(self, value: Any) -> object:
-        """The same as JSON."""
+        """Write a value as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of an enum's values."""
+    """A choice of an enum's values."""
 
     of: type[Enum]
 
@@ -120,10 +120,10 @@ class Choice:
         if not isinstance(value, str):
             report.mistyped("error.expected.jsstring")
             return None
-        found = next((member for member in self.of if member.value == value), None)
-        if found is None:
+        choice = next((member for member in self.of if member.value == value), None)
+        if choice is None:
             report.mistyped("error.unknown.enum.literal")
-        return found
+        return choice
 
     def write(self, value: Enum) -> object:
         """See `Kind`."""
@@ -143,15 +143,15 @@ class ListOf:
         if not isinstance(value, list):
             report.mistyped("error.expected.jsarray")
             return None
-        found = []
+        items = []
         for i, item in enumerate(value):
             with report.at(i):
                 read = self.item.read(item, report)
             if read is not None:
-                found.append(read)
+                items.append(read)
         if len(value) < self.least:
             report.wrong("must not be empty")
-        return tuple(dict.fromkeys(found)) if self.distinct else tuple(found)
+        return tuple(dict.fromkeys(items)) if self.distinct else tuple(items)
 
     def write(self, value: tuple[Any, ...]) -> list[object]:
         """See `Kind`."""
@@ -169,15 +169,15 @@ class MapOf:
         if not isinstance(value, dict):
             report.mistyped("error.expected.jsobject")
             return None
-        found = {}
+        items = {}
         for key, item in value.items():
             with report.at(key):
                 if _UNFIT.search(key):
                     report.wrong("must not have a NUL in its name")
                 read = self.item.read(item, report)
             if read is not None:
-                found[key] = read
-        return found
+                items[key] = read
+        return items
 
     def write(self, value: Mapping[str, Any]) -> dict[str, object]:
         """See `Kind`."""
@@ -202,8 +202,8 @@ class Wrapped:
             report.mistyped("error.path.missing", self.key)
             return None
         with report.at(self.key):
-            found = self.item.read(value[self.key], report)
-        return self.made(found) if self.made and found is not None else found
+            item = self.item.read(value[self.key], report)
+        return self.made(item) if self.made and item is not None else item
 
     def write(self, value: Any) -> dict[str, object]:
         """See `Kind`."""
@@ -212,7 +212,7 @@ class Wrapped:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One of a record: `key` in JSON is `name` here. What is None, or empty and `omit_empty`, is not written."""
+    """A field of a record: `key` in JSON is `name` here. What is None, or empty and `omit_empty`, is not written."""
 
     key: str
     name: str
@@ -238,7 +238,7 @@ class Record:
         if not isinstance(value, dict):
             report.mistyped("error.expected.jsobject")
             return None
-        found, whole = {}, True
+        values, whole = {}, True
         for known in self.fields:
             given = value.get(known.key)
             if given is None:
@@ -250,12 +250,12 @@ class Record:
                 item = known.kind.read(given, report)
             whole = whole and (item is not None or not known.required)
             if item is not None:
-                found[known.name] = item
+                values[known.name] = item
         if self.strict:
             self._refuse_unknown(value, report)
         if self.made is None:
-            return found
-        return self.made(**found) if whole else None
+            return values
+        return self.made(**values) if whole else None
 
     def _refuse_unknown(self, value: dict[str, object], report: Report) -> None:
         known = [known.key for known in self.fields]

@@ -33,7 +33,7 @@ def report_labels(app: App, report: Report) -> None:
 
 def _by_label(app: App, report: Report) -> dict[str, Any]:
     fields = {PREFIX + field.name.upper(): field for field in GPU.fields}
-    found = {}
+    options = {}
     for label, text in app.labels.items():
         if not label.startswith(PREFIX):
             continue
@@ -44,8 +44,8 @@ def _by_label(app: App, report: Report) -> dict[str, Any]:
         with report.at("labels", label):
             item = _read(field, text, report)
         if item is not None:
-            found[field.name] = item
-    return found
+            options[field.name] = item
+    return options
 
 
 def _read(field: Field, text: str, report: Report) -> Any:

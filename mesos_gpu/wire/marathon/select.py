@@ -39,15 +39,15 @@ def selectors_of(text: str) -> tuple[Selector, ...] | str:
     """The selectors, all of which must match; or what is wrong with the text."""
     if len(text) > _LONGEST:
         return f"a label selector may have {_LONGEST} characters at most"
-    found, at = [], 0
+    selectors, at = [], 0
     while text[at:].strip():
         match = _SELECTOR.match(text, at)
         if match is None:
             rest = text[at : at + 40]
             return f"can not parse label selector at {rest!r}: write as a, a==b, a!=b, a in (b, c) or a notin (b)"
-        found.append(_selector(match))
+        selectors.append(_selector(match))
         at = match.end()
-    return tuple(found)
+    return tuple(selectors)
 
 
 def _selector(match: re.Match[str]) -> Selector:

@@ -167,7 +167,8 @@ def _mappings(sent: Draft, draft: Draft, report: Report) -> tuple[PortMapping, .
 def _filled(
     mappings: tuple[PortMapping, ...] | None, networks: tuple[Network, ...], wanted: int
 ) -> tuple[PortMapping, ...]:
-    """One port by default, and as many as there were port definitions; on a bridge all have one of the host's."""
+    """Fill the mappings up to one port, or as many as there were port definitions; on a bridge all have a host's
+    port."""
     if mappings is None:
         mappings = (PortMapping(name=_DEFAULT_PORT),)
     mappings += (PortMapping(),) * (wanted - len(mappings))

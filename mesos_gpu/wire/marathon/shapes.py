@@ -97,11 +97,11 @@ class _ConstraintKind:
         words = ListOf(Text()).read(value, report)
         if words is None or None in words:
             return None
-        found = constraint_of(list(words))
-        if isinstance(found, str):
-            report.wrong(found)
+        constraint = constraint_of(list(words))
+        if isinstance(constraint, str):
+            report.wrong(constraint)
             return None
-        return found
+        return constraint
 
     def write(self, value: Constraint) -> list[str]:
         return value.as_list()
@@ -114,8 +114,8 @@ class _Limit:
     def read(self, value: object, report: Report) -> float | None:
         if value == _UNLIMITED:
             return math.inf
-        found: float | None = Number(least=0).read(value, report)
-        return found
+        number: float | None = Number(least=0).read(value, report)
+        return number
 
     def write(self, value: float) -> object:
         return _UNLIMITED if value == math.inf else Number().write(value)
@@ -123,23 +123,23 @@ class _Limit:
 
 @dataclass(frozen=True, slots=True)
 class _HealthCheckKind:
-    """Its fields are read loosely, as Marathon does, and what has no meaning for the protocol is dropped."""
+    """A kind whose fields are read loosely, as Marathon does; what has no meaning for the protocol is dropped."""
 
     fields: Record
 
     def read(self, value: object, report: Report) -> HealthCheck | None:
-        found = self.fields.read(value, report)
-        if found is None:
+        values = self.fields.read(value, report)
+        if values is None:
             return None
-        protocol = found.get("protocol", Protocol.HTTP)
-        if (protocol is Protocol.COMMAND) != ("command" in found):
+        protocol = values.get("protocol", Protocol.HTTP)
+        if (protocol is Protocol.COMMAND) != ("command" in values):
             report.wrong("goes with protocol COMMAND, and that with it", "command")
         dropped = {"path"} if not protocol.is_http else set()
         if protocol is Protocol.COMMAND:
             dropped |= {"port", "port_index"}
         if protocol not in (Protocol.HTTP, Protocol.HTTPS):
             dropped.add("ignore_http_1xx")
-        return HealthCheck(**{name: item for name, item in found.items() if name not in dropped})
+        return HealthCheck(**{name: item for name, item in values.items() if name not in dropped})
 
     def write(self, value: HealthCheck) -> dict[str, object]:
         written = self.fields.write(value)

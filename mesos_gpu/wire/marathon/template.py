@@ -160,10 +160,10 @@ def _number(text: str) -> float | int:
 
 
 def _list(text: str) -> list[str]:
-    found = [part.strip() for part in _string(text).split(",")]
-    if not all(found):
+    parts = [part.strip() for part in _string(text).split(",")]
+    if not all(parts):
         raise ValueError("must be a list with commas, as A100,H100")
-    return found
+    return parts
 
 
 _KINDS: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -204,13 +204,15 @@ def _put(document: dict[str, Any], path: str, value: Any, text: str) -> None:
 
 def _invalid(template: Template, document: dict[str, Any], values: Mapping[str, str]) -> list[str]:
     """What Marathon would refuse, with the values that are at fault."""
-    found = group_of(document) if template.is_group else app_of(document)
-    if not isinstance(found, Problems):
-        return [] if not template.is_group or isinstance(found, Group) else ["it is no group's definition"]
-    if isinstance(found.details, str):
-        return [found.details]
+    definition = group_of(document) if template.is_group else app_of(document)
+    if not isinstance(definition, Problems):
+        return (
+            [] if not template.is_group or isinstance(definition, Group) else ["it is no group's definition"]
+        )
+    if isinstance(definition.details, str):
+        return [definition.details]
     lines = []
-    for detail in found.details:
+    for detail in definition.details:
         at_fault = [
             f"{each.name}={values[each.name]} "
             for each in template.parameters

@@ -20,7 +20,7 @@ VERSION = 1
 
 
 def encode(value: Assignment | Outcome) -> bytes:
-    """As UTF-8 JSON."""
+    """Encode as UTF-8 JSON."""
     return json.dumps(
         {"version": VERSION, "kind": type(value).__name__, **asdict(value)}, separators=(",", ":")
     ).encode()

@@ -19,7 +19,7 @@ _SWITCHED: Final = 101  # the one 1xx that no other answer follows
 
 
 def encode(checks: Sequence[HealthCheck]) -> str:
-    """As JSON; "" for none."""
+    """Encode checks as JSON; "" for none."""
     return json.dumps([_plain(check) for check in checks], separators=(",", ":")) if checks else ""
 
 
@@ -51,7 +51,7 @@ def _check(told: object) -> HealthCheck:
 def request(host: str, port: int, path: str | None) -> bytes:
     """A GET of `path`, which may lack its slash. Whatever would break the request's lines is escaped."""
     asked = f"/{(path or '').removeprefix('/')}"
-    asked = re.sub(r"[^!-~]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), asked)
+    asked = re.sub(r"[^!-~]", lambda unsafe: "".join(f"%{byte:02X}" for byte in unsafe[0].encode()), asked)
     host = f"[{host}]" if ":" in host else host
     lines = (f"GET {asked} HTTP/1.1", f"Host: {host}:{port}", "User-Agent: mesos-gpu", "Accept: */*")
     return "\r\n".join((*lines, "Connection: close", "", "")).encode()
@@ -69,12 +69,12 @@ def status_of(data: bytes) -> tuple[int | None, bool]:
     interim = 0
     while data:
         line, ended, _ = data.partition(b"\n")
-        found = _LINE.match(line) if ended else None
-        if not found:
+        match = _LINE.match(line) if ended else None
+        if not match:
             if ended or not data.startswith(b"HTTP/"[: len(data)]) or len(data) > MOST_HEAD:
                 raise ValueError(f"not an answer of HTTP: {line[:40]!r}")
             break
-        status = int(found[1])
+        status = int(match[1])
         if status >= 200 or status == _SWITCHED:
             return status, interim > 0
         interim += 1

@@ -9,7 +9,7 @@ from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
-    """One reading as a JSON object."""
+    """A reading as a JSON object."""
     return {field.name: getattr(reading, field.name) for field in fields(reading)} | {
         "gpu": gpu_to_json(reading.gpu)
     }

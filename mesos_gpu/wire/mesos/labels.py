@@ -24,14 +24,14 @@ _PID: Final = re.compile(r"[^@]*@(.+:[0-9]+)")  # of an agent, as libprocess wri
 
 
 def monitor_labels() -> dict[str, str]:
-    """Of a node monitor."""
+    """The labels of a node monitor."""
     return {ROLE: "monitor"}
 
 
 def launch_labels(
     task: Task, launch: int, spec: JobSpec, default_user: str | None, app_version: float | None
 ) -> dict[str, str]:
-    """Of a launch, the job's so many-th; all of them always, so that labels of its job cannot stand for ours."""
+    """The labels of a job's so many-th launch; all of them always, so that labels of its job cannot stand for ours."""
     label = Label(
         job_id=JobId(str(task.job_id)),
         gpus=task.gpus,
@@ -69,13 +69,13 @@ def label_of(labels: Mapping[str, str]) -> Label | None:
 def listed_from_json(tasks: Iterable[Mapping[str, Any]], agents: Iterable[Mapping[str, Any]]) -> list[Listed]:
     """The master's `/tasks` and `/slaves`; a task comes once, in its latest state there."""
     hosts = {agent["id"]: agent for agent in agents}
-    found = {}
+    listed = {}
     for task in tasks:
         labels = {label["key"]: label.get("value", "") for label in task.get("labels", ())}
         agent = hosts.get(task["slave_id"], {})
         place = _PID.fullmatch(agent.get("pid", ""))
         resources = task.get("resources", {})
-        found[task["id"]] = Listed(
+        listed[task["id"]] = Listed(
             task_id=TaskId(task["id"]),
             agent_id=AgentId(task["slave_id"]),
             state=task["state"],
@@ -87,4 +87,4 @@ def listed_from_json(tasks: Iterable[Mapping[str, Any]], agents: Iterable[Mappin
             label=label_of(labels),
             labels={key: value for key, value in labels.items() if key not in _OURS},
         )
-    return list(found.values())
+    return list(listed.values())

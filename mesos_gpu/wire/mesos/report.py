@@ -19,7 +19,7 @@ _KNOWN = frozenset(
 
 
 def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
-    """One GPU as a JSON object; also the shape of an entry in an inventory file."""
+    """A GPU as a JSON object; also the shape of an entry in an inventory file."""
     return {
         "uuid": gpu.id,
         "model": gpu.model,
@@ -38,7 +38,7 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
 
 
 def transition_to_json(change: Transition) -> dict[str, Any]:
-    """One change of health as a JSON object."""
+    """A change of health as a JSON object."""
     return {"at": change.at, "old": change.old.value, "new": change.new.value, "reason": change.reason}
 
 

@@ -46,10 +46,10 @@ def secret_for(key: bytes, task_id: str) -> str:
 def secret_in(data: bytes) -> str:
     """The secret in a TaskInfo.data, whatever else that is; "": there is none."""
     try:
-        found = json.loads(data).get("secret", "")
+        secret = json.loads(data).get("secret", "")
     except (ValueError, AttributeError):
         return ""
-    return found if isinstance(found, str) else ""
+    return secret if isinstance(secret, str) else ""
 
 
 def seal(secret: str, said: Said) -> bytes:
@@ -64,11 +64,11 @@ def opened(data: bytes) -> tuple[str, int, bytes] | None:
         value = json.loads(data)
         if not isinstance(value, dict) or value.keys() != _FORM:
             return None
-        found = value["seal"], value["number"], value["body"]
-        if not (isinstance(found[0], str) and type(found[1]) is int and isinstance(found[2], str)):
+        fields = value["seal"], value["number"], value["body"]
+        if not (isinstance(fields[0], str) and type(fields[1]) is int and isinstance(fields[2], str)):
             return None
-        found[0].encode()  # JSON can say what is no text
-        return found[0], found[1], found[2].encode()
+        fields[0].encode()  # JSON can say what is no text
+        return fields[0], fields[1], fields[2].encode()
     except (ValueError, RecursionError):
         return None
 

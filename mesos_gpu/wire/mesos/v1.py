@@ -37,22 +37,23 @@ def _ports(resource: Mapping[str, Any]) -> list[PortRange]:
 
 
 def _attribute(attribute: Mapping[str, Any]) -> str:
-    """As constraints compare it: `text`, `1.5`, `[1-3,7-9]`, `{a,b}` (Marathon's Constraints.scala)."""
+    """Write an attribute as constraints compare it: `text`, `1.5`, `[1-3,7-9]`, `{a,b}` (Marathon's
+    Constraints.scala)."""
     match attribute["type"]:
         case "TEXT":
             return str(attribute["text"]["value"])
         case "SCALAR":
             return scalar_text(attribute["scalar"]["value"])
         case "RANGES":
-            found = sorted((r["begin"], r["end"]) for r in attribute["ranges"].get("range", ()))
-            return f"[{','.join(f'{begin}-{end}' for begin, end in found)}]"
+            ranges = sorted((r["begin"], r["end"]) for r in attribute["ranges"].get("range", ()))
+            return f"[{','.join(f'{begin}-{end}' for begin, end in ranges)}]"
         case _:
             return f"{{{','.join(sorted(attribute['set'].get('item', ())))}}}"
 
 
 def _domain(offer: Mapping[str, Any], level: str) -> str | None:
-    found = offer.get("domain", {}).get("fault_domain", {}).get(level)
-    return None if found is None else str(found["name"])
+    domain = offer.get("domain", {}).get("fault_domain", {}).get(level)
+    return None if domain is None else str(domain["name"])
 
 
 def _agent_url(offer: Mapping[str, Any]) -> str:
@@ -77,14 +78,14 @@ def offer_from_json(offer: Mapping[str, Any], now: float) -> Offer:
         received_at=now,
         region=_domain(offer, "region"),
         zone=_domain(offer, "zone"),
-        ports=tuple(found for resource in resources for found in _ports(resource)),
+        ports=tuple(ports for resource in resources for ports in _ports(resource)),
     )
 
 
 def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
     """A TaskStatus message. With the `key` that secrets are made of, `proof` says whether its seal holds."""
     agent = status.get("agent_id")
-    found = Status(
+    update = Status(
         task_id=TaskId(status["task_id"]["value"]),
         state=status["state"],
         agent_id=AgentId(agent["value"]) if agent else None,
@@ -96,19 +97,19 @@ def status_from_json(status: Mapping[str, Any], key: bytes = b"") -> Status:
         healthy=status.get("healthy"),
         at=status.get("timestamp"),
     )
-    return _unsealed(found, key)
+    return _unsealed(update, key)
 
 
-def _unsealed(found: Status, key: bytes) -> Status:
-    sealed = seal.opened(found.data)
+def _unsealed(update: Status, key: bytes) -> Status:
+    sealed = seal.opened(update.data)
     if sealed is None:
-        return found
+        return update
     mark, number, body = sealed
     said = seal.Said(
-        found.task_id, found.state, number, found.message, found.reason, found.healthy, body.decode()
+        update.task_id, update.state, number, update.message, update.reason, update.healthy, body.decode()
     )
-    true = bool(key) and seal.holds(mark, seal.secret_for(key, found.task_id), said)
-    return replace(found, data=body, proof=number if true else None)
+    true = bool(key) and seal.holds(mark, seal.secret_for(key, update.task_id), said)
+    return replace(update, data=body, proof=number if true else None)
 
 
 def resources_to_json(resources: Iterable[Scalar], ports: Iterable[PortRange] = ()) -> list[dict[str, Any]]:

@@ -33,10 +33,10 @@ def versions_of(roots: Sequence[RootVersion], id: str) -> Iterator[tuple[float, 
     """When the group `id` became another, and what; oldest first, as `roots` are."""
     before: GroupShape | None = None
     for each in roots:
-        found = _at(each.root, id)
-        if found is not None and found != before:
-            yield each.version, found
-        before = found
+        shape = _at(each.root, id)
+        if shape is not None and shape != before:
+            yield each.version, shape
+        before = shape
 
 
 def group_versions(
@@ -51,17 +51,17 @@ def group_versions(
         known: What held before.
         at: Of this change.
     """
-    found: dict[str, float] = {}
+    changed_at: dict[str, float] = {}
 
     def look(was: Group | None, now: Group) -> bool:
         inner = {group.id: group for group in was.groups} if was else {}
         others = [look(inner.get(each.id), each) for each in now.groups]
         differs = was != now or any(others) or any(app.id in changed for app in now.apps)
-        found[now.id] = at if differs else known.get(now.id, 0.0)
+        changed_at[now.id] = at if differs else known.get(now.id, 0.0)
         return differs
 
     look(before, after)
-    return found
+    return changed_at
 
 
 def apps_of(shape: GroupShape) -> Iterator[tuple[str, float]]:
@@ -75,4 +75,4 @@ def _at(shape: GroupShape, id: str) -> GroupShape | None:
     if shape.id == id:
         return shape
     way = (each for each in shape.groups if id == each.id or id.startswith(f"{each.id}/"))
-    return next((found for each in way if (found := _at(each, id)) is not None), None)
+    return next((below for each in way if (below := _at(each, id)) is not None), None)

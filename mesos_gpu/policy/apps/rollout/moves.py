@@ -103,7 +103,7 @@ class _Scene:
     bounds: Bounds
     present: Sequence[Instance]  # that count: not those given up
     fresh: Sequence[Instance]  # of the target's version, that stay; the first goes first
-    old: Sequence[Instance]  # of others, likewise
+    old: Sequence[Instance]  # of other versions, that stay; the first goes first
     cut_off: Sequence[Instance]  # given up, but not told to end yet
 
     @classmethod
@@ -121,7 +121,7 @@ class _Scene:
         )
 
     def surplus(self) -> list[Instance]:
-        """Those of the right version that go: chosen by the user, or too many."""
+        """Instances of the right version that go: chosen by the user, or too many."""
         chosen = [each for each in self.fresh if each.id in self.target.kill]
         rest = [each for each in self.fresh if each.id not in self.target.kill]
         return chosen + rest[: max(0, len(self.fresh) - len(chosen) - self.target.instances)]
@@ -145,7 +145,7 @@ class _Scene:
         return _standing(old) in _NEVER_RAN or old.id in self.target.kill
 
     def unwanted(self) -> list[Instance]:
-        """Those given up that are of no use should they come back."""
+        """Instances given up that are of no use should they come back."""
         return [
             each for each in self.cut_off if each.version != self.target.version or not self.target.instances
         ]

@@ -6,7 +6,7 @@ from mesos_gpu.model.apps.app import UnreachableStrategy
 
 
 class Fate(Enum):
-    """Of an instance whose agent is cut off."""
+    """What becomes of an instance whose agent is cut off."""
 
     KEEP = "keep"  # it counts as one of its app's
     REPLACE = "replace"  # another one is started; should it come back, one is too many
