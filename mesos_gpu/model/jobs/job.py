@@ -161,7 +161,7 @@ class Job:
     checked: bool = False  # of an app's instance: whether the scheduler checks its health
     proves_ready: bool = False  # of an app's instance: whether it counts only once its readiness check passed
     learnt_min_driver: str | None = (
-        None  # the oldest driver for its image, which an executor has read; None: not read, or any driver will do
+        None  # the oldest driver for its image, as an executor read it; None: unknown
     )
     room_made_at: float | None = None  # when others were last ended for it; None: since its launch nobody was
     image_needs: str = ""  # what the image says of it, "CUDA 12.4 or newer"
