@@ -1,0 +1,147 @@
+"""The import graph has no circle, deferred and type-only imports counted in; folders and modules stay small."""
+
+import configparser
+import re
+from collections.abc import Callable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("mesos_gpu", "isolator", "volumes", "tests")
+MOST_MODULES = 15  # in a folder, without __init__.py
+MOST_LINES = 600  # in a module
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph(*PACKAGES, cache_dir=None)
+
+
+@pytest.fixture(scope="module")
+def contracts() -> configparser.ConfigParser:
+    return read_setup()
+
+
+def read_setup() -> configparser.ConfigParser:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    return setup
+
+
+def imports_of(graph: grimp.ImportGraph) -> Mapping[str, set[str]]:
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def circle_in(imports: Mapping[str, set[str]]) -> list[str]:
+    """Modules of one circle, in the order of their imports; none: []."""
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle[::-1]
+    return []
+
+
+def between_children(graph: grimp.ImportGraph, package: str) -> Mapping[str, set[str]]:
+    """What modules and sub-packages of a package import of each other, each with all that is in it."""
+    depth = package.count(".") + 2
+    imports: dict[str, set[str]] = {child: set() for child in graph.find_children(package)}
+    for importer, imported in imports_of(graph).items():
+        child = ".".join(importer.split(".")[:depth])
+        if child in imports:
+            others = {".".join(module.split(".")[:depth]) for module in imported}
+            imports[child] |= (others & imports.keys()) - {child}
+    return imports
+
+
+def sub_packages(graph: grimp.ImportGraph) -> list[str]:
+    """Packages within packages, but those of tests."""
+    inner = [m for m in graph.modules if "." in m and graph.find_children(m) and not m.startswith("tests.")]
+    return sorted(inner)
+
+
+def test_no_modules_import_each_other_in_a_circle_not_even_inside_functions(graph: grimp.ImportGraph) -> None:
+    assert circle_in(imports_of(graph)) == []
+
+
+def test_no_sub_packages_import_each_other_in_a_circle(graph: grimp.ImportGraph) -> None:
+    for package in {module.rpartition(".")[0] for module in sub_packages(graph)}:
+        assert circle_in(between_children(graph, package)) == [], package
+
+
+def test_each_sub_package_stands_in_a_contract(
+    graph: grimp.ImportGraph, contracts: configparser.ConfigParser
+) -> None:
+    sections = [contracts[name] for name in contracts.sections() if name.startswith("importlinter:contract:")]
+    named = {
+        module
+        for section in sections
+        if section["type"] in ("layers", "independence")
+        for module in re.findall(r"[\w.]+", section.get("layers", "") + section.get("modules", ""))
+    }
+    assert [package for package in sub_packages(graph) if package not in named] == []
+
+
+@pytest.mark.parametrize("deferred", ["def use():\n    from {} import x", "if TYPE_CHECKING:\n    import {}"])
+def test_a_circle_that_a_deferred_import_hides_is_seen(
+    deferred: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "ringed"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "one.py").write_text("from ringed.two import x\n")
+    (package / "two.py").write_text(f"from typing import TYPE_CHECKING\n{deferred.format('ringed.one')}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = grimp.build_graph("ringed", cache_dir=None)
+    assert set(circle_in(imports_of(found))) == {"ringed.one", "ringed.two"}
+
+
+def test_no_folder_has_more_modules_than_one_can_overlook() -> None:
+    counts = {
+        folder: sum(path.name != "__init__.py" for path in folder.glob("*.py"))
+        for package in PACKAGES
+        for folder in (ROOT / package, *(ROOT / package).rglob("*/"))
+    }
+    assert {folder: count for folder, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_no_module_is_longer_than_one_can_read() -> None:
+    lengths = {
+        path: len(path.read_text().splitlines())
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def entry_points() -> list[str]:
+    lines = read_setup()["options.entry_points"]["console_scripts"].split("\n")
+    return [line.partition("=")[2].strip() for line in lines if line]
+
+
+@pytest.mark.parametrize("entry_point", entry_points())
+def test_a_console_script_names_a_function_that_is_there(entry_point: str) -> None:
+    module, _, name = entry_point.partition(":")
+    function: Callable[[], object] = getattr(import_module(module), name)
+    assert callable(function)
+
+
+def test_what_is_run_as_a_module_is_there(graph: grimp.ImportGraph) -> None:
+    files = [
+        ROOT / "Makefile",
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("*/**/*.py"),
+        *ROOT.glob("scripts/*.sh"),
+    ]
+    named = {
+        module
+        for path in files
+        if ".venv" not in path.parts
+        for module in re.findall(r"-m ((?:mesos_gpu|isolator|volumes|tests)(?:\.\w+)*)", path.read_text())
+    }
+    assert "tests.run" in named
+    assert {module for module in named if module not in graph.modules} == set()
