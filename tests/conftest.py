@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def own_range() -> tuple[socket.socket, int]:
-    """The first of 500 ports that no other process of tests on this machine has, and what holds them."""
-    for begin in (31000, 31500, *range(14500, 5500, -500)):  # what clusters themselves use lies between
+    """The first of 20 ports that no other process of tests on this machine has, and what holds them."""
+    for begin in range(5000, 9000, 20):  # beside what clusters themselves use
         held = socket.socket(socket.AF_UNIX)
         try:
             held.bind(f"\0mesos-gpu-tests-{begin}")  # a name in the network namespace, gone with the process
@@ -52,16 +52,15 @@ def own_range() -> tuple[socket.socket, int]:
             held.close()
             continue
         return held, begin
-    raise AssertionError("20 processes run tests on this machine: no ports are left")
+    raise AssertionError("200 processes run tests on this machine: no ports are left")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_ports() -> Iterator[None]:
-    """Tasks get ports that the clusters of other processes of tests do not offer: all are on this machine."""
+    """All agents offer fixed ports that the clusters of other processes of tests do not: all are on this machine."""
     held, begin = own_range()
     with held, pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "FIXED_PORTS", (begin, begin + 19))
-        patch.setattr(cluster, "TASK_PORTS", (begin + 20, begin + 499))
         yield
 
 

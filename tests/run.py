@@ -155,7 +155,7 @@ class Run:
         """What a run that was killed has left of engines and clusters: mounts, cgroups, files."""
         for path in self._temporary.glob(f"{dockerd.PREFIX}*"):
             dockerd.Dockerd(left=path, bridged=True).close()
-        for path in self._temporary.rglob(leftovers.RECORD):
+        for path in list(self._temporary.rglob(leftovers.RECORD)):
             leftovers.clean_up(path.parent)
         leftovers.unmount(self._temporary)
         shutil.rmtree(self._directory)

@@ -18,6 +18,7 @@ from typing import Final, Literal, Self
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import fetch, helpers, leftovers
 from mesos_gpu.local.processes import Agent, Master
+from mesos_gpu.local.task_ports import TaskPorts
 
 logger = logging.getLogger(__name__)
 Isolation = Literal["auto", "linux", "posix"]
@@ -31,10 +32,9 @@ _LAUNCHERS: Final[dict[str, dict[str, str]]] = {
     "linux": {"launcher": "linux", "isolation": "cgroups/cpu,cgroups/mem,filesystem/posix"},
 }
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-#: Below the ephemeral range and Mesos' own 31000-32000: a port must still be free when its process is started
-#: again.
+#: Of masters and agents; below the ephemeral range and beside what tasks get (`task_ports`): a port must still be
+#: free when its process is started again.
 _PORTS: Final = range(15000, 31000)
-TASK_PORTS = (31000, 32000)  # first and last that the agents share out: Mesos' own
 #: First and last that every agent offers: a task that listens on its host's own address can have one on each.
 FIXED_PORTS = (9000, 9019)
 _MASTER_FLAGS: Final = {
@@ -109,7 +109,7 @@ class Cluster:
         directory, port = self.directory / "master", master_port or free_port(ip)
         self.master = Master(directory, ip, port, _flags(flags, directory, ip, port))
         self.agents: tuple[Agent, ...] = ()
-        self._started = False
+        self._started, self._task_ports = False, TaskPorts()
         for spec in agents:
             self.agents += (self._agent(spec, len(agents)),)
 
@@ -118,7 +118,7 @@ class Cluster:
         directory = self.directory / f"agent-{number}"
         ip = spec.ip or self.ip
         port = free_port(ip, [process.port for process in (self.master, *self.agents)])
-        ports = (FIXED_PORTS, _share(number, agents))
+        ports = (FIXED_PORTS, self._task_ports.share(number, agents))
         amounts = {"disk": 10000, **spec.resources}
         environment = {"PATH": os.environ.get("PATH", os.defpath), **spec.executor_environment}
         flags = {
@@ -235,6 +235,7 @@ class Cluster:
         for process in (*self.agents, self.master):
             process.kill()
         leftovers.remove(leftovers.own(self.directory))
+        self._task_ports.close()
         self._started = False
 
     @staticmethod
@@ -247,15 +248,6 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _share(number: int, agents: int) -> tuple[int, int]:
-    """First and last port of an agent's own, so that tasks of two agents, which all listen on this machine, do not
-    meet. One that is added later shares with an earlier one."""
-    first, last = TASK_PORTS
-    width = max((last - first + 1) // agents, 1)
-    begin = first + (number - 1) % agents * width
-    return begin, begin + width - 1
 
 
 def _flags(flags: Mapping[str, str], directory: Path, ip: str, port: int, **ours: str) -> dict[str, str]:

@@ -1,0 +1,53 @@
+"""Ports that the agents of one cluster offer to tasks. No two clusters of a machine offer the same ones."""
+
+import os
+import socket
+import weakref
+from collections.abc import Sequence
+from typing import Final
+
+#: First and last port of each block: Mesos' own first; the others lie below the ephemeral range and beside the ports
+#: of the clusters' own processes, and of those that every agent offers.
+_BLOCKS: Final[Sequence[tuple[int, int]]] = (
+    (31000, 32000),
+    *((first, first + 499) for first in range(14500, 9000, -500)),
+)
+
+
+class TaskPorts:
+    """A block of ports, held as long as this object lives and is not closed.
+
+    It is held by a name in the network namespace, so it is free again however its process ends.
+    """
+
+    def __init__(self) -> None:
+        """Take the first block that no other cluster of this machine holds; where all are held, share the first."""
+        self.first, self.last = _BLOCKS[0]
+        self._let_go: weakref.finalize[..., TaskPorts] | None = None
+        for first, last in _BLOCKS:
+            name = socket.socket(socket.AF_UNIX)
+            try:
+                name.bind(f"\0mesos-gpu-task-ports-{first}")
+            except OSError:
+                name.close()
+                continue
+            self.first, self.last = first, last
+            self._let_go = weakref.finalize(self, os.close, name.detach())
+            return
+
+    def close(self) -> None:
+        """Let others have the block."""
+        if self._let_go is not None:
+            self._let_go()
+
+    def share(self, number: int, agents: int) -> tuple[int, int]:
+        """First and last port of one agent's own, so that tasks of two agents, which all listen on this machine, do
+        not meet. An agent that is added later shares with an earlier one.
+
+        Args:
+            number: Of the agent, from 1.
+            agents: How many there are at the start.
+        """
+        width = max((self.last - self.first + 1) // agents, 1)
+        begin = self.first + (number - 1) % agents * width
+        return begin, begin + width - 1

@@ -1,0 +1,55 @@
+"""Ports of tasks: clusters of one machine do not offer the same ones."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mesos_gpu.local import task_ports
+from mesos_gpu.local.task_ports import TaskPorts
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Two blocks that no cluster of this machine would take."""
+    begin = 1_000_000 + os.getpid() * 1000
+    own = [(begin, begin + 99), (begin + 100, begin + 199)]
+    monkeypatch.setattr(task_ports, "_BLOCKS", own)
+    return own
+
+
+def test_agents_share_a_block_without_meeting(blocks: list[tuple[int, int]]) -> None:
+    block = TaskPorts()
+    shares = [block.share(number, 3) for number in (1, 2, 3)]
+    ports = [port for first, last in shares for port in range(first, last + 1)]
+    assert len(ports) == len(set(ports)) == 99
+    assert blocks[0][0] <= min(ports) <= max(ports) <= blocks[0][1]
+    assert block.share(4, 3) == shares[0], "one that is added later shares with an earlier one"
+    block.close()
+
+
+def test_two_clusters_have_different_blocks_and_give_them_back(blocks: list[tuple[int, int]]) -> None:
+    first, second, third = TaskPorts(), TaskPorts(), TaskPorts()
+    assert [(each.first, each.last) for each in (first, second, third)] == [*blocks, blocks[0]], (
+        "the last shares"
+    )
+    third.close()
+    first.close()
+    first.close()
+    again = TaskPorts()
+    assert again.first == blocks[0][0], "it is free again"
+    again.close()
+    second.close()
+
+
+def test_a_block_is_free_again_however_its_process_ended(blocks: list[tuple[int, int]]) -> None:
+    code = (
+        "import os; from mesos_gpu.local import task_ports; "
+        f"task_ports._BLOCKS = {blocks}; block = task_ports.TaskPorts(); "
+        "print(block.first, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    block = TaskPorts()
+    assert block.first == int(done.stdout) == blocks[0][0]
+    block.close()
