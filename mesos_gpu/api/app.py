@@ -39,7 +39,8 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Engine, Job
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.wire.jobs import BadJson, Problem, decode
+from mesos_gpu.wire.checking import BadJson, Problem
+from mesos_gpu.wire.jobs import decode
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

@@ -49,7 +49,7 @@ class WholeGpus(click.ParamType[int]):
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """`0`, `8`; fractions are refused as the scheduler refuses them."""
-        from mesos_gpu.wire.jobs import NO_FRACTIONS
+        from mesos_gpu.wire.job_fields import NO_FRACTIONS
 
         text = str(value).strip()
         if re.fullmatch(r"\d*\.\d+", text):

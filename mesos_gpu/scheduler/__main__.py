@@ -38,7 +38,7 @@ from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
-from mesos_gpu.wire.jobs import NAME, USER
+from mesos_gpu.model.jobs.fields import NAME, USER
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 

@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from mesos_gpu.model.apps.split import HOST, Mode, Split
-from mesos_gpu.wire.jobs import Problem, object_of, show
+from mesos_gpu.wire.checking import Problem, object_of, show
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -13,7 +13,9 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.wire.jobs import KNOWN, BadJson, decode, spec_from_mapping
+from mesos_gpu.wire.checking import BadJson
+from mesos_gpu.wire.job_fields import KNOWN
+from mesos_gpu.wire.jobs import decode, spec_from_mapping
 
 values = st.recursive(
     st.none()

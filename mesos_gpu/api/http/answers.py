@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.wire.jobs import BadJson, Problem
+from mesos_gpu.wire.checking import BadJson, Problem
 
 _CODES: Final = {
     404: "not-found",

@@ -13,7 +13,7 @@ from mesos_gpu.api.service import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.wire.jobs import Problem
+from mesos_gpu.wire.checking import Problem
 
 T = TypeVar("T")
 MOST_BODY: Final = 1 << 20

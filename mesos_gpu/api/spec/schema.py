@@ -48,6 +48,16 @@ def one_of(*values: Enum) -> Says:
     return says(enum=[value.value for value in values])
 
 
+def declare(shape: Any, hints: Mapping[str, Any]) -> None:
+    """Give a TypedDict fields that its source does not name, or other types for those that it does; before others are
+    made of it."""
+    shape.__annotations__ = {**hints, **{key: hint for key, hint in shape.__annotations__.items() if key not in hints}}
+    if shape.__total__:
+        shape.__required_keys__ = frozenset(shape.__annotations__)
+    else:
+        shape.__optional_keys__ = frozenset(shape.__annotations__)
+
+
 class Schemas:
     """Collects the TypedDicts that it meets; a field of theirs is described by what stands beside its type."""
 

@@ -5,43 +5,16 @@ Times are seconds since the epoch. A field that does not apply is null, never ab
 
 from typing import Annotated, TypedDict
 
-from mesos_gpu.api.spec.schema import one_of, says
+from mesos_gpu.api.spec.job_fields import Count, Mib, answered
+from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.apps.split import Mode
-from mesos_gpu.model.jobs.job import Engine, JobState, OnGpuFailure, OnMemberFailure, Placement
-from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
 from mesos_gpu.model.tasks.task import TaskState
-from mesos_gpu.wire.jobs import PROTOCOLS
 
 Moment = Annotated[float, says(description="seconds since the epoch")]
-Mib = Annotated[int, says(minimum=0, description="MiB")]
-Count = Annotated[int, says(minimum=0)]
-
-
-class HealthCheck(TypedDict):
-    """A check of a job, as it was asked for. Times are whole seconds."""
-
-    protocol: Annotated[str, one_of(*PROTOCOLS)]
-    command: str | None
-    path: str | None
-    port: int | None
-    grace_period_s: int
-    interval_s: int
-    timeout_s: int
-    max_consecutive_failures: int
-    delay_s: int
-
-
-class Artifact(TypedDict):
-    """A file that a job fetches into its sandbox, as it was asked for."""
-
-    uri: str
-    extract: bool
-    executable: bool
-    cache: bool
-    dest_path: str | None
 
 
 class _Named(TypedDict):
@@ -52,47 +25,35 @@ class _Named(TypedDict):
 
 
 class Requested(TypedDict):
-    """What a job asks for: all of it, and timeout_s, is of each of its tasks."""
+    """What a job asks for: all of it, and timeout_s, is of each of its tasks.
+
+    Here stand the fields that code reads by name; the others are known by their declaration alone.
+    """
 
     command: str | None
     argv: list[str] | None
     args: list[str] | None
     cpus: float
-    mem_mib: Mib
-    disk_mib: Mib
-    gpus: Count
+    mem_mib: int
+    gpus: int
     gpu_model: list[str]
-    gpu_memory_mib: Mib | None
+    gpu_memory_mib: int | None
     compute_capability: str | None
     tasks: int
-    on_member_failure: Annotated[str, one_of(*OnMemberFailure)]
+    on_member_failure: str
     preemptible: bool
-    env: dict[str, str]
-    user: str | None
     runs_as: Annotated[
         str | None, says(description="user, or that of jobs that name none; null: the executors' own")
     ]
-    labels: dict[str, str]
     max_attempts: int
-    timeout_s: float | None
-    kill_grace_s: float
     image: str | None
-    container_engine: Annotated[str, one_of(*Engine)] | None
-    pull: bool
-    control_access: list[Annotated[str, one_of(*Control)]]
-    on_gpu_failure: Annotated[str, one_of(*OnGpuFailure)]
+    container_engine: str | None
     min_driver: str | None
-    placement: Annotated[str, one_of(*Placement)] | None
     priority: int
     queue: str
-    app: str | None
-    constraints: list[list[str]]
-    near: str | None
-    away: str | None
-    ports: Annotated[list[int], says(description="as asked for; 0: any")]
-    fetch: list[Artifact]
-    volumes: list[str]
-    health_checks: list[HealthCheck]
+
+
+declare(Requested, answered())
 
 
 class Progress(TypedDict):

@@ -12,7 +12,7 @@ from mesos_gpu.api.service import View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.wire.jobs import Problem
+from mesos_gpu.wire.checking import Problem
 
 ACTIVE = "active"  # as a state: all that have not ended
 

@@ -12,7 +12,8 @@ from mesos_gpu.errors import Conflict
 from mesos_gpu.model.jobs.job import JobSpec, JobState
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.policy.room import defrag
-from mesos_gpu.wire.jobs import BadJson, object_of, spec_from_mapping
+from mesos_gpu.wire.checking import BadJson, object_of
+from mesos_gpu.wire.jobs import spec_from_mapping
 
 
 class Plans:

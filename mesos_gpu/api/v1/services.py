@@ -19,7 +19,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.apps import backends
 from mesos_gpu.wire import split
 from mesos_gpu.wire.export import haproxy, traefik
-from mesos_gpu.wire.jobs import BadJson, Problem
+from mesos_gpu.wire.checking import BadJson, Problem
 
 T = TypeVar("T")
 JSON, HAPROXY, TRAEFIK = "json", "haproxy", "traefik"

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Any
 
 from mesos_gpu.api.service import View
 from mesos_gpu.api.spec import shapes
-from mesos_gpu.model.jobs.artifact import Artifact
-from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why
@@ -15,9 +13,7 @@ from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import Node, Standing
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.wire.mounts import text_of
-
-HIDDEN: Final = "(hidden)"
+from mesos_gpu.wire import job_fields
 
 
 def job(view: View, job: Job, *, show_env: bool = False) -> shapes.Job:
@@ -33,45 +29,8 @@ def job(view: View, job: Job, *, show_env: bool = False) -> shapes.Job:
 
 
 def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
-    return {
-        "command": spec.command,
-        "argv": list(spec.argv) or None,
-        "args": list(spec.args) or None,
-        "cpus": spec.cpus,
-        "mem_mib": spec.mem_mib,
-        "disk_mib": spec.disk_mib,
-        "gpus": spec.gpus,
-        "gpu_model": list(spec.gpu_model),
-        "gpu_memory_mib": spec.gpu_memory_mib,
-        "compute_capability": spec.compute_capability,
-        "tasks": spec.tasks,
-        "on_member_failure": spec.on_member_failure.value,
-        "preemptible": spec.preemptible,
-        "env": dict(spec.env) if show_env else dict.fromkeys(spec.env, HIDDEN),
-        "user": spec.user,
-        "runs_as": spec.user or view.default_user,
-        "labels": dict(spec.labels),
-        "max_attempts": spec.max_attempts,
-        "timeout_s": spec.timeout_s,
-        "kill_grace_s": spec.kill_grace_s,
-        "image": spec.image,
-        "container_engine": spec.container_engine.value if spec.image else None,
-        "pull": spec.pull,
-        "control_access": [control.value for control in spec.control_access],
-        "on_gpu_failure": spec.on_gpu_failure.value,
-        "min_driver": spec.min_driver,
-        "placement": spec.placement.value if spec.placement else None,
-        "priority": spec.priority,
-        "queue": spec.queue,
-        "app": spec.app,
-        "constraints": [constraint.as_list() for constraint in spec.constraints],
-        "near": spec.near,
-        "away": spec.away,
-        "ports": [wish.host_port for wish in spec.ports if wish.host_port is not None],
-        "fetch": [artifact(each) for each in spec.fetch],
-        "volumes": [text_of(mount) for mount in spec.mounts],
-        "health_checks": [health_check(check) for check in spec.health_checks],
-    }
+    asked: Any = job_fields.write(spec, show_env=show_env)
+    return {**asked, "runs_as": spec.user or view.default_user}
 
 
 def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:
@@ -100,32 +59,6 @@ def _healthy(tasks: Sequence[Task]) -> bool | None:
     """Whether a job is healthy: True if all tasks are known to be, False if one is known not to be, else None."""
     known = {task.healthy for task in tasks if not task.ended}
     return False if False in known else True if known == {True} else None
-
-
-def health_check(check: HealthCheck) -> shapes.HealthCheck:
-    """A check of a job, as it was asked for."""
-    return {
-        "protocol": check.protocol.value,
-        "command": check.command,
-        "path": check.path,
-        "port": check.port,
-        "grace_period_s": check.grace_period_s,
-        "interval_s": check.interval_s,
-        "timeout_s": check.timeout_s,
-        "max_consecutive_failures": check.max_consecutive_failures,
-        "delay_s": check.delay_s,
-    }
-
-
-def artifact(artifact: Artifact) -> shapes.Artifact:
-    """A file that a job fetches, as it was asked for."""
-    return {
-        "uri": artifact.uri,
-        "extract": artifact.extract,
-        "executable": artifact.executable,
-        "cache": artifact.cache,
-        "dest_path": artifact.dest_path,
-    }
 
 
 def task(view: View, task: Task) -> shapes.Task:

@@ -1,23 +1,18 @@
 """`mesos-gpu plan`: what an operator could do to make room; nothing is changed."""
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.jobs.run import request_of, run
+from mesos_gpu.cli.jobs.options import job_options, request_of
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import ACTIVE_JOB
+from mesos_gpu.model.jobs.job import FIELDS
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Place, Plan
-
-_OF_PLACE: Final = (  # the options of `run` that say where a job may go
-    "cpus", "mem", "disk", "gpus", "gpu_model", "gpu_memory", "compute_capability", "tasks", "min_driver", "app_name",
-    "constraint", "near", "away", "label",
-)  # fmt: skip
-
 
 class _Plan(Table):
     table: ClassVar = {
@@ -30,7 +25,8 @@ def plan() -> None:
     """What an operator could do to make room; nothing is changed."""
 
 
-@click.command(params=[param for param in run.params if param.name in _OF_PLACE])
+@click.command()
+@job_options(field for field in FIELDS if field.places)
 @click.option("--job", type=ACTIVE_JOB, help="A job that waits, instead of the options of a request.")
 @json_option
 @api_command
@@ -49,10 +45,7 @@ def defrag(app: App, job: str | None, as_json: bool, **options: Any) -> None:
     given = [name for name, value in options.items() if value]
     if job is not None and given:
         raise click.UsageError("--job names a request that is there: leave out the options of a new one")
-    none: dict[str, Any] = dict.fromkeys(("env", "port", "fetch", "volume"), ())
-    request = request_of(
-        cmd=("true",), shell=False, timeout=None, preemptible=False, pull=False, **none, **options
-    )
+    request = request_of(("true",), options)
     plan = app.client().defrag(job if job is not None else request)
     output.document(plan) if as_json else _shown(plan)
     if not plan["feasible"]:

@@ -7,7 +7,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.wire.jobs import KNOWN
+from mesos_gpu.wire.job_fields import KNOWN
 
 _HELP: Final = f"""Submit the jobs of a file.
 

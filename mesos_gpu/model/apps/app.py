@@ -6,12 +6,16 @@ Defaults are Marathon's. Times are seconds, memory and disk MiB. An id is absolu
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Final, TypeVar, get_type_hints
 
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
-from mesos_gpu.model.jobs.healthcheck import HealthCheck
-from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, OnGpuFailure, Placement
+from mesos_gpu.model.jobs.fields import Field as JobField
+from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
+
+T = TypeVar("T")
 
 
 class EngineType(Enum):
@@ -250,9 +254,26 @@ class ResourceLimits:
     mem_mib: float | None = None
 
 
+#: Fields of jobs that an app asks for in its object `gpu` and passes on to its instances, by their name there.
+PASSED_ON: Final[Mapping[str, JobField]] = {each.of_app: each for each in FIELDS if each.of_app}
+
+
+def _with_fields_of_jobs(options: type[T]) -> type[T]:
+    """A class, before it becomes a dataclass, with all fields of jobs that are passed on: its source may leave out
+    those that no code reads by name."""
+    hints = get_type_hints(JobSpec)
+    for name, declared in PASSED_ON.items():
+        if name not in options.__annotations__:
+            options.__annotations__[name] = hints[declared.name]
+            setattr(options, name, field(default_factory=declared.standard))
+    return options
+
+
 @dataclass(frozen=True, slots=True)
+@_with_fields_of_jobs
 class GpuOptions:
-    """What mesos_gpu adds to Marathon's app: the object `gpu`. None of it is needed."""
+    """What mesos_gpu adds to Marathon's app: the object `gpu`. None of it is needed. But for `in_place` these are
+    fields of jobs."""
 
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
     memory_mib: int | None = None  # that each GPU has at least

@@ -5,19 +5,56 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from mesos_gpu.model.jobs.docker_options import DockerOptions
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
-from mesos_gpu.model.jobs.docker_options import DockerOptions
-from mesos_gpu.model.jobs.healthcheck import HealthCheck
+from mesos_gpu.model.jobs.fields import (
+    ENV_KEY,
+    LABEL_KEY,
+    NAME,
+    USER,
+    Args,
+    Argv,
+    Artifacts,
+    Capability,
+    Command,
+    Constraints,
+    DriverVersion,
+    Flag,
+    Gpus,
+    HealthChecks,
+    Image,
+    Mib,
+    Models,
+    Mounts,
+    Number,
+    OneOf,
+    Option,
+    Ports,
+    Seconds,
+    SomeOf,
+    Strings,
+    Text,
+    Variables,
+    Whole,
+    asks,
+    asks_first,
+    declared,
+)
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.port import PortWish
-from mesos_gpu.model.nodes.driver import newer_of
+from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
+from mesos_gpu.model.nodes.gpu import CAPABILITY
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
 MOST_TASKS: Final = 1024
 DEFAULT_QUEUE: Final = "default"
+_MOST_MIB: Final = 2**31
+_MIB_FORM: Final = "a positive integer, at most 2**31"
+_APP: Final = Text(NAME, "the name of an app, 1 to 63 of a-z, 0-9, '.' and '-', as web")
 
 
 class OnGpuFailure(Enum):
@@ -61,56 +98,277 @@ class Engine(Enum):
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """A command and what each of its tasks needs. Exactly one of `command` (for /bin/sh -c) and `argv` is set;
-    with an image neither may be: then the image's own entrypoint runs, with `args` if there are some."""
+    with an image neither may be: then the image's own entrypoint runs, with `args` if there are some.
 
-    name: str
-    command: str | None = None
-    argv: tuple[str, ...] = ()
-    cpus: float = 1.0
-    mem_mib: int = 128
-    gpus: int = 0
-    gpu_model: tuple[str, ...] = ()  # ordered fallbacks; empty: any model
-    env: Mapping[str, str] = field(default_factory=dict)
-    user: str | None = None  # None: the scheduler's default user
-    labels: Mapping[str, str] = field(default_factory=dict)
-    max_attempts: int = 1  # failures of the infrastructure do not count
-    timeout_s: float | None = None  # of one attempt's run time
-    kill_grace_s: float = 5.0  # between SIGTERM and SIGKILL
-    image: str | None = None  # a Docker image, "name[:tag]"; None: the host's file system
-    container_engine: Engine = Engine.MESOS  # of no meaning without an image
-    on_gpu_failure: OnGpuFailure = OnGpuFailure.RESTART
-    min_driver: str | None = (
-        None  # the oldest NVIDIA driver that may run it, "535"; None: any, or none at all
+    What `asks` declares may be asked for, and is known everywhere by that declaration alone (`model.jobs.fields`).
+    The order of the fields is that of state files and journals: new ones come last.
+    """
+
+    name: str = field(
+        metadata=asks_first(
+            Text(NAME, "1 to 63 of a-z, 0-9, '.' and '-', beginning and ending alphanumeric"),
+            about="default: from the command",
+            option=Option("--name", "Name, of a-z, 0-9, `.` and `-`", "from the command"),
+        )
     )
-    placement: Placement | None = None  # None: as the scheduler is set
-    priority: int = 0  # -1000 to 1000; higher is served first
-    queue: str = DEFAULT_QUEUE  # whose limit of GPUs it counts against
-    app: str | None = None  # the jobs that its constraints compare it with; None: it is alone
-    constraints: tuple[Constraint, ...] = ()
-    near: str | None = None  # only on a node where a job of that app runs
-    away: str | None = None  # on no node where one does; nor may one of them come to it
-    tasks: int = 1  # members of a gang: all start together, each with all of the above, or none does
-    on_member_failure: OnMemberFailure = OnMemberFailure.RESTART
-    preemptible: bool = (
-        False  # a job of higher priority may end it; it is queued again, and no attempt is used up
+    command: str | None = asks(None, Command(), about="for /bin/sh -c")
+    argv: tuple[str, ...] = asks((), Argv(), about="the first not empty")
+    cpus: float = asks(
+        1.0,
+        Number(0.001, 100_000, "a positive number, from 0.001 to 100000"),  # Mesos keeps three decimals
+        option=Option("--cpus", "CPUs, as 0.5", metavar="N"),
+        shown="cpus",
+        places=True,
     )
-    gpu_memory_mib: int | None = None  # that each of its GPUs has at least
-    compute_capability: str | None = None  # the oldest that will do, "8.0"
-    health_checks: tuple[HealthCheck, ...] = ()
-    ports: tuple[PortWish, ...] = ()  # of its host; not of a gang, whose members have one each
-    disk_mib: int = 0  # of the agent's file system, for its sandbox
-    fetch: tuple[Artifact, ...] = ()  # into each task's sandbox, before it starts
-    mounts: tuple[Mount, ...] = ()
+    mem_mib: int = asks(
+        128,
+        Mib(1, _MOST_MIB, _MIB_FORM),
+        option=Option("--mem", "Memory in MiB, or with a unit, as 2GiB"),
+        shown="memory",
+        places=True,
+    )
+    gpus: int = asks(
+        0,
+        Gpus(0, 1024),
+        option=Option("--gpus", "Whole GPUs, of each task"),
+        shown="gpus",
+        places=True,
+    )
+    gpu_model: tuple[str, ...] = asks(  # empty: any model
+        (),
+        Models(),
+        option=Option("--gpu-model", "GPU model; again for a second choice"),
+        needs="gpus",
+        of_app="models",
+        places=True,
+    )
+    env: Mapping[str, str] = asks(
+        {},
+        Variables(ENV_KEY, "'=' and NUL"),
+        option=Option("--env", "Environment variable; may be repeated"),
+        shown="env",
+    )
+    user: str | None = asks(  # None: the scheduler's default user
+        None,
+        Text(USER, "a user name of Linux, as alice"),
+        option=Option("--user", "User to run as on the agent"),
+        shown="runs as",
+    )
+    labels: Mapping[str, str] = asks(
+        {},
+        Strings(LABEL_KEY, "NUL"),
+        option=Option("--label", "Label; may be repeated"),
+        shown="labels",
+        places=True,
+    )
+    max_attempts: int = asks(  # failures of the infrastructure do not count
+        1,
+        Whole(1, 1000),
+        option=Option("--max-attempts", "Tries if the command fails"),
+        shown="attempts",
+    )
+    timeout_s: float | None = asks(  # of one attempt's run time
+        None,
+        Seconds(0, 1e9, "a positive number of seconds, at most 1e9", above=True),
+        option=Option("--timeout", "Longest run time of one attempt, as 90s or 2h"),
+        shown="time limit",
+    )
+    kill_grace_s: float = asks(5.0, Seconds(0, 3600), shown="kill grace")  # between SIGTERM and SIGKILL
+    image: str | None = asks(  # a Docker image; None: the host's file system
+        None,
+        Image(),
+        about="[registry[:port]/]path[:tag][@digest]",
+        option=Option("--image", "Docker image to run in, as repo/name:tag; without CMD, what it runs"),
+        shown="image",
+    )
+    container_engine: Engine = asks(  # of no meaning without an image
+        Engine.MESOS,
+        OneOf(Engine),
+        about="only with an image",
+        option=Option("--container-engine", "What runs the image", "the scheduler's choice"),
+        needs="image",
+        decided_later=True,
+    )
+    on_gpu_failure: OnGpuFailure = asks(
+        OnGpuFailure.RESTART,
+        OneOf(OnGpuFailure),
+        option=Option("--on-gpu-failure", "If a GPU of it breaks: start it elsewhere, say so, or nothing"),
+        shown="if gpu fails",
+        of_app="on_gpu_failure",
+    )
+    min_driver: str | None = asks(  # None: any, or none at all
+        None,
+        DriverVersion(MINIMUM, 'a driver version, as "535" or "535.104.05"'),
+        about="the oldest NVIDIA driver",
+        option=Option("--min-driver", "Oldest NVIDIA driver that may run it, as 535 or 535.104.05"),
+        shown="min driver",
+        of_app="min_driver",
+        places=True,
+    )
+    placement: Placement | None = asks(  # None: as the scheduler is set
+        None,
+        OneOf(Placement),
+        option=Option("--placement", "Which of the nodes that fit", "the scheduler's choice"),
+        shown="placement",
+        of_app="placement",
+    )
+    priority: int = asks(
+        0,
+        Whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
+        about="higher is served first",
+        option=Option(
+            "--priority", f"Higher is served first, from -{HIGHEST_PRIORITY} to {HIGHEST_PRIORITY}"
+        ),
+        of_app="priority",
+    )
+    queue: str = asks(
+        DEFAULT_QUEUE,
+        Text(NAME, "1 to 63 of a-z, 0-9, '.' and '-', as research"),
+        option=Option("--queue", "Queue whose GPU limit it counts against", metavar="NAME"),
+        shown="queue",
+        of_app="queue",
+    )
+    app: str | None = asks(  # None: it is alone
+        None,
+        _APP,
+        about="the jobs that constraints compare",
+        option=Option("--app", "App that the job is one of, for its constraints", metavar="NAME"),
+        shown="app",
+        places=True,
+    )
+    constraints: tuple[Constraint, ...] = asks(
+        (),
+        Constraints(),
+        option=Option(
+            "--constraint", "Which nodes will do, as hostname:UNIQUE or rack:LIKE:r[1-3]; may be repeated"
+        ),
+        shown="constraints",
+        places=True,
+    )
+    near: str | None = asks(
+        None,
+        _APP,
+        about="an app on whose nodes it must run",
+        option=Option("--near", "Only on a node where a job of that app runs", metavar="APP"),
+        shown="near",
+        places=True,
+    )
+    away: str | None = asks(  # nor may a job of that app come to its node
+        None,
+        _APP,
+        about="an app on whose nodes it must not run",
+        option=Option("--away", "On no node where a job of that app runs", metavar="APP"),
+        shown="away from",
+        places=True,
+    )
+    tasks: int = asks(  # members of a gang
+        1,
+        Whole(1, MOST_TASKS),
+        about="all start at once or none does",
+        option=Option("--tasks", "So many tasks, all at once or none, each with all of the above"),
+        shown="tasks",
+        places=True,
+    )
+    on_member_failure: OnMemberFailure = asks(
+        OnMemberFailure.RESTART,
+        OneOf(OnMemberFailure),
+        option=Option(
+            "--on-member-failure", "If one of several tasks fails: start all again, or end the job"
+        ),
+    )
+    preemptible: bool = asks(  # if it is ended so, no attempt is used up
+        False,
+        Flag(),
+        option=Option("--preemptible", "A job of higher priority may end it; it is queued again"),
+        of_app="preemptible",
+    )
+    gpu_memory_mib: int | None = asks(
+        None,
+        Mib(1, _MOST_MIB, _MIB_FORM),
+        about="what each GPU has at least",
+        option=Option("--gpu-memory", "Least memory of each GPU in MiB, or with a unit, as 40GiB"),
+        needs="gpus",
+        of_app="memory_mib",
+        places=True,
+    )
+    compute_capability: str | None = asks(
+        None,
+        Capability(CAPABILITY, 'a compute capability, as "8.0"'),
+        about="the oldest that will do",
+        option=Option("--compute-capability", "Oldest that will do, as 8.0"),
+        needs="gpus",
+        of_app="compute_capability",
+        places=True,
+    )
+    health_checks: tuple[HealthCheck, ...] = asks((), HealthChecks(), shown="checks")
+    ports: tuple[PortWish, ...] = asks(  # not of a gang, whose members have one each
+        (),
+        Ports(),
+        about="of the host; 0: any",
+        option=Option("--port", "Port of the host, as PORT0 and so on; 0: any; may be repeated"),
+    )
+    disk_mib: int = asks(  # of the agent's file system
+        0,
+        Mib(0, _MOST_MIB),
+        about="for the sandbox",
+        option=Option("--disk", "Disk for its sandbox in MiB, or with a unit, as 2GiB", "none"),
+        shown="disk",
+        places=True,
+    )
+    fetch: tuple[Artifact, ...] = asks(
+        (),
+        Artifacts(),
+        option=Option("--fetch", "File for the sandbox; an archive is extracted there; may be repeated"),
+        shown="fetched",
+    )
+    mounts: tuple[Mount, ...] = asks(
+        (),
+        Mounts(),
+        key="volumes",
+        option=Option(
+            "--volume",
+            "Path of the host, and where the task has it; ro: to read only; may be repeated",
+            metavar="HOST:PATH[:ro]",
+        ),
+        shown="volumes",
+    )
     bridge: bool = False  # its container is on a bridge of the Docker Engine, to which its ports lead
     docker: DockerOptions = field(default_factory=DockerOptions)
-    pull: bool = False  # its image is fetched before each launch, whether it is there or not
-    args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
-    control_access: tuple[Control, ...] = ()  # what commands the cluster and its tasks may reach
+    pull: bool = asks(
+        False,
+        Flag(),
+        about="fetch the image at each launch",
+        option=Option("--pull", "Fetch the image again, even if the host has one of that name"),
+        needs="image",
+    )
+    args: tuple[str, ...] = asks((), Args(), about="for the entrypoint of an image")
+    control_access: tuple[Control, ...] = asks(
+        (),
+        SomeOf(Control),
+        about="as the operator allows",
+        option=Option(
+            "--control-access",
+            "What commands the cluster and it may reach, of api,master, as its operator allows",
+        ),
+        shown="may reach",
+        of_app="control_access",
+    )
 
     @property
     def gpus_in_all(self) -> int:
         """The number of GPUs of all its tasks."""
         return self.gpus * self.tasks
+
+
+#: The order in which they are listed wherever people read them. What it does not name comes after.
+_ORDER: Final = (
+    "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
+    "compute_capability", "tasks", "ports", "fetch", "mounts", "on_member_failure", "env", "user", "labels",
+    "max_attempts", "timeout_s", "kill_grace_s", "image", "pull", "control_access", "container_engine",
+    "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "queue", "app", "constraints", "near",
+    "away", "health_checks",
+)  # fmt: skip
+FIELDS: Final = declared(JobSpec, _ORDER)  # all that a request may ask for
 
 
 class JobState(Enum):

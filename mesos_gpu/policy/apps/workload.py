@@ -16,9 +16,10 @@ All else is refused by `unsupported`: what a user relies on is there, or is miss
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mesos_gpu.model.apps.app import (
+    PASSED_ON,
     App,
     Container,
     DockerImage,
@@ -102,7 +103,6 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         mem_mib=max(1, math.ceil(app.mem_mib)),
         disk_mib=math.ceil(app.disk_mib),
         gpus=app.gpus,
-        gpu_model=gpu.models,
         env={**app_env(app, version=version), **own_env(app), **parts.options.env},
         user=app.user,
         labels=app.labels,
@@ -110,16 +110,8 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         kill_grace_s=KILL_GRACE_S if grace_s is None else float(grace_s),
         image=parts.image,
         container_engine=Engine.DOCKER if parts.on_docker else Engine.MESOS,
-        on_gpu_failure=gpu.on_gpu_failure,
-        min_driver=gpu.min_driver or branch_for(parts.cuda),
-        placement=gpu.placement,
-        priority=gpu.priority,
-        queue=gpu.queue,
         app=app.id,  # a job of the job API can never be of it: its apps have no slash
         constraints=app.constraints,
-        preemptible=gpu.preemptible,
-        gpu_memory_mib=gpu.memory_mib,
-        compute_capability=gpu.compute_capability,
         health_checks=tuple(each for each in app.health_checks if each.protocol.by_executor),
         ports=wishes_of(app),
         fetch=app.fetch,
@@ -127,8 +119,14 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         bridge=parts.has_network(NetworkMode.BRIDGE),
         docker=parts.options,
         pull=parts.pull,
-        control_access=gpu.control_access,
+        **_passed_on(parts),
     )
+
+
+def _passed_on(parts: "_Parts") -> dict[str, Any]:
+    """Fields of the job that the app's GPU options ask for, and the driver that its label asks for."""
+    asked = {field.name: getattr(parts.gpu, name) for name, field in PASSED_ON.items()}
+    return {**asked, "min_driver": parts.gpu.min_driver or branch_for(parts.cuda)}
 
 
 class _Parts:

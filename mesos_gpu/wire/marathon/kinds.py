@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 
-from mesos_gpu.wire.jobs import is_number
+from mesos_gpu.wire.checking import is_number
 from mesos_gpu.wire.marathon.problems import Report
 
 LARGEST_INTEGER: Final = 2**31 - 1

@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from mesos_gpu.model.apps.app import App, GpuOptions
-from mesos_gpu.wire.jobs import show
+from mesos_gpu.wire.checking import show
+from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number
 from mesos_gpu.wire.marathon.problems import Report
-from mesos_gpu.wire.marathon.shapes import GPU
 
 PREFIX: Final = "MESOS_GPU_"  # then the option's name: MESOS_GPU_MEMORY_MIB=40000
 _FLAGS: Final = {"true": True, "false": False}

@@ -12,7 +12,6 @@ from mesos_gpu.model.apps.app import (
     DockerParameter,
     EngineType,
     ExecutorResources,
-    GpuOptions,
     HttpScheme,
     IpcInfo,
     IpcMode,
@@ -33,15 +32,11 @@ from mesos_gpu.model.apps.app import (
     Volume,
     VolumeMode,
 )
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
-from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
-from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY, OnGpuFailure, Placement
-from mesos_gpu.model.jobs.permits import Control
-from mesos_gpu.model.nodes.driver import MINIMUM
-from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.wire.constraints import constraint_of
-from mesos_gpu.wire.jobs import NAME
+from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import (
     Choice,
     Field,
@@ -344,24 +339,6 @@ CONTAINER: Final = Record(
         Field("volumes", "volumes", ListOf(VOLUME)),
         Field("portMappings", "port_mappings", ListOf(PORT_MAPPING)),
     )
-)
-
-GPU: Final = Record(
-    (
-        Field("models", "models", ListOf(Text(least=1), distinct=True), omit_empty=True),
-        Field("memory_mib", "memory_mib", Number(least=1, whole=True)),
-        Field("compute_capability", "compute_capability", Text(pattern=CAPABILITY)),
-        Field("min_driver", "min_driver", Text(pattern=MINIMUM)),
-        Field("placement", "placement", Choice(Placement)),
-        Field("on_gpu_failure", "on_gpu_failure", Choice(OnGpuFailure)),
-        Field("priority", "priority", Number(-HIGHEST_PRIORITY, HIGHEST_PRIORITY, whole=True)),
-        Field("queue", "queue", Text(pattern=NAME)),
-        Field("preemptible", "preemptible", Flag()),
-        Field("in_place", "in_place", Flag()),
-        Field("control_access", "control_access", ListOf(Choice(Control), distinct=True), omit_empty=True),
-    ),
-    GpuOptions,
-    strict=True,
 )
 
 _IP_PORT: Final = Record(

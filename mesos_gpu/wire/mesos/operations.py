@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mesos_gpu.wire.jobs import UNFIT, Problem, is_number, object_of, show
+from mesos_gpu.wire.checking import UNFIT, Problem, is_number, object_of, show
 
 LONGEST_REASON: Final = 500
 LONGEST_BY: Final = 100

@@ -25,7 +25,7 @@ from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
 from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
-from mesos_gpu.wire.jobs import KNOWN
+from mesos_gpu.wire.job_fields import KNOWN
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 

@@ -9,7 +9,8 @@ from mesos_gpu.model.jobs.job import Engine, JobSpec, OnGpuFailure, OnMemberFail
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
 from mesos_gpu.model.nodes.driver import CUDA_LABEL
-from mesos_gpu.wire.jobs import BadJson, decode, spec_from_mapping
+from mesos_gpu.wire.checking import BadJson
+from mesos_gpu.wire.jobs import decode, spec_from_mapping
 
 
 def problems(**value: Any) -> dict[str, str]:

@@ -1,0 +1,184 @@
+"""The fields of a job as types: what a request may have, and what an answer has, by the kinds that `JobSpec` declares."""
+
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Annotated, Any, Final, NotRequired, Required, TypedDict
+
+from mesos_gpu.api.spec.schema import Says, one_of, says
+from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.constraint import Operator
+from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.wire.constraints import LONGEST_WORD, MOST_CONSTRAINTS
+from mesos_gpu.wire.job_fields import CHECK_BOUNDS, MOST_ARTIFACTS, MOST_CHECKS, MOST_PORTS, PROTOCOLS
+from mesos_gpu.wire.mounts import FORM as MOUNT_FORM
+from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
+from mesos_gpu.wire.mounts import SHAPE as MOUNT_SHAPE
+
+Hint = Any  # a type, or one of `typing`'s forms
+Mib = Annotated[int, says(minimum=0, description="MiB")]
+Count = Annotated[int, says(minimum=0)]
+
+
+def like(pattern: re.Pattern[str], **more: Any) -> Says:
+    """Beside a string that all of a pattern matches."""
+    return says(pattern=f"^(?:{pattern.pattern})$", **more)
+
+
+def _within(key: str) -> Says:
+    least, most = CHECK_BOUNDS[key]
+    return says(minimum=least, maximum=most)
+
+
+_TEXT: Final = re.compile(r"[^\x00]*")
+_WORD: Final = re.compile(r"[^\x00]+")
+_PATH: Final = re.compile(r"/[^\x00]*")
+_COMMAND: Final = re.compile(r"[^\x00]*[^\x00\s][^\x00]*")
+_OPERATORS: Final = ", ".join(Operator.__members__)
+
+_Text = Annotated[str, like(_TEXT)]
+_Command = Annotated[str, like(_COMMAND, description="for /bin/sh -c")]
+_Model = Annotated[str, like(_COMMAND)]
+_Uri = Annotated[str, like(_WORD)]
+_Mount = Annotated[str, like(MOUNT_SHAPE, description=MOUNT_FORM)]
+_Port = Annotated[int, says(minimum=0, maximum=65535)]
+_Part = Annotated[str, says(maxLength=LONGEST_WORD)] | float
+_Constraint = Annotated[
+    list[_Part],
+    says(minItems=2, maxItems=3, description=f"field, operator ({_OPERATORS}), and what it compares with"),
+]
+
+
+class HealthCheckRequest(TypedDict, total=False):
+    """A check beside the task. COMMAND has a command; MESOS_HTTP(S) a path; all but COMMAND a port, which is needed
+    unless the job has one of its own. Times are whole seconds."""
+
+    protocol: Required[Annotated[str, one_of(*PROTOCOLS)]]
+    command: _Command | None
+    path: Annotated[str, like(_PATH)] | None
+    port: Annotated[int, _within("port")] | None
+    grace_period_s: Annotated[int, _within("grace_period_s"), says(default=300)] | None
+    interval_s: Annotated[int, _within("interval_s"), says(default=60)] | None
+    timeout_s: Annotated[int, _within("timeout_s"), says(default=20)] | None
+    max_consecutive_failures: Annotated[int, _within("max_consecutive_failures"), says(default=3)] | None
+    delay_s: Annotated[int, _within("delay_s"), says(default=15)] | None
+
+
+class HealthCheck(TypedDict):
+    """A check of a job, as it was asked for. Times are whole seconds."""
+
+    protocol: Annotated[str, one_of(*PROTOCOLS)]
+    command: str | None
+    path: str | None
+    port: int | None
+    grace_period_s: int
+    interval_s: int
+    timeout_s: int
+    max_consecutive_failures: int
+    delay_s: int
+
+
+class ArtifactRequest(TypedDict):
+    """A file that is fetched into the sandbox before the command starts."""
+
+    uri: _Uri
+    extract: NotRequired[Annotated[bool, says(default=True)] | None]
+    executable: NotRequired[Annotated[bool, says(default=False)] | None]
+    cache: NotRequired[Annotated[bool, says(default=False)] | None]
+    dest_path: NotRequired[Annotated[str, like(_WORD, description="below the sandbox")] | None]
+
+
+class Artifact(TypedDict):
+    """A file that a job fetches into its sandbox, as it was asked for."""
+
+    uri: str
+    extract: bool
+    executable: bool
+    cache: bool
+    dest_path: str | None
+
+
+def _text(kind: Any) -> Hint:
+    return Annotated[str, like(kind.pattern)]
+
+
+def _number(kind: Any) -> Hint:
+    least = "exclusiveMinimum" if kind.above else "minimum"
+    return Annotated[
+        int if isinstance(kind, of.Whole) else float, says(**{least: kind.least, "maximum": kind.most})
+    ]
+
+
+def _one_of(kind: Any) -> Hint:
+    return Annotated[str, one_of(*kind.of)]
+
+
+def _some_of(kind: Any) -> Hint:
+    return list[_one_of(kind)]  # type: ignore[misc]
+
+
+_REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+    of.Text: _text,
+    of.Number: _number,
+    of.Flag: lambda _: bool,
+    of.OneOf: _one_of,
+    of.SomeOf: _some_of,
+    of.Image: lambda _: str,
+    of.Command: lambda _: _Command,
+    of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
+    of.Args: lambda _: list[_Text],
+    of.Models: lambda _: _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)],
+    of.Strings: lambda kind: dict[Annotated[str, like(kind.key)], _Text],
+    of.Constraints: lambda _: Annotated[list[_Constraint], says(maxItems=MOST_CONSTRAINTS)],
+    of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
+    of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
+    of.Mounts: lambda _: Annotated[list[_Mount], says(maxItems=MOST_MOUNTS)],
+    of.HealthChecks: lambda _: Annotated[list[HealthCheckRequest], says(maxItems=MOST_CHECKS)],
+}
+_ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
+    of.Text: lambda _: str,
+    of.Number: lambda _: float,
+    of.Whole: lambda kind: Count if kind.least >= 0 else int,
+    of.Mib: lambda _: Mib,
+    of.Flag: lambda _: bool,
+    of.OneOf: _one_of,
+    of.SomeOf: _some_of,
+    of.Image: lambda _: str,
+    of.Command: lambda _: str,
+    of.Argv: lambda _: list[str] | None,
+    of.Args: lambda _: list[str] | None,
+    of.Models: lambda _: list[str],
+    of.Strings: lambda _: dict[str, str],
+    of.Constraints: lambda _: list[list[str]],
+    of.Ports: lambda _: Annotated[list[int], says(description="as asked for; 0: any")],
+    of.Artifacts: lambda _: list[Artifact],
+    of.Mounts: lambda _: list[str],
+    of.HealthChecks: lambda _: list[HealthCheck],
+}
+
+
+def requested() -> dict[str, Hint]:
+    """What a request may have, by key; each may be null."""
+    return {field.key: _described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in FIELDS}
+
+
+def _described(field: Field, hint: Hint) -> Hint:
+    keywords: dict[str, Any] = {}
+    if field.about:
+        keywords["description"] = field.about
+    default = field.default.value if isinstance(field.default, Enum) else field.default
+    if isinstance(default, float) and default.is_integer():
+        default = int(default)
+    if default not in (None, (), {}) and not field.decided_later:
+        keywords["default"] = default
+    return Annotated[hint, says(**keywords)] if keywords else hint
+
+
+def answered() -> dict[str, Hint]:
+    """What an answer has, by key; null is what does not apply."""
+    found = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in FIELDS}
+    return {
+        key: hint | None if (field.default is None and key != "name") or field.decided_later else hint
+        for key, (field, hint) in found.items()
+    }

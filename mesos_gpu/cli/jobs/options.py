@@ -1,0 +1,103 @@
+"""Options of commands that make a job request, from the fields that `JobSpec` declares."""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+import click
+
+from mesos_gpu.cli.types import (
+    COMPUTE_CAPABILITY,
+    CONSTRAINT,
+    CONTROLS,
+    DRIVER,
+    DURATION,
+    ENV,
+    GPUS,
+    LABEL,
+    MEMORY,
+)
+from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.fields import Field, Kind, Option, entry
+from mesos_gpu.model.jobs.job import FIELDS
+
+_PREFIX: Final = "asked_"  # of a parameter's name: a field may be called as something else of a command
+_AGAIN: Final = {"multiple": True}
+
+
+def _choice(kind: Any) -> dict[str, Any]:
+    return {"type": click.Choice([each.value for each in kind.of])}
+
+
+#: What click is told of an option for a field of a kind. Words mean themselves; so do texts and images.
+_TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
+    of.Text: lambda _: {},
+    of.Capability: lambda _: {"type": COMPUTE_CAPABILITY},
+    of.DriverVersion: lambda _: {"type": DRIVER},
+    of.Number: lambda kind: {"type": click.FloatRange(kind.least, kind.most, min_open=kind.above)},
+    of.Seconds: lambda _: {"type": DURATION},
+    of.Whole: lambda kind: {"type": click.IntRange(kind.least, kind.most), "metavar": "N"},
+    of.Mib: lambda _: {"type": MEMORY, "metavar": None},
+    of.Gpus: lambda _: {"type": GPUS, "metavar": None},
+    of.Flag: lambda _: {"is_flag": True},
+    of.OneOf: _choice,
+    of.SomeOf: lambda _: {"type": CONTROLS, "metavar": "LIST"},
+    of.Image: lambda _: {"metavar": "IMAGE"},
+    of.Models: lambda _: {"metavar": "MODEL", **_AGAIN},
+    of.Strings: lambda _: {"type": LABEL, **_AGAIN},
+    of.Variables: lambda _: {"type": ENV, **_AGAIN},
+    of.Constraints: lambda _: {"type": CONSTRAINT, **_AGAIN},
+    of.Ports: lambda _: {"type": click.IntRange(0, 65535), "metavar": "N", **_AGAIN},
+    of.Artifacts: lambda _: {"metavar": "URI", **_AGAIN},
+    of.Mounts: lambda _: _AGAIN,
+}
+
+
+def job_options(fields: Iterable[Field] = FIELDS) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator: an option for each of the fields that has one, in their order."""
+    asked = [(field, field.option) for field in fields if field.option is not None]
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for field, option in reversed(asked):
+            command = _option(field, option)(command)
+        return command
+
+    return decorate
+
+
+def _option(field: Field, option: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    told = dict(entry(_TOLD, field.kind)(field.kind))
+    if option.metavar is not None:
+        told["metavar"] = option.metavar
+    return click.option(option.flag, _PREFIX + field.key, help=_help(field, option), **told)
+
+
+def _help(field: Field, option: Option) -> str:
+    default = _in_words(field.default) if option.default is None else option.default
+    return f"{option.help}; default: {default}." if default else f"{option.help}."
+
+
+def _in_words(default: Any) -> str:
+    """A default; "": it is nothing that one would say."""
+    if default is None or isinstance(default, bool | tuple | dict):
+        return ""
+    return default.value if isinstance(default, Enum) else f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def request_of(cmd: tuple[str, ...], options: Mapping[str, Any], *, shell: bool = False) -> dict[str, Any]:
+    """A job request of the words of its command, or with `shell` a line of them, and of what `job_options` made of the
+    options; what was not given is left to the scheduler's defaults."""
+    found = {"command": " ".join(cmd)} if shell else {"argv": list(cmd)} if cmd else {}
+    for field in FIELDS:
+        value = _sent(field, options.get(_PREFIX + field.key))
+        if value is not None:
+            found[field.key] = value
+    return found
+
+
+def _sent(field: Field, value: Any) -> Any:
+    if value is False or value == ():
+        return None
+    if isinstance(value, tuple):
+        return dict(value) if isinstance(field.kind, of.Strings) else list(value)
+    return value

@@ -1,0 +1,376 @@
+"""JSON of a job's fields to values and back, by the kinds with which `JobSpec` declares them. Pure."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.artifact import Artifact
+from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.model.jobs.job import FIELDS, JobSpec
+from mesos_gpu.model.jobs.mount import Mount, unfit
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.wire import image as images
+from mesos_gpu.wire.checking import Check, is_command, is_number, is_text, show
+from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
+from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
+from mesos_gpu.wire.mounts import mount_of, text_of
+
+KNOWN: Final = tuple(field.key for field in FIELDS)
+CHECK_KNOWN: Final = (
+    "protocol", "command", "path", "port", "grace_period_s", "interval_s", "timeout_s", "max_consecutive_failures",
+    "delay_s",
+)  # fmt: skip
+CHECK_BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "port": (1, 65535),
+    "timeout_s": (1, 10**9),
+    **dict.fromkeys(("grace_period_s", "interval_s", "max_consecutive_failures", "delay_s"), (0, 10**9)),
+}
+CHECK_PATH: Final = re.compile(r"/[^\x00\ud800-\udfff]*")
+MOST_CHECKS: Final = 16
+PROTOCOLS: Final = tuple(protocol for protocol in Protocol if protocol.by_executor)
+ARTIFACT_KNOWN: Final = ("uri", "extract", "executable", "cache", "dest_path")
+MOST_ARTIFACTS: Final = 100
+MOST_PORTS: Final = 100
+NO_FRACTIONS: Final = "fractions of a GPU are not enabled; ask for whole GPUs"
+HIDDEN: Final = "(hidden)"
+_TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
+
+
+def read(check: Check) -> dict[str, Any]:
+    """The values of all fields, by their names in `JobSpec`, with defaults for what is not given."""
+    return {
+        field.name: entry(_READERS, field.kind)(check, field) if field.key in check.given else field.standard()
+        for field in FIELDS
+    }
+
+
+def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
+    """A job's fields as a request has them: null is what does not apply. Without `show_env` the values of its
+    environment, which may be secrets, are hidden."""
+    written = {field.key: _written(field, spec) for field in FIELDS}
+    if not show_env:
+        for field in FIELDS:
+            if isinstance(field.kind, of.Variables):
+                written[field.key] = dict.fromkeys(written[field.key], HIDDEN)
+    return written
+
+
+def _written(field: Field, spec: JobSpec) -> Any:
+    value = getattr(spec, field.name)
+    if value is None or (field.decided_later and field.needs and not getattr(spec, field.needs)):
+        return None
+    return entry(_WRITERS, field.kind)(value)
+
+
+# --- reading
+
+
+def _text(check: Check, field: Field) -> str | None:
+    kind = field.kind
+    assert isinstance(kind, of.Text)
+    return check.text(field.key, field.default, kind.pattern, kind.form)
+
+
+def _number(check: Check, field: Field) -> float | None:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.Number)
+    if not is_number(got) or not kind.holds(got):
+        check.problem(field.key, f"must be {kind.words}, got {show(got)}")
+        default: float | None = field.default
+        return default
+    return float(got)
+
+
+def _whole(check: Check, field: Field) -> int | None:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.Whole)
+    if not is_number(got) or got != int(got) or not kind.holds(got):
+        check.problem(field.key, f"must be {kind.words}, got {show(got)}")
+        default: int | None = field.default
+        return default
+    return int(got)
+
+
+def _gpus(check: Check, field: Field) -> int | None:
+    got = check.given[field.key]
+    if isinstance(got, float) and got > 0 and is_number(got) and not got.is_integer():
+        check.problem(field.key, NO_FRACTIONS)
+        return 0
+    return _whole(check, field)
+
+
+def _flag(check: Check, field: Field) -> bool:
+    return check.flag(field.key)
+
+
+def _one_of(check: Check, field: Field) -> Any:
+    kind = field.kind
+    assert isinstance(kind, of.OneOf)
+    return check.one_of(field.key, next(iter(kind.of)) if field.default is None else field.default)
+
+
+def _some_of(check: Check, field: Field) -> tuple[Any, ...]:
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.SomeOf)
+    known = {each.value: each for each in kind.of}
+    if not isinstance(got, list) or not all(isinstance(each, str) and each in known for each in got):
+        check.problem(field.key, f"must be a list of {', '.join(known)}, got {show(got)}")
+        return ()
+    return tuple(dict.fromkeys(known[each] for each in got))
+
+
+def _image(check: Check, field: Field) -> str | None:
+    got = check.given[field.key]
+    form = "an image, as [registry[:port]/]path[:tag][@digest]"
+    why = images.problem(got) if isinstance(got, str) else f"got {show(got)}"
+    if why:
+        check.problem(field.key, f"must be {form}: {why}")
+    return got if isinstance(got, str) else None
+
+
+def _command(check: Check, field: Field) -> str | None:
+    got = check.given[field.key]
+    if not is_command(got):
+        check.problem(field.key, f"must be a non-empty string without NUL, got {show(got)}")
+        return None
+    return str(got)
+
+
+def _argv(check: Check, field: Field) -> tuple[str, ...]:
+    got = check.given[field.key]
+    words = got if isinstance(got, list) else []
+    if not words or not all(is_text(word) for word in words) or not words[0]:
+        reason = "must be a list of strings without NUL, the first not empty"
+        check.problem(field.key, f"{reason}, got {show(got)}")
+        return ()
+    return tuple(words)
+
+
+def _args(check: Check, field: Field) -> tuple[str, ...]:
+    got = check.given[field.key]
+    if not isinstance(got, list) or not all(map(is_text, got)):
+        check.problem(field.key, f"must be a list of strings without NUL, got {show(got)}")
+        return ()
+    if got and ("image" not in check.given or {"command", "argv"} & check.given.keys()):
+        why = "is for the entrypoint of an image; it needs image, and neither command nor argv"
+        check.problem(field.key, why)
+    return tuple(got)
+
+
+def _models(check: Check, field: Field) -> tuple[str, ...]:
+    got = check.given[field.key]
+    models = [got] if isinstance(got, str) else got
+    if not isinstance(models, list) or not all(is_text(m) and m.strip() for m in models):
+        check.problem(field.key, f"must be a model or a list of models, got {show(got)}")
+        return ()
+    if len(set(models)) != len(models):
+        check.problem(field.key, f"names a model twice: {show(models)}")
+    return tuple(models)
+
+
+def _strings(check: Check, field: Field) -> dict[str, str]:
+    kind = field.kind
+    assert isinstance(kind, of.Strings)
+    return check.strings(field.key, kind.key, kind.without)
+
+
+def _constraints(check: Check, field: Field) -> tuple[Constraint, ...]:
+    key, got = field.key, check.given[field.key]
+    if not isinstance(got, list) or len(got) > MOST_CONSTRAINTS:
+        form = f"a list of at most {MOST_CONSTRAINTS} constraints"
+        check.problem(key, f'must be {form}, as [["hostname", "UNIQUE"]], got {show(got)}')
+        return ()
+    made = []
+    for i, item in enumerate(got):
+        constraint = constraint_of(item)
+        if isinstance(constraint, str):
+            check.problem(f"{key}/{i}", f"{constraint}; got {show(item)}")
+        elif constraint.compares and "app" not in check.given and _has_one_task(check):
+            why = f"{show(item)} compares the jobs of an app, and this job has none: set app, or tasks"
+            check.problem(f"{key}/{i}", why)
+        else:
+            made.append(constraint)
+    return tuple(made)
+
+
+def _has_one_task(check: Check) -> bool:
+    """Whether the request is not for a gang, each of whose members has a port."""
+    return bool(check.given.get("tasks", 1) == 1)
+
+
+def _ports(check: Check, field: Field) -> tuple[PortWish, ...]:
+    key, got = field.key, check.given[field.key]
+    form = f"a list of at most {MOST_PORTS} ports of the host, each from 0 (any) to 65535"
+    if not isinstance(got, list) or len(got) > MOST_PORTS or not all(map(_is_port, got)):
+        check.problem(key, f"must be {form}, got {show(got)}")
+        return ()
+    fixed = [port for port in got if port]
+    if len(set(fixed)) < len(fixed):
+        check.problem(key, f"names a port twice: {show(got)}")
+    if got and not _has_one_task(check):
+        check.problem(key, "is for jobs of one task; each of several has one port, as PORT")
+    return tuple(PortWish(None, port, port) for port in got)
+
+
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 65535
+
+
+def _artifacts(check: Check, field: Field) -> tuple[Artifact, ...]:
+    key, got = field.key, check.given[field.key]
+    if not isinstance(got, list) or len(got) > MOST_ARTIFACTS:
+        check.problem(key, f"must be a list of at most {MOST_ARTIFACTS} URIs, got {show(got)}")
+        return ()
+    return tuple(_artifact(check, f"{key}/{i}", item) for i, item in enumerate(got))
+
+
+def _artifact(outer: Check, path: str, value: object) -> Artifact:
+    given = {"uri": value} if isinstance(value, str) else value
+    if not isinstance(given, dict):
+        outer.problem(path, f"must be a URI, or an object with uri, got {show(value)}")
+        return Artifact("")
+    check = Check(given, ARTIFACT_KNOWN)
+    made = Artifact(
+        check.text("uri", "", _TEXT, "a URI") or "",
+        check.flag("extract", True),
+        check.flag("executable"),
+        check.flag("cache"),
+        check.text("dest_path", None, _TEXT, "a path below the sandbox"),
+    )
+    if not check.problems and made.problem:
+        check.problem("", made.problem)
+    outer.take(path, check)
+    return made
+
+
+def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
+    key, got = field.key, check.given[field.key]
+    if not isinstance(got, list) or len(got) > MOST_MOUNTS:
+        check.problem(key, f"must be a list of at most {MOST_MOUNTS} volumes, got {show(got)}")
+        return ()
+    made: list[Mount] = []
+    for i, item in enumerate(got):
+        mount = mount_of(item if is_text(item) else None)
+        if isinstance(mount, str):
+            check.problem(f"{key}/{i}", f"{mount}; got {show(item)}")
+        else:
+            made.append(mount)
+    for i, why in unfit(made):
+        check.problem(f"{key}/{i}", why)
+    return tuple(made)
+
+
+def _health_checks(check: Check, field: Field) -> tuple[HealthCheck, ...]:
+    key, got = field.key, check.given[field.key]
+    if not isinstance(got, list) or len(got) > MOST_CHECKS:
+        check.problem(key, f"must be a list of at most {MOST_CHECKS} health checks, got {show(got)}")
+        return ()
+    own_port = bool(check.given.get("ports")) or not _has_one_task(check)
+    return tuple(_health_check(check, f"{key}/{i}", item, own_port) for i, item in enumerate(got))
+
+
+def _health_check(outer: Check, path: str, value: object, own_port: bool) -> HealthCheck:
+    if not isinstance(value, dict):
+        outer.problem(path, f"must be an object, got {show(value)}")
+        return HealthCheck()
+    check = Check(value, CHECK_KNOWN)
+    protocol = check.one_of("protocol", Protocol.COMMAND, PROTOCOLS)
+    if "protocol" not in check.given:
+        check.problem("protocol", f"must be one of {', '.join(one.value for one in PROTOCOLS)}")
+    fits = {"command": protocol is Protocol.COMMAND, "path": protocol.is_http}
+    fits["port"] = not fits["command"]
+    for key in fits:
+        if key in check.given and not fits[key] and "protocol" not in check.failed:
+            check.problem(key, f"is not for {protocol.value}")
+    if fits["command"] and "protocol" not in check.failed and not is_command(check.given.get("command")):
+        check.problem("command", "must be a non-empty string without NUL, for /bin/sh -c")
+    if fits["port"] and "port" not in check.given and not own_port:
+        why = f"is needed for {protocol.value}: the port of this host that the task listens on"
+        check.problem("port", why)
+    made = _timed(check, protocol, fits)
+    outer.take(path, check)
+    return made
+
+
+def _timed(check: Check, protocol: Protocol, fits: Mapping[str, bool]) -> HealthCheck:
+    standard = HealthCheck()
+
+    def whole(key: str) -> int:
+        return check.integer(key, getattr(standard, key), CHECK_BOUNDS[key])
+
+    return HealthCheck(
+        protocol=protocol,
+        command=check.given.get("command") if fits["command"] else None,
+        path=check.text("path", None, CHECK_PATH, "a path, as /health") if fits["path"] else None,
+        port=check.integer("port", 1, CHECK_BOUNDS["port"]) if "port" in check.given else None,
+        port_index=0 if fits["port"] and "port" not in check.given else None,
+        grace_period_s=whole("grace_period_s"),
+        interval_s=whole("interval_s"),
+        timeout_s=whole("timeout_s"),
+        max_consecutive_failures=whole("max_consecutive_failures"),
+        delay_s=whole("delay_s"),
+    )
+
+
+_READERS: Final[Mapping[type[Kind], Callable[[Check, Field], Any]]] = {
+    of.Text: _text,
+    of.Number: _number,
+    of.Whole: _whole,
+    of.Gpus: _gpus,
+    of.Flag: _flag,
+    of.OneOf: _one_of,
+    of.SomeOf: _some_of,
+    of.Image: _image,
+    of.Command: _command,
+    of.Argv: _argv,
+    of.Args: _args,
+    of.Models: _models,
+    of.Strings: _strings,
+    of.Constraints: _constraints,
+    of.Ports: _ports,
+    of.Artifacts: _artifacts,
+    of.Mounts: _mounts,
+    of.HealthChecks: _health_checks,
+}
+
+
+# --- writing
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _list_or_none(value: tuple[str, ...]) -> list[str] | None:
+    return list(value) or None
+
+
+_WRITERS: Final[Mapping[type[Kind], Callable[[Any], Any]]] = {
+    of.Text: _as_it_is,
+    of.Number: _as_it_is,
+    of.Flag: _as_it_is,
+    of.Image: _as_it_is,
+    of.Command: _as_it_is,
+    of.OneOf: lambda choice: choice.value,
+    of.SomeOf: lambda choices: [choice.value for choice in choices],
+    of.Argv: _list_or_none,
+    of.Args: _list_or_none,
+    of.Models: list,
+    of.Strings: dict,
+    of.Constraints: lambda constraints: [each.as_list() for each in constraints],
+    of.Ports: lambda wishes: [wish.host_port for wish in wishes if wish.host_port is not None],
+    of.Artifacts: lambda artifacts: [_written_artifact(each) for each in artifacts],
+    of.Mounts: lambda mounts: [text_of(mount) for mount in mounts],
+    of.HealthChecks: lambda checks: [_written_check(each) for each in checks],
+}
+
+
+def _written_artifact(artifact: Artifact) -> dict[str, Any]:
+    return {key: getattr(artifact, key) for key in ARTIFACT_KNOWN}
+
+
+def _written_check(check: HealthCheck) -> dict[str, Any]:
+    return {**{key: getattr(check, key) for key in CHECK_KNOWN}, "protocol": check.protocol.value}

@@ -1,0 +1,34 @@
+"""An app's object `gpu`: fields of jobs that it passes on, as `JobSpec` declares them, and the app's own. Pure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from mesos_gpu.model.apps.app import PASSED_ON, GpuOptions
+from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.fields import entry
+from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, Kind, ListOf, MapOf, Number, Record, Text
+
+_KINDS: Final[Mapping[type[of.Kind], Callable[[Any], Kind]]] = {
+    of.Text: lambda kind: Text(pattern=kind.pattern),
+    of.Number: lambda kind: Number(least=kind.least, most=kind.most),
+    of.Whole: lambda kind: Number(least=kind.least, most=kind.most, whole=True),
+    of.Flag: lambda _: Flag(),
+    of.OneOf: lambda kind: Choice(kind.of),
+    of.SomeOf: lambda kind: ListOf(Choice(kind.of), distinct=True),
+    of.Models: lambda _: ListOf(Text(least=1), distinct=True),
+    of.Strings: lambda _: MapOf(Text()),
+}
+_OF_APPS: Final[Mapping[str, Kind]] = {"in_place": Flag()}
+
+
+def _field(name: str) -> Field:
+    kind = _OF_APPS[name] if name in _OF_APPS else _kind_of(PASSED_ON[name].kind)
+    return Field(name, name, kind, omit_empty=isinstance(kind, ListOf | MapOf))
+
+
+def _kind_of(kind: of.Kind) -> Kind:
+    return entry(_KINDS, kind)(kind)
+
+
+GPU: Final = Record(tuple(_field(each.name) for each in fields(GpuOptions)), GpuOptions, strict=True)
