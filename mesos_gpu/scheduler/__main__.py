@@ -29,6 +29,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
+from mesos_gpu.model.jobs.fields import NAME, USER
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.jobs.quota import Quota
@@ -38,7 +39,6 @@ from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.scheduler.journal import Journal
-from mesos_gpu.model.jobs.fields import NAME, USER
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 

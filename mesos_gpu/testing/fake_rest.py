@@ -11,17 +11,14 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.wire import job_fields
+
 _ENDED: Final = ("finished", "failed", "killed")
 _DEFAULTS: Final[dict[str, Any]] = {
-    "command": None, "argv": None, "args": None, "pull": False, "cpus": 1.0, "mem_mib": 128, "disk_mib": 0,
-    "gpus": 0, "gpu_model": [], "env": {}, "control_access": [],
-    "user": None, "runs_as": "nobody", "labels": {}, "max_attempts": 1, "timeout_s": None, "kill_grace_s": 5.0,
+    **job_fields.write(JobSpec("job")), "runs_as": "nobody",
     "started_at": None, "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0,
-    "kill_requested": False,
-    "image": None, "container_engine": None, "on_gpu_failure": "restart", "min_driver": None, "learnt_min_driver": None,
-    "placement": None, "gpu_memory_mib": None, "compute_capability": None, "tasks": 1, "on_member_failure": "restart",
-    "preemptible": False, "health_checks": [], "ports": [], "fetch": [], "volumes": [], "healthy": None,
-    "priority": 0, "queue": "default", "app": None, "constraints": [], "near": None, "away": None,
+    "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
 }  # fmt: skip
 

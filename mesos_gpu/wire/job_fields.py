@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.port import PortWish
@@ -42,7 +42,9 @@ _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 def read(check: Check) -> dict[str, Any]:
     """The values of all fields, by their names in `JobSpec`, with defaults for what is not given."""
     return {
-        field.name: entry(_READERS, field.kind)(check, field) if field.key in check.given else field.standard()
+        field.name: entry(_READERS, field.kind)(check, field)
+        if field.key in check.given
+        else field.standard()
         for field in FIELDS
     }
 

@@ -86,10 +86,9 @@ def _driver_of_label(check: Check) -> str | None:
 def _report_unmet(check: Check, asked: Mapping[str, Any]) -> None:
     """What is asked for without the field that it needs."""
     for field in FIELDS:
-        needed = field.needs
-        if field.key in check.given and asked[field.name] and needed and not asked[needed]:
-            if needed not in check.failed:
-                check.problem(field.key, _NEEDS[needed])
+        needed, is_asked = field.needs, field.key in check.given and asked[field.name]
+        if is_asked and needed and not asked[needed] and needed not in check.failed:
+            check.problem(field.key, _NEEDS[needed])
 
 
 def _report_unpermitted(check: Check, spec: JobSpec, permits: Permits) -> None:

@@ -1,6 +1,7 @@
 """Whatever a client sends: a job, or a list of problems; never another exception."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from hypothesis import given
@@ -87,5 +88,7 @@ def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
     spec = decode(json.dumps(value).encode(), permits=Permits())
     assert isinstance(spec, JobSpec)
     view = StateView(State(started_at=0.0), Settings("e", "m"), 0.0)
-    shown = views.job(view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1), show_env=True)
+    shown: Mapping[str, Any] = views.job(
+        view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1), show_env=True
+    )
     assert decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits()) == spec

@@ -1,4 +1,4 @@
-"""The fields of a job as types: what a request may have, and what an answer has, by the kinds that `JobSpec` declares."""
+"""The fields of a job as types of requests and answers, by the kinds that `JobSpec` declares."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -128,7 +128,9 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Command: lambda _: _Command,
     of.Argv: lambda _: Annotated[list[_Text], says(minItems=1)],
     of.Args: lambda _: list[_Text],
-    of.Models: lambda _: _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)],
+    of.Models: lambda _: (
+        _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)]
+    ),
     of.Strings: lambda kind: dict[Annotated[str, like(kind.key)], _Text],
     of.Constraints: lambda _: Annotated[list[_Constraint], says(maxItems=MOST_CONSTRAINTS)],
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
@@ -160,7 +162,9 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
 
 def requested() -> dict[str, Hint]:
     """What a request may have, by key; each may be null."""
-    return {field.key: _described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in FIELDS}
+    return {
+        field.key: _described(field, entry(_REQUESTED, field.kind)(field.kind)) | None for field in FIELDS
+    }
 
 
 def _described(field: Field, hint: Hint) -> Hint:

@@ -51,7 +51,10 @@ def one_of(*values: Enum) -> Says:
 def declare(shape: Any, hints: Mapping[str, Any]) -> None:
     """Give a TypedDict fields that its source does not name, or other types for those that it does; before others are
     made of it."""
-    shape.__annotations__ = {**hints, **{key: hint for key, hint in shape.__annotations__.items() if key not in hints}}
+    shape.__annotations__ = {
+        **hints,
+        **{key: hint for key, hint in shape.__annotations__.items() if key not in hints},
+    }
     if shape.__total__:
         shape.__required_keys__ = frozenset(shape.__annotations__)
     else:

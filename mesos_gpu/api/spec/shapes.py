@@ -42,6 +42,7 @@ class Requested(TypedDict):
     tasks: int
     on_member_failure: str
     preemptible: bool
+    env: dict[str, str]
     runs_as: Annotated[
         str | None, says(description="user, or that of jobs that name none; null: the executors' own")
     ]
@@ -51,6 +52,7 @@ class Requested(TypedDict):
     min_driver: str | None
     priority: int
     queue: str
+    app: str | None
 
 
 declare(Requested, answered())

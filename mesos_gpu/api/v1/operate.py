@@ -17,8 +17,8 @@ from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.node import Standing
-from mesos_gpu.wire.export import dropwizard, prometheus
 from mesos_gpu.wire.checking import BadJson
+from mesos_gpu.wire.export import dropwizard, prometheus
 from mesos_gpu.wire.mesos import operations
 
 

@@ -18,8 +18,8 @@ from mesos_gpu.model.apps.split import Backend, Split
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.apps import backends
 from mesos_gpu.wire import split
-from mesos_gpu.wire.export import haproxy, traefik
 from mesos_gpu.wire.checking import BadJson, Problem
+from mesos_gpu.wire.export import haproxy, traefik
 
 T = TypeVar("T")
 JSON, HAPROXY, TRAEFIK = "json", "haproxy", "traefik"

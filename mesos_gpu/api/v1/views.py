@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from mesos_gpu.api.service import View
 from mesos_gpu.api.spec import shapes
@@ -29,8 +29,11 @@ def job(view: View, job: Job, *, show_env: bool = False) -> shapes.Job:
 
 
 def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
-    asked: Any = job_fields.write(spec, show_env=show_env)
-    return {**asked, "runs_as": spec.user or view.default_user}
+    requested: Any = {
+        **job_fields.write(spec, show_env=show_env),
+        "runs_as": spec.user or view.default_user,
+    }
+    return cast("shapes.Requested", requested)
 
 
 def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:

@@ -14,6 +14,7 @@ from mesos_gpu.model.jobs.job import FIELDS
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Place, Plan
 
+
 class _Plan(Table):
     table: ClassVar = {
         "defrag": ("mesos_gpu.cli.cluster.plan", "Say which jobs to move so that a request has room."),

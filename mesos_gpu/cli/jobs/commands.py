@@ -1,6 +1,5 @@
 """`mesos-gpu ps`, `show`, `why`, `kill` and `wait`: jobs that are there already."""
 
-import shlex
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -10,13 +9,14 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.jobs.show import HEALTHY, command_line, facts
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import HealthCheck, Job, Task, Why
+    from mesos_gpu.api.spec.shapes import Job, Task, Why
 
 _TIMED_OUT = 124
 _PS: Final = Fit(
@@ -26,7 +26,6 @@ _PS: Final = Fit(
 )
 _LAUNCHES: Final = Fit(leave=("AGE", "HEALTHY", "GPUS", "ATTEMPT", "RAN", "NODE"), hosts=("NODE",))
 _NONE_ACTIVE: Final = "No active job; --all shows the ended ones."
-_HEALTHY = {True: "yes", False: "no", None: None}
 
 
 @click.command()
@@ -74,7 +73,7 @@ def _show_jobs(jobs: "Sequence[Job]", *, empty: str) -> None:
                 None if job["state"] == "pending" else " ".join(job["hostnames"]),
                 output.age(job["submitted_at"]),
                 _ran(job["started_at"], job["ended_at"]),
-                _command(job),
+                command_line(job),
             )
             for job in jobs
         ],
@@ -101,95 +100,14 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
     if as_json:
         output.document({**job, "runs": tasks})
         return
-    output.pairs(_facts(job))
+    output.pairs(facts(job))
     if tasks:
         click.echo()
         _show_launches(tasks)
 
 
-def _facts(job: "Job") -> list[tuple[str, object]]:
-    limit, labels = job["timeout_s"], [f"{key}={value}" for key, value in sorted(job["labels"].items())]
-    return [
-        ("id", job["id"]),
-        ("name", job["name"]),
-        ("state", job["state"]),
-        ("exit code", job["exit_code"]),
-        ("message", job["message"]),
-        ("image", f"{job['image']} ({job['container_engine']})" if job["image"] else None),
-        ("command", _command(job)),
-        ("cpus", job["cpus"]),
-        ("memory", f"{job['mem_mib']} MiB"),
-        ("disk", f"{job['disk_mib']} MiB" if job["disk_mib"] else None),
-        ("gpus", _gpus(job)),
-        ("tasks", _tasks(job)),
-        ("min driver", _min_driver(job)),
-        ("placement", job["placement"]),
-        (
-            "queue",
-            f"{job['queue']}, priority {job['priority']}{', preemptible' if job['preemptible'] else ''}",
-        ),
-        ("app", job["app"]),
-        ("constraints", ", ".join(" ".join(words) for words in job["constraints"])),
-        ("near", job["near"]),
-        ("away from", job["away"]),
-        ("volumes", " ".join(job["volumes"])),
-        ("fetched", " ".join(each["uri"] for each in job["fetch"])),
-        ("may reach", ", ".join(job["control_access"])),
-        ("checks", ", ".join(_check(check) for check in job["health_checks"])),
-        ("healthy", _HEALTHY[job["healthy"]]),
-        ("held gpus", " ".join(job["gpu_ids"])),
-        ("node", " ".join(job["hostnames"])),
-        ("runs as", runs_as(job)),
-        ("env", shlex.join(f"{key}={value}" for key, value in sorted(job["env"].items()))),
-        ("labels", shlex.join(labels)),
-        ("attempts", f"{job['attempts']} of {job['max_attempts']}"),
-        ("launches", f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure"),
-        ("if gpu fails", job["on_gpu_failure"]),
-        ("time limit", "none" if limit is None else f"{limit:g} s"),
-        ("kill grace", f"{job['kill_grace_s']:g} s"),
-        ("submitted", output.stamp(job["submitted_at"])),
-        ("started", output.stamp(job["started_at"])),
-        ("ended", output.stamp(job["ended_at"])),
-    ]
-
-
-def runs_as(job: "Job") -> str:
-    """The user that a job runs as, and what that is if it is root."""
-    if job["runs_as"] != "root":
-        return job["runs_as"] or "the user of its executor"
-    return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"
-
-
-def _check(check: "HealthCheck") -> str:
-    what = check["command"] or f"port {check['port'] or 'of each task'}{check['path'] or ''}"
-    return f"{check['protocol']} {what} every {check['interval_s']} s"
-
-
 def _count(job: "Job") -> str:
     return str(job["gpus"]) if job["tasks"] == 1 else f"{job['tasks']}x{job['gpus']}"
-
-
-def _gpus(job: "Job") -> str:
-    models, memory_mib = " or ".join(job["gpu_model"]), job["gpu_memory_mib"]
-    asked = [
-        f" of model {models}" if models else "",
-        f" with {memory_mib} MiB or more" if memory_mib else "",
-        f", compute capability {job['compute_capability']} or newer" if job["compute_capability"] else "",
-    ]
-    return f"{job['gpus']}{''.join(asked)}"
-
-
-def _tasks(job: "Job") -> str:
-    if job["tasks"] == 1:
-        return "1"
-    ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
-    return f"{job['tasks']}, {counted(job['tasks'] * job['gpus'], 'GPU')} in all; if one fails, {ends}"
-
-
-def _min_driver(job: "Job") -> str | None:
-    learnt = job["learnt_min_driver"]
-    asked = [job["min_driver"]] if job["min_driver"] else []
-    return ", ".join([*asked, *([f"{learnt} by its image"] if learnt else [])]) or None
 
 
 def _show_launches(tasks: Sequence["Task"]) -> None:
@@ -199,7 +117,7 @@ def _show_launches(tasks: Sequence["Task"]) -> None:
             (
                 task["id"],
                 task["state"],
-                _HEALTHY[task["healthy"]],
+                HEALTHY[task["healthy"]],
                 task["hostname"],
                 task["attempt"],
                 output.age(task["launched_at"]),
@@ -347,7 +265,3 @@ def _has_ended(job: "Job") -> bool:
 
 def _ran(started_at: float | None, ended_at: float | None) -> str | None:
     return None if started_at is None else output.span((ended_at or time.time()) - started_at)
-
-
-def _command(job: "Job") -> str:
-    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())

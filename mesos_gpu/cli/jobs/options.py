@@ -81,7 +81,13 @@ def _in_words(default: Any) -> str:
     """A default; "": it is nothing that one would say."""
     if default is None or isinstance(default, bool | tuple | dict):
         return ""
-    return default.value if isinstance(default, Enum) else f"{default:g}" if isinstance(default, float) else str(default)
+    return (
+        default.value
+        if isinstance(default, Enum)
+        else f"{default:g}"
+        if isinstance(default, float)
+        else str(default)
+    )
 
 
 def request_of(cmd: tuple[str, ...], options: Mapping[str, Any], *, shell: bool = False) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeVar, get_type_hints
 
-from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import Field as JobField
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
 

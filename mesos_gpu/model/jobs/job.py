@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mesos_gpu.model.jobs.docker_options import DockerOptions
-from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.fields import (
     ENV_KEY,
     LABEL_KEY,
@@ -43,6 +42,7 @@ from mesos_gpu.model.jobs.fields import (
     asks_first,
     declared,
 )
+from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.port import PortWish

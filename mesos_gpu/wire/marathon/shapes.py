@@ -32,9 +32,9 @@ from mesos_gpu.model.apps.app import (
     Volume,
     VolumeMode,
 )
-from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import (

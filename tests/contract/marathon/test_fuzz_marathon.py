@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.apps.app import Group
-from mesos_gpu.wire.marathon.shapes import APP, CONTAINER, GPU
+from mesos_gpu.wire.marathon.gpu import GPU
+from mesos_gpu.wire.marathon.shapes import APP, CONTAINER
 from tests.contract.api.test_api import Broken
 from tests.contract.marathon.test_marathon_api import CMD, Marathon
 from tests.spoiling import spoilt

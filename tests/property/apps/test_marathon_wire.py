@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, decode_app, updated
+from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.group import GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import Record
 from mesos_gpu.wire.marathon.problems import Problems
 from mesos_gpu.wire.marathon.rules import Allowed
 from mesos_gpu.wire.marathon.select import selectors_of
-from mesos_gpu.wire.marathon.shapes import APP, CONTAINER, GPU
+from mesos_gpu.wire.marathon.shapes import APP, CONTAINER
 from tests.spoiling import spoilt
 
 EXAMPLES = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])

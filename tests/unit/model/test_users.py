@@ -14,7 +14,7 @@ from isolator.runs.run import identity
 from mesos_gpu.adapters import accounts
 from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.cli import main
-from mesos_gpu.cli.jobs.commands import runs_as
+from mesos_gpu.cli.jobs.show import runs_as
 from mesos_gpu.model.apps.app import App, GpuOptions
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits, Root

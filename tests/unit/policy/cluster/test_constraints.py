@@ -20,8 +20,8 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.policy.cluster.constraints import Placed, violated
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, saved_of, spec
-from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.checking import Problem
+from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.jobs import spec_from_mapping
 from mesos_gpu.wire.mesos.v1 import offer_from_json
 

@@ -1,0 +1,156 @@
+"""What `mesos-gpu show` tells of a job: a line for each field that `JobSpec` declares as shown, and how far it came."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from mesos_gpu.cli import output
+from mesos_gpu.model.jobs import fields as of
+from mesos_gpu.model.jobs.fields import Field, Kind, entry
+from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.model.words import counted
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Job
+
+HEALTHY: Final = {True: "yes", False: "no", None: None}
+_NEW: Final = "..."  # where lines come that are named nowhere
+_ORDER: Final = (
+    "id", "name", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus", "tasks",
+    "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
+    "checks", _NEW, "healthy", "held gpus", "node", "runs as", "env", "labels", "attempts", "launches", "if gpu fails",
+    "time limit", "kill grace", "submitted", "started", "ended",
+)  # fmt: skip
+
+
+def facts(job: "Job") -> list[tuple[str, object]]:
+    """Labels and what is told beside them."""
+    lines = {**_progress(job), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
+    new = [label for label in lines if label not in _ORDER]
+    place = _ORDER.index(_NEW)
+    return [(label, lines[label]) for label in (*_ORDER[:place], *new, *_ORDER[place + 1 :])]
+
+
+def _progress(job: "Job") -> dict[str, object]:
+    return {
+        "id": job["id"],
+        "name": job["name"],
+        "state": job["state"],
+        "exit code": job["exit_code"],
+        "message": job["message"],
+        "command": command_line(job),
+        "healthy": HEALTHY[job["healthy"]],
+        "held gpus": " ".join(job["gpu_ids"]),
+        "node": " ".join(job["hostnames"]),
+        "launches": f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure",
+        "submitted": output.stamp(job["submitted_at"]),
+        "started": output.stamp(job["started_at"]),
+        "ended": output.stamp(job["ended_at"]),
+    }
+
+
+def _told(field: Field, job: "Job") -> object:
+    if field.name in _TOGETHER:
+        return _TOGETHER[field.name](job)
+    asked: Mapping[str, Any] = job
+    return entry(_TEXTS, field.kind)(asked[field.key])
+
+
+def command_line(job: "Job") -> str:
+    """The command that a job runs, in one line; "": its image's own."""
+    return job["command"] if job["command"] is not None else shlex.join(job["argv"] or job["args"] or ())
+
+
+# --- fields by their kinds
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _words(values: Any) -> str:
+    return " ".join(map(str, values))
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return shlex.join(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+def _check(check: Any) -> str:
+    what = check["command"] or f"port {check['port'] or 'of each task'}{check['path'] or ''}"
+    return f"{check['protocol']} {what} every {check['interval_s']} s"
+
+
+_TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
+    of.Text: _as_it_is,
+    of.Image: _as_it_is,
+    of.Command: _as_it_is,
+    of.Argv: lambda words: shlex.join(words or ()),
+    of.Args: lambda words: shlex.join(words or ()),
+    of.Number: _as_it_is,
+    of.Mib: lambda mib: f"{mib} MiB" if mib else None,
+    of.Seconds: lambda seconds: "none" if seconds is None else f"{seconds:g} s",
+    of.Flag: lambda flag: HEALTHY[flag],
+    of.OneOf: _as_it_is,
+    of.SomeOf: ", ".join,
+    of.Models: " or ".join,
+    of.Strings: _pairs,
+    of.Constraints: lambda constraints: ", ".join(" ".join(words) for words in constraints),
+    of.Ports: _words,
+    of.Artifacts: lambda artifacts: " ".join(each["uri"] for each in artifacts),
+    of.Mounts: _words,
+    of.HealthChecks: lambda checks: ", ".join(_check(check) for check in checks),
+}
+
+
+# --- several fields in one line
+
+
+def runs_as(job: "Job") -> str:
+    """The user that a job runs as, and what that is if it is root."""
+    if job["runs_as"] != "root":
+        return job["runs_as"] or "the user of its executor"
+    return "root, in its image" if job["image"] else "root: of the host, as far as isolation leaves rights"
+
+
+def _gpus(job: "Job") -> str:
+    models, memory_mib = " or ".join(job["gpu_model"]), job["gpu_memory_mib"]
+    asked = [
+        f" of model {models}" if models else "",
+        f" with {memory_mib} MiB or more" if memory_mib else "",
+        f", compute capability {job['compute_capability']} or newer" if job["compute_capability"] else "",
+    ]
+    return f"{job['gpus']}{''.join(asked)}"
+
+
+def _tasks(job: "Job") -> str:
+    if job["tasks"] == 1:
+        return "1"
+    ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
+    return f"{job['tasks']}, {counted(job['tasks'] * job['gpus'], 'GPU')} in all; if one fails, {ends}"
+
+
+def _min_driver(job: "Job") -> str | None:
+    learnt = job["learnt_min_driver"]
+    asked = [job["min_driver"]] if job["min_driver"] else []
+    return ", ".join([*asked, *([f"{learnt} by its image"] if learnt else [])]) or None
+
+
+def _image(job: "Job") -> str | None:
+    return f"{job['image']} ({job['container_engine']})" if job["image"] else None
+
+
+def _queue(job: "Job") -> str:
+    return f"{job['queue']}, priority {job['priority']}{', preemptible' if job['preemptible'] else ''}"
+
+
+#: Lines that tell of more than the field that they are named by.
+_TOGETHER: Final[Mapping[str, Callable[["Job"], object]]] = {
+    "image": _image,
+    "gpus": _gpus,
+    "tasks": _tasks,
+    "min_driver": _min_driver,
+    "queue": _queue,
+    "user": runs_as,
+    "max_attempts": lambda job: f"{job['attempts']} of {job['max_attempts']}",
+}

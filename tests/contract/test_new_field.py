@@ -1,0 +1,178 @@
+"""A field that is added to `JobSpec`'s declaration, and nowhere else, is a field everywhere."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.model.apps.app import PASSED_ON, GpuOptions
+from mesos_gpu.model.jobs.job import FIELDS
+
+ROOT = Path(__file__).parents[2]
+_WITH_THE_FIELD = '''
+import importlib.util, sys
+from pathlib import Path
+
+NAME = "mesos_gpu.model.jobs.job"
+NEW = """
+    shm_mib: int = asks(
+        0,
+        Mib(0, 4096),
+        about="shared memory",
+        option=Option("--shm", "Shared memory in MiB, or with a unit, as 2GiB", "none"),
+        shown="shared memory",
+        of_app="shm_mib",
+        places=True,
+    )
+
+"""
+found = importlib.util.find_spec(NAME)
+source, before = Path(found.origin).read_text(), "    @property\\n    def gpus_in_all("
+assert source.count(before) == 1
+module = importlib.util.module_from_spec(found)
+sys.modules[NAME] = module
+exec(compile(source.replace(before, NEW + before), found.origin, "exec"), module.__dict__)
+importlib.import_module("mesos_gpu.model.jobs").job = module
+'''
+
+
+def with_the_field(code: str, *words: str) -> str:
+    """What a process of its own prints, in which jobs have `shm_mib`."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WITH_THE_FIELD + code, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_is_accepted_bounded_and_answered() -> None:
+    with_the_field("""
+from mesos_gpu.api.v1 import views
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.wire.jobs import spec_from_mapping
+
+spec = spec_from_mapping({"command": "true", "shm_mib": 64})
+assert spec.shm_mib == 64
+(problem,) = spec_from_mapping({"command": "true", "shm_mib": 5000})
+assert (problem.path, problem.reason) == ("/shm_mib", "must be an integer from 0 to 4096, got 5000")
+job = module.Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
+assert views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job)["shm_mib"] == 64
+""")
+
+
+def test_it_is_saved_and_read_back_and_is_at_its_default_in_what_was_saved_before(tmp_path: Path) -> None:
+    with_the_field(
+        """
+import json, sqlite3
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine.journal import STATES
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.saves import SaveJob
+
+path = Path(sys.argv[1])
+store = SqliteStore(path)
+job = module.Job(JobId("j"), module.JobSpec("j", "true", shm_mib=64), submitted_at=0.0, sequence=1)
+store.save([SaveJob(job)])
+saved = store.load()
+assert saved.jobs == (job,)
+state = State.restored(0.0, saved)
+assert STATES.decode(STATES.encode(state)).jobs == {job.id: job}
+store.close()
+db = sqlite3.connect(path)
+body = json.loads(db.execute("SELECT body FROM jobs").fetchone()[0])
+del body["spec"]["shm_mib"]
+db.execute("UPDATE jobs SET body = ?", (json.dumps(body).encode(),))
+db.commit()
+db.close()
+store = SqliteStore(path)
+assert store.load().jobs[0].spec == module.JobSpec("j", "true")
+store.close()
+""",
+        str(tmp_path / "state.db"),
+    )
+
+
+def test_it_is_an_option_of_run_and_of_plan_and_show_tells_it() -> None:
+    out = with_the_field("""
+from click.testing import CliRunner
+from mesos_gpu.cli import main
+from mesos_gpu.testing.fake_rest import FakeRest
+
+def call(*words):
+    return CliRunner().invoke(main, ["--url", rest.url, *words])
+
+with FakeRest() as rest:
+    got = call("run", "-d", "--shm", "1GiB", "--", "true")
+    assert got.exit_code == 0, got.output
+    assert rest.asked[-1][1] == {"argv": ["true"], "shm_mib": 1024}
+    rest.fixed["POST /v1/plan/defrag"] = 200, {"feasible": True, "reason": "", "moves": [], "target": None}
+    call("plan", "defrag", "--shm", "2g")
+    assert rest.asked[-1][1]["shm_mib"] == 2048
+    print(call("show", rest.submitted()).output)
+    print(call("run", "--help").output, call("submit", "--help").output)
+""")
+    assert "shared memory  1024 MiB\n" in out
+    assert "--shm SIZE" in out
+    assert "Shared memory in MiB, or with a unit, as 2GiB; default: none." in " ".join(out.split())
+    assert "health_checks, shm_mib)." in " ".join(out.split())
+
+
+def test_it_is_in_the_openapi_document() -> None:
+    with_the_field("""
+from mesos_gpu.api import openapi
+
+schemas = openapi.document()["components"]["schemas"]
+told = {"type": ["integer", "null"], "minimum": 0, "maximum": 4096, "description": "shared memory", "default": 0}
+for name in ("JobRequest", "PlanRequest"):
+    assert schemas[name]["properties"]["shm_mib"] == told, schemas[name]["properties"]["shm_mib"]
+assert schemas["Job"]["properties"]["shm_mib"]["type"] == "integer"
+assert "shm_mib" in schemas["Job"]["required"]
+""")
+
+
+def test_an_app_passes_it_on_to_its_instances() -> None:
+    with_the_field("""
+from mesos_gpu.model.apps.app import GpuOptions
+from mesos_gpu.policy.apps.workload import job_of
+from mesos_gpu.wire.marathon.app import app_of, app_to_json
+from mesos_gpu.wire.marathon.options import gpu_options
+
+def app(**more):
+    return app_of({"id": "/a", "cmd": "true", **more})
+
+assert GpuOptions().shm_mib == 0
+for asking in (app(gpu={"shm_mib": 64}), app(labels={"MESOS_GPU_SHM_MIB": "64"})):
+    assert job_of(asking, gpu_options(asking), version="v").shm_mib == 64
+assert app_to_json(app(gpu={"shm_mib": 64}))["gpu"]["shm_mib"] == 64
+refused = str(app(gpu={"shm_mib": 5000}))
+assert "/gpu/shm_mib" in refused and "is greater than 4096" in refused, refused
+""")
+
+
+def test_options_of_apps_have_the_defaults_of_jobs() -> None:
+    given = GpuOptions()
+    assert {name: getattr(given, name) for name in PASSED_ON} == {
+        name: field.default for name, field in PASSED_ON.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("docs/reference/rest.md", [field.key for field in FIELDS]),
+        ("docs/reference/marathon.md", list(PASSED_ON)),
+    ],
+)
+def test_each_field_is_on_its_page(page: str, names: list[str]) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [name for name in names if f"`{name}`" not in text and f'"{name}"' not in text] == []
