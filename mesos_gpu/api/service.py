@@ -5,7 +5,7 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.happening import Happening
+from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.service import Deployment, RootVersion
 from mesos_gpu.model.apps.split import Split
@@ -136,7 +136,7 @@ class Service(Protocol):
     def read(self, fn: Callable[[View], T]) -> Future[T]:
         """Run `fn` on the engine's thread: it must be quick, and only read."""
 
-    def tell(self, callback: Callable[[Sequence[Happening]], None]) -> Callable[[], None]:
+    def tell(self, callback: Callable[[Sequence[AppEvent]], None]) -> Callable[[], None]:
         """Call back, on the engine's thread, with what happens to apps; returns the way out."""
 
     def listen(self, callback: Callable[[JobId, int], None]) -> Callable[[], None]:

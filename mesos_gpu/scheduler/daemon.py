@@ -24,7 +24,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.app import Group
-from mesos_gpu.model.apps.happening import Happening
+from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.apps.split import Split
 from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
@@ -32,8 +32,8 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.saves import Saved
 from mesos_gpu.ports import Clock, Driver, Store
+from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.scheduler.control import of_cluster
-from mesos_gpu.scheduler.happenings import Follower
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.narrator import Narrator
@@ -82,9 +82,9 @@ class Daemon:
         self._narrator = Narrator(self._state)
         self._owed: list[OfferId] = []  # offers whose ACCEPT or DECLINE did not reach the master
         self._listeners: list[Callable[[JobId, int], None]] = []
-        self._told: list[Callable[[Sequence[Happening]], None]] = []  # that want to hear what happens to apps
+        self._told: list[Callable[[Sequence[AppEvent]], None]] = []  # that want to hear what happens to apps
         self._follower: Follower | None = None  # while there are such
-        self._happened: list[Happening] = []  # in the batch in hand
+        self._happened: list[AppEvent] = []  # in the batch in hand
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._ended = threading.Event()
         self._late: list[ev.Event | _Request] = []  # that came while nothing could be saved
@@ -213,7 +213,7 @@ class Daemon:
 
         return unlisten
 
-    def tell(self, callback: Callable[[Sequence[Happening]], None]) -> Callable[[], None]:
+    def tell(self, callback: Callable[[Sequence[AppEvent]], None]) -> Callable[[], None]:
         """Call `callback` with what happens to apps, on the engine's thread, of all that is asked for from now on;
         returns the way out."""
         self._told = [*self._told, callback]

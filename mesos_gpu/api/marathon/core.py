@@ -19,7 +19,7 @@ from mesos_gpu.api.marathon.events import Events, client_of
 from mesos_gpu.api.service import Service, View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.happening import AppPosted, DeploymentMoved, Stage
+from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.rollout import Plan
 from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.jobs.permits import Permits

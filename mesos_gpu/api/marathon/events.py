@@ -22,14 +22,14 @@ from starlette.types import Receive, Scope, Send
 
 from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.marathon.happenings import events_of
+from mesos_gpu.api.marathon.event_bodies import events_of
 from mesos_gpu.api.service import Service
-from mesos_gpu.model.apps.happening import Attached, Happening, What
+from mesos_gpu.model.apps.app_event import AppEvent, Attached, What
 
 MOST_LISTENERS: Final = 500
 MOST_WAITING: Final = 1 << 22  # bytes that a listener has not taken yet
 QUIET_S: Final = 10.0  # then a line is sent: proxies and clients give up on what says nothing
-_MOST_AT_ONCE: Final = 200  # happenings that are printed before they are handed on
+_MOST_AT_ONCE: Final = 200  # events that are printed before they are handed on
 _KIND: Final = "text/event-stream"
 _NOTHING: Final = b":\r\n\r\n"  # a comment: clients pass it over
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Events:
         self._wishes: frozenset[_Wish] = frozenset()  # theirs
         self._loop: asyncio.AbstractEventLoop | None = None
         self._untell: Callable[[], None] = lambda: None
-        self._told: queue.SimpleQueue[Sequence[Happening] | None] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[Sequence[AppEvent] | None] = queue.SimpleQueue()
         self._printer: threading.Thread | None = None
 
     async def stream(self, request: Request, _place: Place) -> Response:
@@ -140,7 +140,7 @@ class Events:
     def tell(self, what: What) -> None:
         """Something that the engine does not know of."""
         if self._listeners:
-            self._told.put([Happening(time.time(), what)])
+            self._told.put([AppEvent(time.time(), what)])
 
     def close(self) -> None:
         """Let everybody go: the server stops."""
@@ -156,9 +156,9 @@ class Events:
 
     def _print(self) -> None:
         """On a thread of its own: the engine and the requests of others go on meanwhile."""
-        while (happenings := self._told.get()) is not None:
-            for first in range(0, len(happenings), _MOST_AT_ONCE):
-                texts = _texts(happenings[first : first + _MOST_AT_ONCE], self._wishes)
+        while (events := self._told.get()) is not None:
+            for first in range(0, len(events), _MOST_AT_ONCE):
+                texts = _texts(events[first : first + _MOST_AT_ONCE], self._wishes)
                 if self._loop is not None:
                     with contextlib.suppress(RuntimeError):  # the loop has closed
                         self._loop.call_soon_threadsafe(self._hand_on, texts)
@@ -184,7 +184,7 @@ class _Stream(StreamingResponse):
             self._events.detach(self._listener)
 
 
-def _texts(happenings: Sequence[Happening], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
+def _texts(events: Sequence[AppEvent], wishes: Iterable[_Wish]) -> dict[_Wish, bytes]:
     """What goes to those of each wish: everything is printed once, or twice if plans are wanted in both forms."""
     texts: dict[_Wish, bytes] = {}
     printed: dict[bool, list[tuple[str, bytes]]] = {}
@@ -192,7 +192,7 @@ def _texts(happenings: Sequence[Happening], wishes: Iterable[_Wish]) -> dict[_Wi
         if wish.light not in printed:
             printed[wish.light] = [
                 (kind, _text(kind, body))
-                for each in happenings
+                for each in events
                 for kind, body in events_of(each, light=wish.light)
             ]
         texts[wish] = b"".join(

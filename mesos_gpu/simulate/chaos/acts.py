@@ -1,6 +1,6 @@
-"""What may happen in the world: small happenings, each chosen by two numbers, so that a list of them can be replayed.
+"""What may happen in the world: small acts, each chosen by two numbers, so that a list of them can be replayed.
 
-A happening that finds nothing to happen to does nothing.
+An act that finds nothing to act on does nothing.
 """
 
 from collections.abc import Callable, Sequence

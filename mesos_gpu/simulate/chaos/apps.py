@@ -1,4 +1,4 @@
-"""What users do to apps, and what health checks say: happenings for `acts`."""
+"""What users do to apps, and what health checks say, as acts for `acts`."""
 
 from collections.abc import Callable
 from dataclasses import replace

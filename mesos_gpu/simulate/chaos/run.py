@@ -1,4 +1,4 @@
-"""Long runs of random happenings, and the shortest story of one that ends badly.
+"""Long runs of random acts, and the shortest story of one that ends badly.
 
 A run is cut into episodes, each with a cluster of its own, and each ends in a quiet time. A failing episode is a list
 of acts that can be replayed and cut down.

@@ -1,4 +1,4 @@
-"""What a run of random happenings looks for."""
+"""What a run of random acts looks for."""
 
 
 class Violation(Exception):

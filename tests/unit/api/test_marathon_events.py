@@ -4,8 +4,8 @@ import json
 
 from marathon.models.events import EventFactory
 
-from mesos_gpu.api.marathon.happenings import events_of
-from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.api.marathon.event_bodies import events_of
+from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.rollout import VersionInfo
 from mesos_gpu.model.apps.service import Deployment
@@ -38,28 +38,28 @@ def test_the_client_of_pypi_reads_every_event_that_it_knows() -> None:
     app, info = App("/g/a", cmd="true", health_checks=(check,)), VersionInfo(1.0, 1.0, 1.0)
     root = Group("/", groups=(Group("/g", (app,), enforce_role=True),))
     deployment = Deployment("d", 1.0, plan(Group("/"), root))
-    subject, id = hp.Subject("/g/a", "g_a.instance-1", 1.0), TaskId("g_a.instance-1._app.1")
+    subject, id = app_event.Subject("/g/a", "g_a.instance-1", 1.0), TaskId("g_a.instance-1._app.1")
     task = Task(id, AgentId("a1"), "e", None, TaskState.RUNNING, 1.0, hostname="host", ports=(31000,))
-    samples: list[hp.What] = [
-        hp.InstanceChanged(subject, "Running", AgentId("a1"), "host"),
-        hp.TaskChanged(subject, task),
-        hp.HealthChanged(subject, id, False),
-        hp.CheckFailed(subject, id, check),
-        hp.UnhealthyKilled(subject, task, "because"),
-        hp.ChecksAdded("/g/a", 1.0, check),
-        hp.ChecksRemoved("/g/a"),
-        hp.AppTerminated("/g/a"),
-        hp.GroupChanged("/g", 1.0),
-        hp.GroupChanged("/g", 1.0, "it is locked"),
-        hp.StrangerEnded("/g/a", "g_a.instance-1", "Killed"),
-        hp.AppPosted("127.0.0.1", "/v2/apps", app, info),
-        hp.Attached("127.0.0.1"),
-        hp.Attached("127.0.0.1", left=True),
-        *(hp.DeploymentMoved(stage, deployment) for stage in hp.Stage),
+    samples: list[app_event.What] = [
+        app_event.InstanceChanged(subject, "Running", AgentId("a1"), "host"),
+        app_event.TaskChanged(subject, task),
+        app_event.HealthChanged(subject, id, False),
+        app_event.CheckFailed(subject, id, check),
+        app_event.UnhealthyKilled(subject, task, "because"),
+        app_event.ChecksAdded("/g/a", 1.0, check),
+        app_event.ChecksRemoved("/g/a"),
+        app_event.AppTerminated("/g/a"),
+        app_event.GroupChanged("/g", 1.0),
+        app_event.GroupChanged("/g", 1.0, "it is locked"),
+        app_event.StrangerEnded("/g/a", "g_a.instance-1", "Killed"),
+        app_event.AppPosted("127.0.0.1", "/v2/apps", app, info),
+        app_event.Attached("127.0.0.1"),
+        app_event.Attached("127.0.0.1", left=True),
+        *(app_event.DeploymentMoved(stage, deployment) for stage in app_event.Stage),
     ]
     read = set()
     for what in samples:
-        for kind, body in events_of(hp.Happening(1.0, what), light=False):
+        for kind, body in events_of(app_event.AppEvent(1.0, what), light=False):
             event = EventFactory().process(json.loads(json.dumps(body)))
             known = set(type(event).KNOWN_ATTRIBUTES) - EMPTY - DROPPED.get(kind, set())
             assert known <= {name for name, value in vars(event).items() if value is not None}, kind

@@ -12,11 +12,12 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.app_event import Stage
 from mesos_gpu.policy.apps.task_ids import instance_of_job
-from mesos_gpu.scheduler import happenings
-from mesos_gpu.scheduler.happenings import Follower
+from mesos_gpu.scheduler import app_events
+from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos import world
 from mesos_gpu.simulate.chaos.acts import do
@@ -27,14 +28,14 @@ class Reporter:
     """Stands in the place of `step` in a chaotic world, and follows it as a daemon does."""
 
     def __init__(self) -> None:
-        self.state, self.told = State(0.0), list[hp.What]()
+        self.state, self.told = State(0.0), list[app_event.What]()
         self.follower = Follower(self.state)
 
     def __call__(self, state: State, event: ev.Event, now: float, settings: Settings) -> list[fx.Effect]:
         if state is not self.state:  # the scheduler has started anew
             self.state, self.follower = state, Follower(state)
             # What its own checks found is lost with the old one; so is who listened.
-            self.told = [what for what in self.told if not isinstance(what, hp.HealthChanged)]
+            self.told = [what for what in self.told if not isinstance(what, app_event.HealthChanged)]
         try:
             effects = step(state, event, now, settings)
         except MesosGpuError as error:
@@ -43,7 +44,7 @@ class Reporter:
         self.tell(self.follower.follow(event, effects, state, now))
         return effects
 
-    def tell(self, found: list[hp.Happening]) -> None:
+    def tell(self, found: list[app_event.AppEvent]) -> None:
         self.told += [each.what for each in found]
 
 
@@ -56,30 +57,30 @@ def test_what_is_told_last_is_what_holds(seed: int, monkeypatch: pytest.MonkeyPa
         with contextlib.suppress(Violation):  # whether all is well is for other tests
             do(place, act)
     last: dict[str, str] = {}
-    stages: dict[str, list[hp.Stage]] = {}
+    stages: dict[str, list[app_event.Stage]] = {}
     health: dict[str, bool | None] = {}
     for what in reporter.told:
         match what:
-            case hp.InstanceChanged(subject, condition):
+            case app_event.InstanceChanged(subject, condition):
                 assert last.get(subject.instance) != condition
                 last[subject.instance] = condition
-            case hp.DeploymentMoved(stage, deployment):
+            case app_event.DeploymentMoved(stage, deployment):
                 stages.setdefault(deployment.id, []).append(stage)
-            case hp.HealthChanged(_, task_id, healthy):
+            case app_event.HealthChanged(_, task_id, healthy):
                 health[task_id] = healthy
     state = reporter.state
     assert len(last) > 3
     for ids in state.instances.values():
         for job in (state.jobs[id] for id in ids):
-            assert last[instance_of_job(job.id)] == happenings._condition(state, job)
+            assert last[instance_of_job(job.id)] == app_events._condition(state, job)
             for task in state.round_of(job):
                 if not task.ended and task.id in health:
-                    assert health[task.id] is happenings._healthy(state, job, task)
+                    assert health[task.id] is app_events._healthy(state, job, task)
     for id, found in stages.items():
         count = Counter(found)
-        ended = count[hp.Stage.DONE] + count[hp.Stage.FAILED]
+        ended = count[Stage.DONE] + count[Stage.FAILED]
         assert ended == (id not in state.deployments)
-        assert count[hp.Stage.STEP_BEGUN] == count[hp.Stage.STEP_DONE] + count[hp.Stage.STEP_FAILED] + (
+        assert count[Stage.STEP_BEGUN] == count[Stage.STEP_DONE] + count[app_event.Stage.STEP_FAILED] + (
             not ended
         )
 
@@ -93,7 +94,7 @@ def test_the_group_that_changed_is_the_innermost_that_has_all_of_it() -> None:
         (["/a/b/c", "/a/b/d"], "/a/b"),
         ([], "/"),
     ):
-        assert happenings._common_group(ids) == group
+        assert app_events._common_group(ids) == group
 
 
 def test_what_was_known_when_somebody_begins_to_listen_is_not_told() -> None:
@@ -107,7 +108,7 @@ def test_what_was_known_when_somebody_begins_to_listen_is_not_told() -> None:
     assert follower.follow(ev.Tick(), effects, state, 4.0) == []
     effects = step(state, ev.DeploymentDeleted("d", "e", force=True), 5.0, settings)
     told = follower.follow(ev.Tick(), effects, state, 5.0)
-    assert [each.what.stage for each in told if isinstance(each.what, hp.DeploymentMoved)] == [
-        hp.Stage.STEP_FAILED,
-        hp.Stage.FAILED,
+    assert [each.what.stage for each in told if isinstance(each.what, app_event.DeploymentMoved)] == [
+        app_event.Stage.STEP_FAILED,
+        app_event.Stage.FAILED,
     ]

@@ -1,4 +1,4 @@
-"""What the engine's effects mean to those who listen: the difference to what was known before."""
+"""Events of apps for those who listen, made of the engine's effects: the difference to what was known before."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.rollout import ActionKind
 from mesos_gpu.model.apps.service import Deployment, Services
@@ -69,7 +69,7 @@ class Follower:
 
     def follow(
         self, event: ev.Event, effects: Sequence[fx.Effect], state: State, now: float
-    ) -> list[hp.Happening]:
+    ) -> list[app_event.AppEvent]:
         """What came of one event; `state` is what it led to."""
         said = [*self._of_event(event, effects, state)]
         saved = [
@@ -78,34 +78,38 @@ class Follower:
             if isinstance(effect, saves.Save)
             for what in self._of_save(effect, state, now)
         ]
-        return [hp.Happening(now, what) for what in (*said, *sorted(saved, key=_place))]
+        return [app_event.AppEvent(now, what) for what in (*said, *sorted(saved, key=_place))]
 
-    def refused(self, event: ev.Event, why: str, now: float) -> list[hp.Happening]:
+    def refused(self, event: ev.Event, why: str, now: float) -> list[app_event.AppEvent]:
         """What it means that the engine did not take an event."""
         if not isinstance(event, ev.AppsChanged):
             return []
         ids = [*event.restarts, *_redefined(self._services.root, event.root)]
-        return [hp.Happening(now, hp.GroupChanged(_common_group(ids), now, why))]
+        return [app_event.AppEvent(now, app_event.GroupChanged(_common_group(ids), now, why))]
 
     # --- events
 
-    def _of_event(self, event: ev.Event, effects: Sequence[fx.Effect], state: State) -> Iterator[hp.What]:
+    def _of_event(
+        self, event: ev.Event, effects: Sequence[fx.Effect], state: State
+    ) -> Iterator[app_event.What]:
         match event:
             case ev.Registered(framework_id, master_url):
                 new = any(isinstance(effect, saves.SaveFramework) for effect in effects)
-                yield hp.Registered(framework_id if new else None, master_url)
+                yield app_event.Registered(framework_id if new else None, master_url)
             case ev.Disconnected():
-                yield hp.Disconnected()
+                yield app_event.Disconnected()
             case ev.StatusArrived(status) if status.task_id not in state.tasks and status.state in _ENDS:
                 name = name_of(status.task_id)
                 if name is not None:
-                    yield hp.StrangerEnded(name.app, instance_id(name.app, name.uuid), _ENDS[status.state])
+                    yield app_event.StrangerEnded(
+                        name.app, instance_id(name.app, name.uuid), _ENDS[status.state]
+                    )
             case ev.HealthFound():
                 yield from self._of_checks(event, effects, state)
 
     def _of_checks(
         self, event: ev.HealthFound, effects: Sequence[fx.Effect], state: State
-    ) -> Iterator[hp.What]:
+    ) -> Iterator[app_event.What]:
         """What the scheduler's own checks found; what the executor finds comes with its task."""
         task = state.tasks.get(event.task_id)
         job = _job_of(state, task)
@@ -117,14 +121,14 @@ class Follower:
         checks, before = _checks_of(state, job), known.failures or (0,) * len(failures)
         for check, was, count in zip(checks, before, failures, strict=False):
             if count > was:
-                yield hp.CheckFailed(_subject(job), task.id, check)
+                yield app_event.CheckFailed(_subject(job), task.id, check)
         if event.kill and any(isinstance(each, fx.Kill) and each.task_id == task.id for each in effects):
-            yield hp.UnhealthyKilled(_subject(job), task, event.kill)
+            yield app_event.UnhealthyKilled(_subject(job), task, event.kill)
         yield from self._of_health(state, job, task)
 
     # --- saves
 
-    def _of_save(self, save: saves.Save, state: State, now: float) -> Iterator[hp.What]:
+    def _of_save(self, save: saves.Save, state: State, now: float) -> Iterator[app_event.What]:
         match save:
             case saves.SaveJob(job) if job.app_version is not None:
                 yield from self._of_job(state, job)
@@ -144,7 +148,7 @@ class Follower:
                 if ended is not None:
                     yield from _of_end(ended, done=done)
 
-    def _of_job(self, state: State, job: Job) -> Iterator[hp.What]:
+    def _of_job(self, state: State, job: Job) -> Iterator[app_event.What]:
         condition = _condition(state, job)
         if self._conditions.get(job.id) == condition:
             return
@@ -152,21 +156,21 @@ class Follower:
         launched = job.task_id if job.state is not JobState.PENDING else None
         task = state.tasks.get(launched) if launched else None
         agent_id, host = (task.agent_id, task.hostname) if task else (None, None)
-        yield hp.InstanceChanged(_subject(job), condition, agent_id, host)
+        yield app_event.InstanceChanged(_subject(job), condition, agent_id, host)
 
-    def _of_task(self, state: State, task: Task) -> Iterator[hp.What]:
+    def _of_task(self, state: State, task: Task) -> Iterator[app_event.What]:
         job = _job_of(state, task)
         if job is None:
             return
         known = self._tasks.get(task.id, _Known())
         self._tasks[task.id] = replace(known, state=task.state)
         if task.state is not known.state and task.state not in _UNTOLD:
-            yield hp.TaskChanged(_subject(job), task)
+            yield app_event.TaskChanged(_subject(job), task)
         yield from self._of_health(state, job, task)
         if task.ended:
             del self._tasks[task.id]
 
-    def _of_health(self, state: State, job: Job, task: Task) -> Iterator[hp.What]:
+    def _of_health(self, state: State, job: Job, task: Task) -> Iterator[app_event.What]:
         """Nothing once it has ended: what was known of its health then holds for ever."""
         known, healthy = self._tasks.get(task.id, _Known()), _healthy(state, job, task)
         if task.ended:
@@ -174,30 +178,30 @@ class Follower:
         self._tasks[task.id] = replace(known, by_executor=task.healthy, healthy=healthy)
         if job.spec.health_checks and task.healthy is False and known.by_executor is not False:
             # Which of several it was is not said; Marathon takes no more than one.
-            yield hp.CheckFailed(_subject(job), task.id, job.spec.health_checks[0])
+            yield app_event.CheckFailed(_subject(job), task.id, job.spec.health_checks[0])
         if healthy is not known.healthy:
-            yield hp.HealthChanged(_subject(job), task.id, healthy)
+            yield app_event.HealthChanged(_subject(job), task.id, healthy)
 
 
-def _place(what: hp.What) -> int:
+def _place(what: app_event.What) -> int:
     """The place of what came of an event in the order in which Marathon tells it.
 
     A task's update comes before what became of its instance (InstanceChangedEventsGenerator); an ended deployment
     before the one that took its place; a deployment's first step before its checks (DeploymentActor), and the change
     of the group last (GroupManagerImpl).
     """
-    if isinstance(what, hp.DeploymentMoved):
-        return 3 if what.stage in (hp.Stage.STEP_FAILED, hp.Stage.FAILED) else 4
+    if isinstance(what, app_event.DeploymentMoved):
+        return 3 if what.stage in (app_event.Stage.STEP_FAILED, app_event.Stage.FAILED) else 4
     return _PLACES.get(type(what), 2)
 
 
 _PLACES: Final[dict[type, int]] = {
-    hp.TaskChanged: 0,
-    hp.InstanceChanged: 1,
-    hp.AppTerminated: 4,
-    hp.ChecksRemoved: 5,
-    hp.ChecksAdded: 5,
-    hp.GroupChanged: 6,
+    app_event.TaskChanged: 0,
+    app_event.InstanceChanged: 1,
+    app_event.AppTerminated: 4,
+    app_event.ChecksRemoved: 5,
+    app_event.ChecksAdded: 5,
+    app_event.GroupChanged: 6,
 }
 
 
@@ -210,8 +214,8 @@ def _job_of(state: State, task: Task | None) -> Job | None:
     return job if job and job.app_version is not None else None
 
 
-def _subject(job: Job) -> hp.Subject:
-    return hp.Subject(job.spec.app or "", instance_of_job(job.id), job.app_version or 0.0)
+def _subject(job: Job) -> app_event.Subject:
+    return app_event.Subject(job.spec.app or "", instance_of_job(job.id), job.app_version or 0.0)
 
 
 def _condition(state: State, job: Job) -> str:
@@ -239,9 +243,9 @@ def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
 # --- apps and deployments
 
 
-def _of_services(old: Services, new: Services, now: float) -> Iterator[hp.What]:
+def _of_services(old: Services, new: Services, now: float) -> Iterator[app_event.What]:
     ids = [id for id in {**old.versions, **new.versions} if old.versions.get(id) != new.versions.get(id)]
-    yield hp.GroupChanged(_common_group(ids), now)
+    yield app_event.GroupChanged(_common_group(ids), now)
     was, now_are = ({app.id: app for app in root.all_apps()} for root in (old.root, new.root))
     for id in ids:
         before, after = was.get(id), now_are.get(id)
@@ -249,9 +253,9 @@ def _of_services(old: Services, new: Services, now: float) -> Iterator[hp.What]:
         if before and before.health_checks == checks:
             continue
         if before and before.health_checks:
-            yield hp.ChecksRemoved(id)
+            yield app_event.ChecksRemoved(id)
         for check in checks:
-            yield hp.ChecksAdded(id, new.versions[id].version, check)
+            yield app_event.ChecksAdded(id, new.versions[id].version, check)
 
 
 def _redefined(old: Group, new: Group) -> list[str]:
@@ -266,25 +270,25 @@ def _common_group(ids: Sequence[str]) -> str:
     return "/" + "/".join(steps[0] for steps in shared)
 
 
-def _of_deployment(old: Deployment | None, new: Deployment) -> Iterator[hp.What]:
+def _of_deployment(old: Deployment | None, new: Deployment) -> Iterator[app_event.What]:
     if old is not None and old.step == new.step:
         return  # only what it waits for has changed
     if old is not None:
         yield from _step_done(old)
-    yield hp.DeploymentMoved(hp.Stage.STEP_BEGUN, new)
+    yield app_event.DeploymentMoved(app_event.Stage.STEP_BEGUN, new)
 
 
-def _of_end(ended: Deployment, *, done: bool) -> Iterator[hp.What]:
+def _of_end(ended: Deployment, *, done: bool) -> Iterator[app_event.What]:
     if done:
         yield from _step_done(ended)
-        yield hp.DeploymentMoved(hp.Stage.DONE, ended)
+        yield app_event.DeploymentMoved(app_event.Stage.DONE, ended)
     else:
-        yield hp.DeploymentMoved(hp.Stage.STEP_FAILED, ended)
-        yield hp.DeploymentMoved(hp.Stage.FAILED, ended)
+        yield app_event.DeploymentMoved(app_event.Stage.STEP_FAILED, ended)
+        yield app_event.DeploymentMoved(app_event.Stage.FAILED, ended)
 
 
-def _step_done(deployment: Deployment) -> Iterator[hp.What]:
+def _step_done(deployment: Deployment) -> Iterator[app_event.What]:
     for action in deployment.plan.steps[deployment.step]:
         if action.kind is ActionKind.STOP:
-            yield hp.AppTerminated(action.app.id)
-    yield hp.DeploymentMoved(hp.Stage.STEP_DONE, deployment)
+            yield app_event.AppTerminated(action.app.id)
+    yield app_event.DeploymentMoved(app_event.Stage.STEP_DONE, deployment)

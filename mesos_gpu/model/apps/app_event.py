@@ -1,4 +1,4 @@
-"""What happens to apps and their tasks, as told to those who listen: the nouns behind Marathon's events."""
+"""Events of apps and their tasks, as listeners are told of them: what is behind the events of Marathon."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -175,8 +175,8 @@ What = (
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """`at`: seconds since the epoch."""
+class AppEvent:
+    """Something that happened to an app or its tasks. `at`: seconds since the epoch."""
 
     at: float
     what: What

@@ -1,11 +1,11 @@
-"""What happens, as events of Marathon 1.11's event bus: their types and JSON."""
+"""What happens to apps, as events of Marathon 1.11's event bus: their types and JSON."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 from mesos_gpu.api.marathon import views
-from mesos_gpu.model.apps import happening as hp
+from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.wire.marathon.group import group_to_json
@@ -16,44 +16,49 @@ Json = dict[str, Any]
 Printed = tuple[str, Json]  # an event's type, and its JSON
 
 
-def events_of(happening: hp.Happening, *, light: bool) -> Iterator[Printed]:
-    """The events that tell of it.
+def events_of(event: app_event.AppEvent, *, light: bool) -> Iterator[Printed]:
+    """The events of Marathon that tell of it.
 
     Args:
-        happening: What is to be told.
+        event: What has happened.
         light: Plans of deployments come without the apps before and after them.
     """
-    for kind, body in _printed(happening.what, light=light):
-        yield kind, {**body, "eventType": kind, "timestamp": stamp(happening.at)}
+    for kind, body in _printed(event.what, light=light):
+        yield kind, {**body, "eventType": kind, "timestamp": stamp(event.at)}
 
 
-def _printed(what: hp.What, *, light: bool) -> Iterator[Printed]:
+def _printed(what: app_event.What, *, light: bool) -> Iterator[Printed]:
     match what:
-        case hp.DeploymentMoved():
+        case app_event.DeploymentMoved():
             yield what.stage.value, _moved(what, light=light)
-        case hp.InstanceChanged():
+        case app_event.InstanceChanged():
             yield "instance_changed_event", _instance_changed(what)
-        case hp.TaskChanged():
+        case app_event.TaskChanged():
             yield "status_update_event", _status_update(what)
-        case hp.HealthChanged() | hp.CheckFailed() | hp.UnhealthyKilled():
+        case app_event.HealthChanged() | app_event.CheckFailed() | app_event.UnhealthyKilled():
             yield from _of_health(what)
-        case hp.ChecksAdded(app, version, check):
+        case app_event.ChecksAdded(app, version, check):
             body = {"appId": app, "version": stamp(version), "healthCheck": HEALTH_CHECK.write(check)}
             yield "add_health_check_event", body
-        case hp.ChecksRemoved(app):
+        case app_event.ChecksRemoved(app):
             yield "remove_health_check_event", {"appId": app}
-        case hp.AppTerminated() | hp.StrangerEnded() | hp.AppPosted() | hp.GroupChanged():
+        case (
+            app_event.AppTerminated()
+            | app_event.StrangerEnded()
+            | app_event.AppPosted()
+            | app_event.GroupChanged()
+        ):
             yield _of_app(what)
-        case hp.Registered() | hp.Disconnected() | hp.Attached():
+        case app_event.Registered() | app_event.Disconnected() | app_event.Attached():
             yield _of_scheduler(what)
 
 
-def _instance_changed(what: hp.InstanceChanged) -> Json:
+def _instance_changed(what: app_event.InstanceChanged) -> Json:
     more = {"condition": what.condition, "agentId": what.agent_id, "host": what.host}
     return {**_instance(what.subject), **more}
 
 
-def _instance(subject: hp.Subject) -> Json:
+def _instance(subject: app_event.Subject) -> Json:
     return {
         "instanceId": subject.instance,
         "runSpecId": subject.app,
@@ -61,7 +66,7 @@ def _instance(subject: hp.Subject) -> Json:
     }
 
 
-def _status_update(what: hp.TaskChanged) -> Json:
+def _status_update(what: app_event.TaskChanged) -> Json:
     task = what.task
     return {
         "appId": what.subject.app,
@@ -76,64 +81,68 @@ def _status_update(what: hp.TaskChanged) -> Json:
     }
 
 
-def _of_health(what: hp.HealthChanged | hp.CheckFailed | hp.UnhealthyKilled) -> Iterator[Printed]:
+def _of_health(
+    what: app_event.HealthChanged | app_event.CheckFailed | app_event.UnhealthyKilled,
+) -> Iterator[Printed]:
     subject = what.subject
-    task_id = what.task.id if isinstance(what, hp.UnhealthyKilled) else what.task_id
+    task_id = what.task.id if isinstance(what, app_event.UnhealthyKilled) else what.task_id
     body = {"appId": subject.app, "instanceId": subject.instance, "taskId": task_id}
     version = stamp(subject.version)
     match what:
-        case hp.CheckFailed():
+        case app_event.CheckFailed():
             yield "failed_health_check_event", {**body, "healthCheck": HEALTH_CHECK.write(what.check)}
-        case hp.UnhealthyKilled():
+        case app_event.UnhealthyKilled():
             where = {"host": what.task.hostname, "slaveId": what.task.agent_id}
             yield (
                 "unhealthy_instance_kill_event",
                 {**body, "version": version, "reason": what.reason, **where},
             )
-        case hp.HealthChanged():
+        case app_event.HealthChanged():
             if what.healthy is not None:
                 yield "health_status_changed_event", {**body, "version": version, "alive": what.healthy}
             yield "instance_health_changed_event", {**_instance(subject), "healthy": what.healthy}
 
 
-def _of_app(what: hp.AppTerminated | hp.StrangerEnded | hp.AppPosted | hp.GroupChanged) -> Printed:
+def _of_app(
+    what: app_event.AppTerminated | app_event.StrangerEnded | app_event.AppPosted | app_event.GroupChanged,
+) -> Printed:
     match what:
-        case hp.AppTerminated(app):
+        case app_event.AppTerminated(app):
             return "app_terminated_event", {"appId": app}
-        case hp.StrangerEnded(app, instance, condition):
+        case app_event.StrangerEnded(app, instance, condition):
             return (
                 "unknown_instance_terminated_event",
                 {"instanceId": instance, "runSpecId": app, "condition": condition},
             )
-        case hp.AppPosted(client, uri, posted, info):
+        case app_event.AppPosted(client, uri, posted, info):
             shown = views.app_json(posted, info)
             return "api_post_event", {"clientIp": client, "uri": uri, "appDefinition": shown}
-        case hp.GroupChanged(group, version, problem):
+        case app_event.GroupChanged(group, version, problem):
             body = {"groupId": group, "version": stamp(version)}
             if problem:
                 return "group_change_failed", {**body, "reason": problem}
             return "group_change_success", body
 
 
-def _of_scheduler(what: hp.Registered | hp.Disconnected | hp.Attached) -> Printed:
+def _of_scheduler(what: app_event.Registered | app_event.Disconnected | app_event.Attached) -> Printed:
     match what:
-        case hp.Registered(None, master_url):
+        case app_event.Registered(None, master_url):
             return "scheduler_reregistered_event", {"master": master_url}
-        case hp.Registered(framework_id, master_url):
+        case app_event.Registered(framework_id, master_url):
             return "scheduler_registered_event", {"frameworkId": framework_id, "master": master_url}
-        case hp.Disconnected():
+        case app_event.Disconnected():
             return "scheduler_disconnected_event", {}
-        case hp.Attached(client, left):
+        case app_event.Attached(client, left):
             return f"event_stream_{'detached' if left else 'attached'}", {"remoteAddress": client}
 
 
 # --- deployments
 
 
-def _moved(what: hp.DeploymentMoved, *, light: bool) -> Json:
+def _moved(what: app_event.DeploymentMoved, *, light: bool) -> Json:
     deployment = what.deployment
     body = {"plan": _plan(deployment, light=light)}
-    if what.stage in (hp.Stage.DONE, hp.Stage.FAILED):
+    if what.stage in (app_event.Stage.DONE, app_event.Stage.FAILED):
         return {"id": deployment.id, **body}
     return {**body, "currentStep": body["plan"]["steps"][deployment.step]}
 
