@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mesos_gpu.api.service import View
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
-from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.wire.export.prometheus import Metric, Sample
 
 
@@ -15,7 +15,7 @@ from mesos_gpu.wire.export.prometheus import Metric, Sample
 class Snapshot:
     """What the metrics are made of; nothing in it changes any more."""
 
-    gpus: tuple[Standing, ...]
+    gpus: tuple[GpuStatus, ...]
     gpus_used: int
     jobs: Mapping[JobState, int]
     nodes: tuple[Node, ...] = ()  # those that are there and have reported
@@ -73,11 +73,11 @@ def _info(node: Node) -> Sample:
     return labels, 1.0
 
 
-def _health(s: Standing) -> list[Sample]:
+def _health(s: GpuStatus) -> list[Sample]:
     labels = {"uuid": s.gpu.id, "gpu": str(s.gpu.minor), "model": s.gpu.model, "agent": s.node.hostname}
     return [({**labels, "state": health.value}, float(s.health is health)) for health in Health]
 
 
-def _transitions(s: Standing) -> list[Sample]:
+def _transitions(s: GpuStatus) -> list[Sample]:
     totals = s.card.totals if s.card else {}
     return [({"uuid": s.gpu.id, "to": health.value}, totals.get(health.value, 0)) for health in Health]

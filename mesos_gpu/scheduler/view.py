@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
-from mesos_gpu.engine.gpus.standing import reported
+from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.match.moves import problem_of
 from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.engine.queue.outlook import Outlook
@@ -21,7 +21,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain
-from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.room.defrag import Problem
@@ -161,7 +161,7 @@ class StateView:
         """The task that holds a GPU."""
         return self._state.holder(gpu_id)
 
-    def gpus(self) -> Sequence[Standing]:
+    def gpus(self) -> Sequence[GpuStatus]:
         """Every GPU once, with what operators say of it; unknown while its node says nothing."""
         return [
             reported(self._state, self._settings, self._now, node, gpu)

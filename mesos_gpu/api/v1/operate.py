@@ -16,7 +16,7 @@ from mesos_gpu.api.v1.names import gpu_of, host_of
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.model.nodes.node import Standing
+from mesos_gpu.model.nodes.node import GpuStatus
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.export import dropwizard, prometheus
 from mesos_gpu.wire.mesos import operations
@@ -104,10 +104,10 @@ class Operate:
 
         def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = gpu_of(view, wanted)
-            standing = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
-            if standing is None:  # it is away, and all that is left of it is its drain
+            status = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
+            if status is None:  # it is away, and all that is left of it is its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
-            return views.gpu_with_history(view, standing)
+            return views.gpu_with_history(view, status)
 
         return json_answer(await result_of(self._service.read(show)), status)
 
@@ -146,7 +146,7 @@ async def _asked(request: Request, *, deadline: bool) -> operations.Request:
 
 def _nodes(view: View) -> list[shapes.Node]:
     live = Counter(task.agent_id for task in view.tasks.values() if task.job_id and not task.ended)
-    gpus: dict[AgentId, list[Standing]] = defaultdict(list)
-    for standing in view.gpus():
-        gpus[standing.node.id].append(standing)
+    gpus: dict[AgentId, list[GpuStatus]] = defaultdict(list)
+    for status in view.gpus():
+        gpus[status.node.id].append(status)
     return [views.node(view, node, gpus[node.id], live[node.id]) for node in view.nodes.values()]

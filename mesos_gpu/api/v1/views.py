@@ -11,7 +11,7 @@ from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
-from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire import job_fields
 
@@ -94,9 +94,9 @@ def _name(task: Task, owner: Job | None) -> str:
     return "gpu-monitor" if task.job_id is None else (listed.name if listed else "") or task.id
 
 
-def gpu(view: View, standing: Standing) -> shapes.Gpu:
+def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
     """A GPU, how it stands, and who holds it."""
-    node, gpu, card = standing.node, standing.gpu, standing.card
+    node, gpu, card = status.node, status.gpu, status.card
     holder = view.holder(gpu.id)
     owner = view.jobs.get(holder.job_id) if holder and holder.job_id else None
     return {
@@ -107,13 +107,13 @@ def gpu(view: View, standing: Standing) -> shapes.Gpu:
         "minor": gpu.minor,
         "pci_bus_id": gpu.pci_bus_id,
         "numa_node": gpu.numa_node,
-        "health": standing.health.value,
-        "reason": standing.reason,
-        "since": standing.since or None,
+        "health": status.health.value,
+        "reason": status.reason,
+        "since": status.since or None,
         "node_health": gpu.health.value,
         "node_reason": gpu.reason,
         "warnings": list(gpu.warnings),
-        "drain": drain(standing.drain) if standing.drain else None,
+        "drain": drain(status.drain) if status.drain else None,
         "reset": reset(card.reset) if card and card.reset else None,
         "hostname": node.hostname,
         "agent_id": node.id,
@@ -123,10 +123,10 @@ def gpu(view: View, standing: Standing) -> shapes.Gpu:
     }
 
 
-def gpu_with_history(view: View, standing: Standing) -> shapes.GpuWithHistory:
+def gpu_with_history(view: View, status: GpuStatus) -> shapes.GpuWithHistory:
     """A GPU with its history, oldest first."""
-    changes = standing.card.changes if standing.card else ()
-    return {**gpu(view, standing), "history": [transition(change) for change in changes]}
+    changes = status.card.changes if status.card else ()
+    return {**gpu(view, status), "history": [transition(change) for change in changes]}
 
 
 def transition(change: Transition) -> shapes.Transition:
@@ -151,7 +151,7 @@ def reset(reset: Reset) -> shapes.Reset:
     return {"request": reset.request, "reason": reset.reason, "by": reset.by, "since": reset.since}
 
 
-def node(view: View, node: Node, gpus: Sequence[Standing], tasks: int) -> shapes.Node:
+def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shapes.Node:
     """An agent with its GPUs and so many live tasks. It is up if its monitor has reported, or if it has no GPUs."""
     state = "up" if node.lost_at is None else "lost"
     drained = view.drain_of(node.hostname)
@@ -203,7 +203,7 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
     }
 
 
-def _counted(view: View, gpus: Sequence[Standing]) -> shapes.Counted:
+def _counted(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
     return {
         "gpus_total": len(gpus),
         "gpus_used": sum(view.holder(s.gpu.id) is not None for s in gpus),

@@ -2,13 +2,13 @@
 
 from mesos_gpu.engine.events import DrainRequested, UndrainRequested
 from mesos_gpu.engine.gpus.cards import record
-from mesos_gpu.engine.gpus.standing import standing
+from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.drain import Drain, Target
 from mesos_gpu.model.nodes.gpu import Health, Transition
-from mesos_gpu.model.nodes.node import Standing
+from mesos_gpu.model.nodes.node import GpuStatus
 
 
 def on_drain(turn: Turn, event: DrainRequested) -> None:
@@ -26,7 +26,7 @@ def on_drain(turn: Turn, event: DrainRequested) -> None:
     deadline_at = None if event.deadline_s is None else turn.now + event.deadline_s
     since = turn.now if old is None else old.since
     drain = Drain(event.target, event.name, event.reason, event.by, since, deadline_at)
-    before = _standings(turn, drain)
+    before = _statuses(turn, drain)
     turn.put_drain(drain)
     for was in before:
         record(turn, was.gpu.id, [Transition(turn.now, was.health, Health.DRAINED, drain.words_of_gpu)])
@@ -49,14 +49,14 @@ def on_undrain(turn: Turn, event: UndrainRequested) -> None:
     turn.drop_drain(drain)
     what = "its node is undrained" if event.target is Target.NODE else "undrained"
     words = what + (f" by {event.by}" if event.by else "")
-    for now in _standings(turn, drain):
+    for now in _statuses(turn, drain):
         record(turn, now.gpu.id, [Transition(turn.now, Health.DRAINED, now.health, words)])
 
 
-def _standings(turn: Turn, drain: Drain) -> list[Standing]:
+def _statuses(turn: Turn, drain: Drain) -> list[GpuStatus]:
     """How the drain's GPUs stand at this moment."""
     return [
-        standing(turn.state, node, gpu)
+        gpu_status(turn.state, node, gpu)
         for node, gpu in turn.state.placed().values()
         if drain.name == (gpu.id if drain.target is Target.GPU else node.hostname)
     ]

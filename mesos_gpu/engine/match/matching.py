@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from mesos_gpu.engine.effects import Decline, Launch, LaunchTask, Revive, Suppress
-from mesos_gpu.engine.gpus.standing import usable
+from mesos_gpu.engine.gpus.gpu_status import usable
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.preemption import possible, preempt
 from mesos_gpu.engine.match.table import table_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mesos_gpu.engine.gpus.standing import standing
+from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.line import ask_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
@@ -137,7 +137,7 @@ def _node_view(state: State, settings: Settings, now: float, node: Node, offers:
 
 
 def _as_it_stands(state: State, node: Node, gpu: Gpu) -> Gpu:
-    stands = standing(state, node, gpu)
+    stands = gpu_status(state, node, gpu)
     if (stands.health, stands.reason, stands.since) == (gpu.health, gpu.reason, gpu.since):
         return gpu
     return replace(gpu, health=stands.health, reason=stands.reason, since=stands.since)

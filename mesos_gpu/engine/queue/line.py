@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from mesos_gpu.engine.gpus.standing import well
+from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import Capacity, State

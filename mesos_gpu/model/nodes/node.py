@@ -41,8 +41,8 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A GPU where it is, and how it stands with its node and with operators."""
+class GpuStatus:
+    """A GPU on its node, with the health that counts: what its node reports, under what operators say."""
 
     node: Node
     gpu: Gpu  # as its node reports it

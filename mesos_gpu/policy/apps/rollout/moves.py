@@ -18,7 +18,7 @@ from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 IN_PLACE_LABEL: Final = "MESOS_GPU_IN_PLACE"
 
 
-class _Standing(IntEnum):
+class _Condition(IntEnum):
     """Where an instance stands: the lower, the sooner it goes. Marathon's order, with what its health says added."""
 
     WAITING = 0
@@ -31,7 +31,7 @@ class _Standing(IntEnum):
     SERVING = 7
 
 
-_NEVER_RAN = (_Standing.WAITING, _Standing.STAGING, _Standing.STARTING)
+_NEVER_RAN = (_Condition.WAITING, _Condition.STAGING, _Condition.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def target(action: Action, *, version: float, began_at: float, in_place: bool = 
 
 def serves(instance: Instance) -> bool:
     """Whether it does its work, as far as is known."""
-    return _standing(instance) is _Standing.SERVING and not instance.ending
+    return _condition(instance) is _Condition.SERVING and not instance.ending
 
 
 def next_moves(target: Target, instances: Iterable[Instance], *, now: float) -> Moves:
@@ -138,11 +138,11 @@ class _Scene:
         rest = [each for each in self.old if not self._goes_at_once(each)]
         spare = max(0, fresh + len(rest) - self.bounds.least)
         if fresh + sum(map(serves, rest)) < self.bounds.least:
-            spare = min(spare, sum(_standing(each) < _Standing.UNKNOWN for each in rest))
+            spare = min(spare, sum(_condition(each) < _Condition.UNKNOWN for each in rest))
         return at_once + rest[:spare]
 
     def _goes_at_once(self, old: Instance) -> bool:
-        return _standing(old) in _NEVER_RAN or old.id in self.target.kill
+        return _condition(old) in _NEVER_RAN or old.id in self.target.kill
 
     def unwanted(self) -> list[Instance]:
         """Instances given up that are of no use should they come back."""
@@ -166,10 +166,10 @@ class _Scene:
 
     def waiting(self) -> str:
         ending = sum(each.ending for each in self.present)
-        unknown = sum(_standing(each) is _Standing.UNKNOWN for each in self.old)
+        unknown = sum(_condition(each) is _Condition.UNKNOWN for each in self.old)
         reasons = [_many(ending, "instance", "to end")] if ending else []
-        for standing, what in _REASONS.items():
-            count = sum(_standing(each) is standing for each in self.fresh)
+        for condition, what in _REASONS.items():
+            count = sum(_condition(each) is condition for each in self.fresh)
             reasons += [_many(count, "new instance", what)] if count else []
         reasons += (
             [
@@ -186,7 +186,7 @@ class _Scene:
 
     def _hint(self) -> str:
         """A GPU cannot be shared with the instance that is replaced: over capacity needs free ones."""
-        stuck = any(_standing(each) is _Standing.WAITING for each in self.fresh)
+        stuck = any(_condition(each) is _Condition.WAITING for each in self.fresh)
         if not (stuck and self.old and self.target.gpus) or self.target.in_place:
             return ""
         return (
@@ -196,13 +196,13 @@ class _Scene:
 
 
 _REASONS = {
-    _Standing.WAITING: "to be placed",
-    _Standing.STAGING: "to start",
-    _Standing.STARTING: "to run",
-    _Standing.UNKNOWN: "to become healthy",
-    _Standing.UNHEALTHY: "to become healthy again",
-    _Standing.NOT_READY: "to pass the readiness checks",
-    _Standing.UNREACHABLE: "to be reachable again",
+    _Condition.WAITING: "to be placed",
+    _Condition.STAGING: "to start",
+    _Condition.STARTING: "to run",
+    _Condition.UNKNOWN: "to become healthy",
+    _Condition.UNHEALTHY: "to become healthy again",
+    _Condition.NOT_READY: "to pass the readiness checks",
+    _Condition.UNREACHABLE: "to be reachable again",
 }
 
 
@@ -217,14 +217,14 @@ def _counts(instance: Instance, target: Target, now: float) -> bool:
     return not instance.ending and fate(target.unreachable_strategy, instance.since, now) is Fate.KEEP
 
 
-def _standing(instance: Instance) -> _Standing:
+def _condition(instance: Instance) -> _Condition:
     if instance.state is not InstanceState.RUNNING:
-        return _Standing[instance.state.name]
+        return _Condition[instance.state.name]
     if instance.healthy is False:
-        return _Standing.UNHEALTHY
+        return _Condition.UNHEALTHY
     if not instance.ready:
-        return _Standing.NOT_READY
-    return _Standing.UNKNOWN if instance.checked and instance.healthy is None else _Standing.SERVING
+        return _Condition.NOT_READY
+    return _Condition.UNKNOWN if instance.checked and instance.healthy is None else _Condition.SERVING
 
 
 def _order(selection: KillSelection) -> Callable[[Instance], tuple[int, float, str]]:
@@ -232,6 +232,6 @@ def _order(selection: KillSelection) -> Callable[[Instance], tuple[int, float, s
 
     def key(instance: Instance) -> tuple[int, float, str]:
         began = instance.since if instance.started_at is None else instance.started_at
-        return (_standing(instance), sign * began, instance.id)
+        return (_condition(instance), sign * began, instance.id)
 
     return key

@@ -1,4 +1,4 @@
-"""How a GPU stands: what its node says of it, under what operators say."""
+"""The status of a GPU: what its node reports of it, under what operators say."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -7,11 +7,11 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
-from mesos_gpu.model.nodes.node import Node, Standing
+from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.policy.explain.silence import unknown
 
 
-def standing(state: State, node: Node, gpu: Gpu) -> Standing:
+def gpu_status(state: State, node: Node, gpu: Gpu) -> GpuStatus:
     """The GPU with its effective health: drained, or in a reset, whatever its node says."""
     drain, card = state.drain_of(node.hostname, gpu.id), state.cards.get(gpu.id)
     reset = card.reset if card else None
@@ -20,16 +20,16 @@ def standing(state: State, node: Node, gpu: Gpu) -> Standing:
         health, reason, since = Health.DRAINED, drain.words_of_gpu, drain.since
     elif reset is not None:
         health, reason, since = Health.DRAINED, f"in a reset: {reset.reason}", reset.since
-    return Standing(node, gpu, health, reason, since, drain, card)
+    return GpuStatus(node, gpu, health, reason, since, drain, card)
 
 
-def reported(state: State, settings: Settings, now: float, node: Node, gpu: Gpu) -> Standing:
+def reported(state: State, settings: Settings, now: float, node: Node, gpu: Gpu) -> GpuStatus:
     """The GPU as it is shown: unknown while its node says nothing, unless it is drained."""
-    stands, why = standing(state, node, gpu), unknown(node, now, settings.report_stale_s)
-    if not why or stands.health is Health.DRAINED:
-        return stands
+    status, why = gpu_status(state, node, gpu), unknown(node, now, settings.report_stale_s)
+    if not why or status.health is Health.DRAINED:
+        return status
     since = node.lost_at or node.reported_at or 0.0
-    return replace(stands, health=Health.UNKNOWN, reason=why, since=since)
+    return replace(status, health=Health.UNKNOWN, reason=why, since=since)
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
@@ -50,7 +50,7 @@ def well(
 
 
 def _sound(state: State, node: Node, gpus: list[Gpu]) -> list[Gpu]:
-    """GPUs whose `standing` is OK; a thousand nodes are asked for at each match."""
+    """GPUs whose `gpu_status` is OK; a thousand nodes are asked for at each match."""
     sound = [gpu for gpu in gpus if gpu.health is Health.OK]
     if state.drains and state.drain_of(node.hostname):
         return []
