@@ -24,7 +24,7 @@ from mesos_gpu.api.http.guard import Guard, may_see_env
 from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
-from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
@@ -32,7 +32,7 @@ from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
-from mesos_gpu.api.v1.services import Services
+from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
@@ -66,10 +66,10 @@ class ApiSettings:
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
 
 
-def create_app(service: Service, settings: ApiSettings) -> Starlette:
+def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
-    api, operate, plans = _Api(service, settings), Operate(service), Plans(service)
-    services, events, unknown = Services(service), Events(service), UnknownTasks(service)
+    api, operate, plans = _Api(scheduler, settings), Operate(scheduler), Plans(scheduler)
+    services, events, unknown = ServiceHandlers(scheduler), Events(scheduler), UnknownTasks(scheduler)
     app = Starlette(
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
@@ -100,7 +100,7 @@ def create_app(service: Service, settings: ApiSettings) -> Starlette:
             _route("/", GET=api.page),
             _route("/static/{name}", GET=api.page),
             *routes(
-                service,
+                scheduler,
                 events,
                 service_ports=settings.service_ports,
                 permits=settings.permits,
@@ -129,8 +129,8 @@ def _route(path: str, **verbs: Handler) -> Route:
 class _Api:
     """The routes' functions."""
 
-    def __init__(self, service: Service, settings: ApiSettings) -> None:
-        self._service, self._settings = service, settings
+    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
+        self._scheduler, self._settings = scheduler, settings
         self.changes = Changes()
         self._logs = LogReader(settings.agent_authorization)
 
@@ -138,7 +138,7 @@ class _Api:
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         """Listen for changes while the server runs."""
         self.changes.bind(asyncio.get_running_loop())
-        unlisten = self._service.listen(self.changes.on_change)
+        unlisten = self._scheduler.listen(self.changes.on_change)
         try:
             yield
         finally:
@@ -147,7 +147,7 @@ class _Api:
             self._logs.close()
 
     async def _read(self, fn: Callable[[View], T]) -> T:
-        return await result_of(self._service.read(fn))
+        return await result_of(self._scheduler.read(fn))
 
     # --- jobs
 
@@ -163,7 +163,7 @@ class _Api:
             raise bad_json(error) from error
         if isinstance(spec, list):
             raise invalid(*spec)
-        job = await result_of(self._service.submit(spec))
+        job = await result_of(self._scheduler.submit(spec))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
         return json_answer(body, 201, {"Location": f"/v1/jobs/{job.id}"})
 
@@ -187,7 +187,7 @@ class _Api:
         """DELETE /v1/jobs/{id}."""
         wanted = request.path_params["id"]
         job_id, ended = await self._about(request, lambda view, job: _killed(view, job, wanted))
-        job = await result_of(self._service.kill(job_id))
+        job = await result_of(self._scheduler.kill(job_id))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job)))
         return json_answer(body, 200 if ended else 202)
 

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from starlette.requests import Request
 
 from mesos_gpu.api.http.answers import Refusal, invalid
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job

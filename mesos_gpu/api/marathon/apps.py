@@ -11,7 +11,7 @@ from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import DEPLOYMENT_ID, Core, result
 from mesos_gpu.api.marathon.errors import Refused, all_refused, no_app, no_group, not_json, not_valid, refused
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.wire.marathon.app import Rollback, app_of, app_to_json, updated
 from mesos_gpu.wire.marathon.moments import moment, stamp

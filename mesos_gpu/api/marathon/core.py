@@ -16,7 +16,7 @@ from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
-from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
@@ -42,14 +42,16 @@ _NO_KILL: Final[Mapping[str, tuple[str, ...]]] = {}
 class Core:
     """The scheduler, as the routes use it."""
 
-    def __init__(self, service: Service, events: Events, *, permits: Permits, service_ports: range) -> None:
+    def __init__(
+        self, scheduler: SchedulerApi, events: Events, *, permits: Permits, service_ports: range
+    ) -> None:
         """`permits`: what apps may ask for; `service_ports`: those that they get."""
-        self.service, self.events = service, events
+        self.scheduler, self.events = scheduler, events
         self._permits, self._service_ports = permits, service_ports
 
     async def read(self, fn: Callable[[View], T]) -> T:
         """What `fn` finds, on the engine's thread."""
-        return await result_of(self.service.read(fn))
+        return await result_of(self.scheduler.read(fn))
 
     async def change(
         self,
@@ -68,7 +70,7 @@ class Core:
             seen, under_way = await self._seen()
             # Not on the engine's thread: to read and check a large body takes long, and a defect must not end it.
             wanted = await run_in_threadpool(self._wanted, target, seen, under_way)
-            change = self.service.change_apps(
+            change = self.scheduler.change_apps(
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
             with suppress(_Overtaken):

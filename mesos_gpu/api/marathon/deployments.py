@@ -35,7 +35,7 @@ class Deployments:
         """DELETE /v2/deployments/{id}: another one undoes it; with force it ends where it is."""
         id, force = place.id.removeprefix("/"), flag(request, "force")
         try:
-            made = await result_of(self._core.service.cancel_deployment(id, force=force))
+            made = await result_of(self._core.scheduler.cancel_deployment(id, force=force))
         except NotFound as error:
             raise Refused(404, f"DeploymentPlan {id} does not exist") from error
         return Response(status_code=202) if force else result(made)

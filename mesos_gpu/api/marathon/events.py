@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from mesos_gpu.api.marathon.asked import Place
 from mesos_gpu.api.marathon.errors import Refused
 from mesos_gpu.api.marathon.event_bodies import events_of
-from mesos_gpu.api.service import Service
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.model.apps.app_event import AppEvent, Attached, What
 
 MOST_LISTENERS: Final = 500
@@ -88,9 +88,9 @@ class _Listener:
 class Events:
     """Everybody who listens."""
 
-    def __init__(self, service: Service) -> None:
-        """Nothing is asked of `service` before somebody listens."""
-        self._service = service
+    def __init__(self, scheduler: SchedulerApi) -> None:
+        """Nothing is asked of `scheduler` before somebody listens."""
+        self._scheduler = scheduler
         self._listeners: set[_Listener] = set()  # only for the server's loop
         self._wishes: frozenset[_Wish] = frozenset()  # theirs
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -119,7 +119,7 @@ class Events:
         """From now on it hears everything; on the server's loop, as all that follows."""
         if not self._listeners:
             self._loop = asyncio.get_running_loop()
-            self._untell = self._service.tell(self._told.put)
+            self._untell = self._scheduler.tell(self._told.put)
         if self._printer is None:
             self._printer = threading.Thread(target=self._print, name="events", daemon=True)
             self._printer.start()

@@ -15,7 +15,7 @@ from mesos_gpu.api.marathon.apps import refuse_clash
 from mesos_gpu.api.marathon.asked import Place, embeds, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.service import GroupShape
 from mesos_gpu.policy.apps.rollout.history import apps_of, restored, versions_of

@@ -16,7 +16,7 @@ from mesos_gpu.api.marathon import views
 from mesos_gpu.api.marathon.asked import Place, embeds
 from mesos_gpu.api.marathon.core import Core
 from mesos_gpu.api.marathon.errors import Refused
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.rollout import VersionInfo
@@ -55,7 +55,7 @@ class Queue:
     async def reset_delay(self, _request: Request, place: Place) -> Response:
         """DELETE /v2/queue/{id}/delay."""
         try:
-            await result_of(self._core.service.reset_delay(place.id))
+            await result_of(self._core.scheduler.reset_delay(place.id))
         except NotFound as error:
             raise Refused(404, f"Application {place.id} not found in tasks queue.") from error
         return Response(status_code=204)

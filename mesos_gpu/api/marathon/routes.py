@@ -17,7 +17,7 @@ from mesos_gpu.api.marathon.groups import Groups
 from mesos_gpu.api.marathon.queue import Queue
 from mesos_gpu.api.marathon.system import System
 from mesos_gpu.api.marathon.tasks import Tasks
-from mesos_gpu.api.service import Service
+from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Permits
 
@@ -30,10 +30,16 @@ _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one 
 
 
 def routes(
-    service: Service, events: Events, *, permits: Permits, service_ports: range, webui_url: str, version: str
+    scheduler: SchedulerApi,
+    events: Events,
+    *,
+    permits: Permits,
+    service_ports: range,
+    webui_url: str,
+    version: str,
 ) -> list[Route]:
     """All of them, to be mounted after those of others: every path below /v2 is answered."""
-    core = Core(service, events, permits=permits, service_ports=service_ports)
+    core = Core(scheduler, events, permits=permits, service_ports=service_ports)
     system, tasks = System(core, webui_url=webui_url, version=version), Tasks(core)
     deployments, queue = Deployments(core), Queue(core)
     pods = dict.fromkeys(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"], system.pods)

@@ -15,7 +15,7 @@ from mesos_gpu.api.marathon.apps import facts_at
 from mesos_gpu.api.marathon.asked import Place, flag, json_body
 from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, no_task, not_json
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.policy.apps.task_ids import name_of
@@ -92,7 +92,7 @@ class Tasks:
             change = _smaller({id: len(ids) for id, ids in kill.items()})
             return result(await self._core.change(change, force=flag(request, "force"), kill=kill))
         wipe = flag(request, "wipe")
-        kills = [self._core.service.kill(launch.job.id, wipe=wipe) for _, launch in chosen]
+        kills = [self._core.scheduler.kill(launch.job.id, wipe=wipe) for _, launch in chosen]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
 from mesos_gpu.model.apps.service import Deployment

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import invalid
-from mesos_gpu.api.service import View
+from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.model.jobs.job import Job, JobState

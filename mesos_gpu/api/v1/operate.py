@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.metrics import metrics, snapshot
-from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.names import gpu_of, host_of
@@ -25,13 +25,13 @@ from mesos_gpu.wire.mesos import operations
 class Operate:
     """The routes' functions."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, scheduler: SchedulerApi) -> None:
         """Over a scheduler."""
-        self._service = service
+        self._scheduler = scheduler
 
     async def gpus(self, _request: Request) -> Response:
         """GET /v1/gpus."""
-        gpus = await result_of(self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
+        gpus = await result_of(self._scheduler.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
         return json_answer({"gpus": sorted(gpus, key=lambda g: (g["hostname"], g["minor"]))})
 
     async def gpu(self, request: Request) -> Response:
@@ -43,26 +43,26 @@ class Operate:
         asked = await _asked(request, deadline=True)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(
-            self._service.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+            self._scheduler.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
         )
         return await self._gpus_shown(gpu_id)
 
     async def undrain_gpu(self, request: Request) -> Response:
         """DELETE /v1/gpus/{id}/drain."""
         gpu_id = await self._gpu_id(_id(request))
-        await result_of(self._service.undrain(Target.GPU, gpu_id, by=_by(request)))
+        await result_of(self._scheduler.undrain(Target.GPU, gpu_id, by=_by(request)))
         return await self._gpus_shown(gpu_id)
 
     async def reset_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/reset: 202, the node does it later."""
         asked = await _asked(request, deadline=False)
         gpu_id = await self._gpu_id(_id(request))
-        await result_of(self._service.reset(gpu_id, asked.reason, by=asked.by))
+        await result_of(self._scheduler.reset(gpu_id, asked.reason, by=asked.by))
         return await self._shown(gpu_id, 202)
 
     async def nodes(self, _request: Request) -> Response:
         """GET /v1/nodes."""
-        nodes = await result_of(self._service.read(_nodes))
+        nodes = await result_of(self._scheduler.read(_nodes))
         return json_answer({"nodes": sorted(nodes, key=lambda n: (n["hostname"], n["agent_id"]))})
 
     async def drain_node(self, request: Request) -> Response:
@@ -70,34 +70,36 @@ class Operate:
         asked = await _asked(request, deadline=True)
         hostname = await self._hostname(_id(request))
         await result_of(
-            self._service.drain(Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
+            self._scheduler.drain(
+                Target.NODE, hostname, asked.reason, by=asked.by, deadline_s=asked.deadline_s
+            )
         )
         return await self._node_shown(hostname)
 
     async def undrain_node(self, request: Request) -> Response:
         """DELETE /v1/nodes/{id}/drain."""
         hostname = await self._hostname(_id(request))
-        await result_of(self._service.undrain(Target.NODE, hostname, by=_by(request)))
+        await result_of(self._scheduler.undrain(Target.NODE, hostname, by=_by(request)))
         return await self._node_shown(hostname)
 
     async def metrics(self, request: Request) -> Response:
         """GET /metrics: JSON as Marathon's, unless text is asked for, as Prometheus does."""
         if prometheus.asks_for_text(request.headers.get("accept", "")):
             return await self.prometheus(request)
-        measured = await result_of(self._service.read(snapshot))
+        measured = await result_of(self._scheduler.read(snapshot))
         return json_answer(await run_in_threadpool(lambda: dropwizard.render(metrics(measured))))
 
     async def prometheus(self, _request: Request) -> Response:
         """GET /metrics/prometheus."""
-        measured = await result_of(self._service.read(snapshot))
+        measured = await result_of(self._scheduler.read(snapshot))
         text = await run_in_threadpool(lambda: prometheus.render(metrics(measured)))
         return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _gpu_id(self, wanted: str) -> GpuId:
-        return await result_of(self._service.read(lambda view: gpu_of(view, wanted)))
+        return await result_of(self._scheduler.read(lambda view: gpu_of(view, wanted)))
 
     async def _hostname(self, wanted: str) -> str:
-        return await result_of(self._service.read(lambda view: host_of(view, wanted)))
+        return await result_of(self._scheduler.read(lambda view: host_of(view, wanted)))
 
     async def _shown(self, wanted: str, status: int = 200) -> Response:
         """Answer with a GPU and its history."""
@@ -109,16 +111,16 @@ class Operate:
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
             return views.gpu_with_history(view, status)
 
-        return json_answer(await result_of(self._service.read(show)), status)
+        return json_answer(await result_of(self._scheduler.read(show)), status)
 
     async def _gpus_shown(self, gpu_id: GpuId) -> Response:
         gpus = await result_of(
-            self._service.read(lambda view: [views.gpu(view, s) for s in view.gpus() if s.gpu.id == gpu_id])
+            self._scheduler.read(lambda view: [views.gpu(view, s) for s in view.gpus() if s.gpu.id == gpu_id])
         )
         return json_answer({"gpus": gpus})
 
     async def _node_shown(self, hostname: str) -> Response:
-        nodes = await result_of(self._service.read(_nodes))
+        nodes = await result_of(self._scheduler.read(_nodes))
         return json_answer({"nodes": [node for node in nodes if node["hostname"] == hostname]})
 
 

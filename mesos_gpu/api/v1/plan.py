@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
-from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.jobs.job import JobSpec, JobState
@@ -19,14 +19,14 @@ from mesos_gpu.wire.jobs import spec_from_mapping
 class Plans:
     """The routes' functions."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, scheduler: SchedulerApi) -> None:
         """Over a scheduler."""
-        self._service = service
+        self._scheduler = scheduler
 
     async def for_request(self, request: Request) -> Response:
         """POST /v1/plan/defrag."""
         spec = _spec(await body_of(request))
-        return await self._planned(await result_of(self._service.read(lambda view: view.defrag(spec))))
+        return await self._planned(await result_of(self._scheduler.read(lambda view: view.defrag(spec))))
 
     async def for_job(self, request: Request) -> Response:
         """GET /v1/plan/defrag/{id}."""
@@ -39,7 +39,7 @@ class Plans:
                 raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
             return view.defrag(job)
 
-        return await self._planned(await result_of(self._service.read(read)))
+        return await self._planned(await result_of(self._scheduler.read(read)))
 
     async def _planned(self, problem: defrag.Problem) -> Response:
         # The search may take a while: it must not hold up the engine, nor other requests.

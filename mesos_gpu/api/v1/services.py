@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import Number, body_of, result_of
-from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
 from mesos_gpu.model.apps.split import Backend, Split
@@ -27,12 +27,12 @@ FORMATS: Final = (JSON, HAPROXY, TRAEFIK)
 HTTP_PORT: Final = Number("http_port", 80, 1, 65535)
 
 
-class Services:
-    """The routes' functions."""
+class ServiceHandlers:
+    """Handlers of the routes below /v1/services."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, scheduler: SchedulerApi) -> None:
         """Over a scheduler."""
-        self._service = service
+        self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:
         """GET /v1/services."""
@@ -58,18 +58,18 @@ class Services:
         unknown = await self._read(lambda view: _unknown(view, wanted))
         if unknown:
             raise invalid(*unknown)
-        await result_of(self._service.set_split(wanted))
+        await result_of(self._scheduler.set_split(wanted))
         return _one_as(JSON, await self._read(lambda view: _facts(view, [wanted])))
 
     async def delete(self, request: Request) -> Response:
         """DELETE /v1/services/{name}."""
         name = _name(request)
         facts = await self._read(lambda view: _facts(view, [_named(view, name)]))
-        await result_of(self._service.drop_split(name))
+        await result_of(self._scheduler.drop_split(name))
         return _one_as(JSON, facts)
 
     async def _read(self, fn: Callable[[View], T]) -> T:
-        return await result_of(self._service.read(fn))
+        return await result_of(self._scheduler.read(fn))
 
 
 # --- on the engine's thread

@@ -5,7 +5,7 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
-from mesos_gpu.api.service import Service, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.tasks.task import Task
@@ -14,23 +14,23 @@ from mesos_gpu.model.tasks.task import Task
 class UnknownTasks:
     """The routes' functions."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, scheduler: SchedulerApi) -> None:
         """Over a scheduler."""
-        self._service = service
+        self._scheduler = scheduler
 
     async def list(self, _request: Request) -> Response:
         """GET /v1/tasks/unknown."""
-        return json_answer({"tasks": await result_of(self._service.read(_shown))})
+        return json_answer({"tasks": await result_of(self._scheduler.read(_shown))})
 
     async def adopt(self, request: Request) -> Response:
         """POST /v1/tasks/unknown/{id}/adopt: what is left."""
-        await result_of(self._service.adopt(TaskId(request.path_params["id"])))
+        await result_of(self._scheduler.adopt(TaskId(request.path_params["id"])))
         return await self.list(request)
 
     async def kill(self, request: Request) -> Response:
         """DELETE /v1/tasks/unknown/{id}: 202, it ends later."""
-        await result_of(self._service.kill_unknown(TaskId(request.path_params["id"])))
-        return json_answer({"tasks": await result_of(self._service.read(_shown))}, 202)
+        await result_of(self._scheduler.kill_unknown(TaskId(request.path_params["id"])))
+        return json_answer({"tasks": await result_of(self._scheduler.read(_shown))}, 202)
 
 
 def _shown(view: View) -> list[shapes.UnknownTask]:

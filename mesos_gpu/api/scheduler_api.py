@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class View(Protocol):
-    """The scheduler's state at one moment; only valid inside `Service.read`."""
+    """The scheduler's state at one moment; only valid inside `SchedulerApi.read`."""
 
     @property
     def jobs(self) -> Mapping[JobId, Job]: ...
@@ -84,8 +84,8 @@ class View(Protocol):
     def readiness_of(self, task_id: TaskId) -> Readiness | None: ...
 
 
-class Service(Protocol):
-    """The scheduler; every future is resolved after what it did is saved."""
+class SchedulerApi(Protocol):
+    """The calls of the scheduler; every future is resolved after what it did is saved."""
 
     def submit(self, spec: JobSpec) -> Future[Job]:
         """Queue a job."""
