@@ -24,8 +24,8 @@ import msgspec
 from mesos_gpu.adapters.high_water import HighWater, Mark
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain
 from mesos_gpu.model.nodes.node import Node
@@ -209,7 +209,7 @@ class SqliteStore:
                 drains=tuple(self._bodies("SELECT body FROM drains ORDER BY target, name", Drain)),
                 cards=tuple(self._bodies("SELECT body FROM cards ORDER BY id", Card)),
                 services=next(
-                    self._bodies("SELECT value FROM facts WHERE name = 'services'", Services), Services()
+                    self._bodies("SELECT value FROM facts WHERE name = 'services'", AppCatalog), AppCatalog()
                 ),
                 app_versions=tuple(
                     self._bodies("SELECT body FROM app_versions ORDER BY app_id, version", AppVersion)
@@ -217,7 +217,7 @@ class SqliteStore:
                 deployments=tuple(
                     self._bodies("SELECT body FROM deployments ORDER BY version, id", Deployment)
                 ),
-                splits=tuple(self._bodies("SELECT body FROM splits ORDER BY name", Split)),
+                splits=tuple(self._bodies("SELECT body FROM splits ORDER BY name", TrafficSplit)),
                 roots=tuple(self._bodies("SELECT body FROM root_versions ORDER BY version", RootVersion)),
             )
 

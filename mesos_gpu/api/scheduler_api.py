@@ -6,9 +6,9 @@ from typing import Protocol, TypeVar
 
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppEvent
+from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import Deployment, RootVersion
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -70,7 +70,7 @@ class View(Protocol):
     @property
     def deployments(self) -> Mapping[str, Deployment]: ...
     @property
-    def splits(self) -> Mapping[str, Split]: ...
+    def splits(self) -> Mapping[str, TrafficSplit]: ...
     def serving(self, app_id: str) -> Sequence[Task]: ...
     def past(self, app_id: str) -> Sequence[tuple[float, App]]: ...
     @property
@@ -127,7 +127,7 @@ class SchedulerApi(Protocol):
     def reset_delay(self, app_id: str) -> Future[None]:
         """Let an app's next launch be at once; the future may raise `NotFound`."""
 
-    def set_split(self, split: Split) -> Future[None]:
+    def set_split(self, split: TrafficSplit) -> Future[None]:
         """Make a named service what `split` says."""
 
     def drop_split(self, name: str) -> Future[None]:

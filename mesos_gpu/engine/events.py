@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.apps.app import Group
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import JobSpec
@@ -171,7 +171,7 @@ class ReadinessFound:
 class SplitSet:
     """A user's valid request: a service as it shall be, new or in place of the one of its name."""
 
-    split: Split
+    split: TrafficSplit
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """All that the scheduler knows. Only `step` changes it, on one thread."""
 
 import bisect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -8,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import NotFound
-from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -23,6 +24,11 @@ from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 
 DERIVED: Final = MappingProxyType({"derived": True})  # a field that no snapshot has
+
+
+def _in_journal(name: str) -> Mapping[str, str]:
+    """Metadata of a field that journals, of earlier versions too, have under another name."""
+    return {"journal": name}
 
 
 @dataclass(slots=True)
@@ -66,11 +72,11 @@ class State:
     framework_id: str | None = None
     drains: dict[tuple[Target, str], Drain] = field(default_factory=dict)
     cards: dict[GpuId, Card] = field(default_factory=dict)
-    services: Services = field(default_factory=Services)
+    catalog: AppCatalog = field(default_factory=AppCatalog, metadata=_in_journal("services"))
     app_versions: dict[str, list[AppVersion]] = field(default_factory=dict)  # by app, oldest first
     roots: list[RootVersion] = field(default_factory=list)  # the tree of groups as it was, oldest first
     deployments: dict[str, Deployment] = field(default_factory=dict)
-    splits: dict[str, Split] = field(default_factory=dict)  # named services, by name
+    splits: dict[str, TrafficSplit] = field(default_factory=dict)  # named services, by name
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
@@ -91,11 +97,15 @@ class State:
     places: dict[str, tuple[int, float]] = field(
         default_factory=dict
     )  # by app, in the queue: of its first instance
-    stirred: set[str] = field(default_factory=set)  # apps of which something has changed
+    changed_apps: set[str] = field(
+        default_factory=set, metadata=_in_journal("stirred")
+    )  # not looked at since
     vacant: dict[str, list[JobId]] = field(
         default_factory=dict
     )  # by app: ended instances that are to come back
-    fallen: list[JobId] = field(default_factory=list)  # instances that have ended, and were not looked at yet
+    ended_instances: list[JobId] = field(
+        default_factory=list, metadata=_in_journal("fallen")
+    )  # not looked at yet
     backoffs: dict[tuple[str, float], tuple[int, float]] = field(
         default_factory=dict
     )  # by app and its `last_config_change_at`: failures in a row, and until when
@@ -147,13 +157,13 @@ class State:
         state.drains = {(drain.target, drain.name): drain for drain in saved.drains}
         for card in saved.cards:
             state.set_card(card)
-        state.services = saved.services
+        state.catalog = saved.services
         for found in saved.app_versions:
             state.set_app_version(found)
         state.deployments = {deployment.id: deployment for deployment in saved.deployments}
         state.splits = {split.name: split for split in saved.splits}
         state.roots = list(saved.roots)
-        state.fallen.clear()
+        state.ended_instances.clear()
         return state
 
     def hold_offer(self, offer: Offer) -> None:
@@ -205,12 +215,12 @@ class State:
         place = job.sequence, in_line_since(job)
         self.places[app_id] = min(self.places.get(app_id, place), place)
         here = self.instances.setdefault(app_id, {})
-        self.stirred.add(app_id)
+        self.changed_apps.add(app_id)
         if not job.state.ended:
             here.setdefault(job.id)
         elif job.id in here:
             del here[job.id]
-            self.fallen.append(job.id)
+            self.ended_instances.append(job.id)
         if not here:
             del self.instances[app_id]
 

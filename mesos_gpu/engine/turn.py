@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from mesos_gpu.engine.effects import Effect, Publish
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain
 from mesos_gpu.model.nodes.node import Node
@@ -98,10 +98,10 @@ class Turn:
         self.state.unmatched, self.state.table = True, None
         self.effects.append(SaveCard(card))
 
-    def put_services(self, services: Services) -> None:
+    def put_catalog(self, catalog: AppCatalog) -> None:
         """Change what is wanted of apps."""
-        self.state.services = services
-        self.effects.append(SaveServices(services))
+        self.state.catalog = catalog
+        self.effects.append(SaveServices(catalog))
 
     def put_app_version(self, found: AppVersion) -> None:
         """Remember an app as it is now."""
@@ -128,7 +128,7 @@ class Turn:
         self.state.deployments[deployment.id] = deployment
         self.effects.append(SaveDeployment(deployment))
 
-    def put_split(self, split: Split) -> None:
+    def put_split(self, split: TrafficSplit) -> None:
         """Change a named service."""
         self.state.splits[split.name] = split
         self.effects.append(SaveSplit(split))

@@ -31,7 +31,7 @@ def on_tick(turn: Turn) -> None:
     if turn.now - turn.state.tended_at >= turn.settings.tend_interval_s:
         turn.state.tended_at = turn.now
         _tend(turn)
-    elif turn.state.fallen:
+    elif turn.state.ended_instances:
         apps.on_tick(turn)  # before the match: what an instance held goes to the one that takes its place
 
 

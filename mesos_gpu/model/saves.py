@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -91,7 +91,7 @@ class SaveCard:
 class SaveServices:
     """Replace all that is wanted of apps."""
 
-    services: Services
+    services: AppCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class ForgetDeployment:
 class SaveSplit:
     """Insert or replace."""
 
-    split: Split
+    split: TrafficSplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +189,10 @@ class Saved:
     nodes: tuple[Node, ...]
     drains: tuple[Drain, ...] = ()
     cards: tuple[Card, ...] = ()
-    services: Services = field(default_factory=Services)
+    services: AppCatalog = field(default_factory=AppCatalog)
     app_versions: tuple[AppVersion, ...] = ()  # by time
     deployments: tuple[Deployment, ...] = ()
-    splits: tuple[Split, ...] = ()  # by name
+    splits: tuple[TrafficSplit, ...] = ()  # by name
     roots: tuple[RootVersion, ...] = ()  # by time
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known

@@ -11,8 +11,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.catalog import AppCatalog, Deployment
 from mesos_gpu.model.apps.rollout import ActionKind
-from mesos_gpu.model.apps.service import Deployment, Services
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -64,7 +64,7 @@ class Follower:
             for job in jobs
             for task in state.round_of(job)
         }
-        self._services = state.services
+        self._catalog = state.catalog
         self._deployments = dict(state.deployments)
 
     def follow(
@@ -84,7 +84,7 @@ class Follower:
         """What it means that the engine did not take an event."""
         if not isinstance(event, ev.AppsChanged):
             return []
-        ids = [*event.restarts, *_redefined(self._services.root, event.root)]
+        ids = [*event.restarts, *_redefined(self._catalog.root, event.root)]
         return [app_event.AppEvent(now, app_event.GroupChanged(_common_group(ids), now, why))]
 
     # --- events
@@ -136,9 +136,9 @@ class Follower:
                 self._conditions.pop(job_id, None)
             case saves.SaveTask(task):
                 yield from self._of_task(state, task)
-            case saves.SaveServices(services):
-                before, self._services = self._services, services
-                yield from _of_services(before, services, now)
+            case saves.SaveServices(catalog):
+                before, self._catalog = self._catalog, catalog
+                yield from _of_catalog(before, catalog, now)
             case saves.SaveDeployment(deployment):
                 old = self._deployments.get(deployment.id)
                 self._deployments[deployment.id] = deployment
@@ -243,7 +243,7 @@ def _checks_of(state: State, job: Job) -> tuple[HealthCheck, ...]:
 # --- apps and deployments
 
 
-def _of_services(old: Services, new: Services, now: float) -> Iterator[app_event.What]:
+def _of_catalog(old: AppCatalog, new: AppCatalog, now: float) -> Iterator[app_event.What]:
     ids = [id for id in {**old.versions, **new.versions} if old.versions.get(id) != new.versions.get(id)]
     yield app_event.GroupChanged(_common_group(ids), now)
     was, now_are = ({app.id: app for app in root.all_apps()} for root in (old.root, new.root))

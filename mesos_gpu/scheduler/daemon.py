@@ -25,8 +25,8 @@ from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.app_event import AppEvent
-from mesos_gpu.model.apps.service import Deployment
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.catalog import Deployment
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
@@ -175,7 +175,7 @@ class Daemon:
         new_id = str(uuid.uuid4())
 
         def event() -> ev.Event:
-            return ev.AppsChanged(new_id, target(self._state.services.root), force, restarts, dict(kill))
+            return ev.AppsChanged(new_id, target(self._state.catalog.root), force, restarts, dict(kill))
 
         return self._ask(event, lambda: self._state.deployments.get(new_id))
 
@@ -189,7 +189,7 @@ class Daemon:
         """Let an app's next launch be at once; the future raises `NotFound` if nothing of it waits."""
         return self._ask(ev.DelayReset(app_id), lambda: None)
 
-    def set_split(self, split: Split) -> Future[None]:
+    def set_split(self, split: TrafficSplit) -> Future[None]:
         """Make a named service what `split` says."""
         return self._ask(ev.SplitSet(split), lambda: None)
 

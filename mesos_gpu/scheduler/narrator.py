@@ -9,7 +9,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Drain

@@ -12,9 +12,9 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import Deployment, RootVersion
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.healthcheck import CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -88,17 +88,17 @@ class StateView:
     @property
     def root(self) -> Group:
         """All apps, as they are wanted."""
-        return self._state.services.root
+        return self._state.catalog.root
 
     @property
     def versions(self) -> Mapping[str, VersionInfo]:
         """Of each app, by its id."""
-        return self._state.services.versions
+        return self._state.catalog.versions
 
     @property
     def group_versions(self) -> Mapping[str, float]:
         """By group id: when something in it changed last; 0, or missing, while it never had anything."""
-        return self._state.services.group_versions
+        return self._state.catalog.group_versions
 
     @property
     def deployments(self) -> Mapping[str, Deployment]:
@@ -106,7 +106,7 @@ class StateView:
         return self._state.deployments
 
     @property
-    def splits(self) -> Mapping[str, Split]:
+    def splits(self) -> Mapping[str, TrafficSplit]:
         """Named services, by name."""
         return self._state.splits
 

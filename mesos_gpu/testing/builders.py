@@ -130,7 +130,7 @@ def saved_of(state: State) -> Saved:
         tuple(state.nodes.values()),
         tuple(state.drains.values()),
         tuple(state.cards.values()),
-        state.services,
+        state.catalog,
         tuple(version for versions in state.app_versions.values() for version in versions),
         tuple(state.deployments.values()),
         tuple(state.splits.values()),

@@ -71,22 +71,24 @@ class Exact(Generic[T]):
     """A dataclass whose dicts keep their order and may have keys that JSON has not: they are lists of pairs."""
 
     def __init__(self, kind: type[T]) -> None:
-        """`kind` is made anew by its fields' names."""
+        """`kind` is made anew by its fields' names. Metadata of a field may say its name in JSON, as "journal"."""
         assert is_dataclass(kind)
         hints = get_type_hints(kind)
         self._kind = kind
-        self.names = tuple(field.name for field in fields(kind) if not field.metadata.get("derived"))
+        kept = [field for field in fields(kind) if not field.metadata.get("derived")]
+        self.names = tuple(field.name for field in kept)
+        self._keys = {field.name: field.metadata.get("journal", field.name) for field in kept}  # in JSON
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip
-        self._decoder = msgspec.json.Decoder(msgspec.defstruct(kind.__name__, types))
+        self._decoder = msgspec.json.Decoder(msgspec.defstruct(kind.__name__, types, rename=self._keys))
 
     def encode(self, value: T) -> bytes:
         """Encode a value as a JSON document."""
         body = {name: getattr(value, name) for name in self.names}
         for name in self._dicts:
             body[name] = list(body[name].items())
-        return _encoder.encode(body)
+        return _encoder.encode({self._keys[name]: item for name, item in body.items()})
 
     def decode(self, raw: bytes | msgspec.Raw) -> T:
         """Decode what `encode` wrote; the value shares nothing with the one that was encoded.

@@ -1,9 +1,9 @@
-"""A request that makes a service, checked: a `Split`, or all that is wrong with it at once. Pure."""
+"""A request that makes a service, checked: a `TrafficSplit`, or all that is wrong with it at once. Pure."""
 
 import re
 from typing import Any, Final
 
-from mesos_gpu.model.apps.split import HOST, Mode, Split
+from mesos_gpu.model.apps.split import HOST, Mode, TrafficSplit
 from mesos_gpu.wire.checking import Problem, object_of, show
 from mesos_gpu.wire.marathon.paths import absolute, problem_of
 
@@ -14,7 +14,7 @@ MOST_HOSTS: Final = 32
 _KNOWN: Final = ("apps", "port_index", "port", "hosts", "mode")
 
 
-def decode(name: str, body: bytes) -> Split | list[Problem]:
+def decode(name: str, body: bytes) -> TrafficSplit | list[Problem]:
     """A request's body for the service `name`.
 
     Raises:
@@ -39,10 +39,10 @@ def decode(name: str, body: bytes) -> Split | list[Problem]:
         problems.append(Problem("/mode", f"must be http, tcp or null, got {show(mode)}"))
     if problems:
         return problems
-    return Split(name, weights, port_index or 0, port, hosts, Mode(mode) if mode else None)
+    return TrafficSplit(name, weights, port_index or 0, port, hosts, Mode(mode) if mode else None)
 
 
-def encode(split: Split) -> dict[str, Any]:
+def encode(split: TrafficSplit) -> dict[str, Any]:
     """What `decode` reads."""
     return {
         "apps": dict(split.weights),

@@ -20,8 +20,8 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Plan
-from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given

@@ -7,7 +7,7 @@ from typing import Any
 from mesos_gpu.api.marathon import views
 from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import Group
-from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.wire.marathon.group import group_to_json
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.shapes import HEALTH_CHECK

@@ -17,7 +17,7 @@ from mesos_gpu.api.marathon.core import Core, result
 from mesos_gpu.api.marathon.errors import Refused, no_group, not_json, not_valid, refused
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.apps.service import GroupShape
+from mesos_gpu.model.apps.catalog import GroupShape
 from mesos_gpu.policy.apps.rollout.history import apps_of, restored, versions_of
 from mesos_gpu.wire.marathon.group import ENFORCED_ROLE, GroupRollback, Scale, group_of, group_to_json
 from mesos_gpu.wire.marathon.kinds import LARGEST_INTEGER

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, VersionInfo
-from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Ends

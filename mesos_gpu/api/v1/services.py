@@ -14,7 +14,7 @@ from mesos_gpu.api.http.requests import Number, body_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.model.apps.split import Backend, Split
+from mesos_gpu.model.apps.split import Backend, TrafficSplit
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.apps import backends
 from mesos_gpu.wire import split
@@ -53,7 +53,7 @@ class ServiceHandlers:
             wanted = split.decode(_name(request), await body_of(request))
         except BadJson as error:
             raise bad_json(error) from error
-        if not isinstance(wanted, Split):
+        if not isinstance(wanted, TrafficSplit):
             raise invalid(*wanted)
         unknown = await self._read(lambda view: _unknown(view, wanted))
         if unknown:
@@ -79,7 +79,7 @@ class ServiceHandlers:
 class _Facts:
     """What answers are made of; nothing in it changes any more."""
 
-    splits: tuple[Split, ...]
+    splits: tuple[TrafficSplit, ...]
     apps: Mapping[str, App]
     serving: Mapping[str, Sequence[backends.Address]]  # by app
 
@@ -97,14 +97,14 @@ def _address(task: Task) -> backends.Address:
     return task.id, urlsplit(task.agent_url).hostname or task.hostname, task.ports
 
 
-def _named(view: View, name: str) -> Split:
+def _named(view: View, name: str) -> TrafficSplit:
     split = view.splits.get(name)
     if split is None:
         raise NotFound(f"there is no service {name}", remedy="list them with: mesos-gpu service list")
     return split
 
 
-def _unknown(view: View, wanted: Split) -> list[Problem]:
+def _unknown(view: View, wanted: TrafficSplit) -> list[Problem]:
     known = {app.id for app in view.root.all_apps()}
     return [
         Problem(split.place_of(id), f"there is no app {id}; create it first, or mend the id")
@@ -160,7 +160,7 @@ def _text(text: str) -> Response:
     return Response(text, media_type="text/plain")
 
 
-def _json(backend: Backend, wanted: Split | None, facts: _Facts) -> dict[str, Any]:
+def _json(backend: Backend, wanted: TrafficSplit | None, facts: _Facts) -> dict[str, Any]:
     total = sum(server.weight for server in backend.servers)
     weights = wanted.weights if wanted else backend.shares
     return {

@@ -23,7 +23,7 @@ def was_steady(job: Job, now: float) -> bool:
 
 def ends_of(state: State, app_id: str, now: float) -> Ends | None:
     """How instances of an app's present configuration ended by themselves, the latest in a row; None: none did."""
-    info = state.services.versions.get(app_id)
+    info = state.catalog.versions.get(app_id)
     version = info.last_config_change_at if info else 0.0
     row: list[Job] = []
     for job in map(state.jobs.__getitem__, reversed(state.ended)):
@@ -69,8 +69,8 @@ def launch_delays(state: State, now: float) -> dict[str, LaunchDelay]:
     if not state.backoffs:
         return {}
     delays = {}
-    for app in state.services.root.all_apps():
-        version = state.services.versions[app.id].last_config_change_at
+    for app in state.catalog.root.all_apps():
+        version = state.catalog.versions[app.id].last_config_change_at
         failures, until = state.backoffs.get((app.id, version), (0, 0.0))
         missing = app.instances - len(state.instances.get(app.id, ()))
         if until > now and missing > 0:
@@ -101,7 +101,7 @@ def on_delay_reset(turn: Turn, event: ev.DelayReset) -> None:
     if not waiting and event.app not in launch_delays(state, turn.now):
         raise NotFound(f"app {event.app} is not in the queue", remedy="see GET /v2/queue")
     forget_delays(state, event.app)
-    state.stirred.add(event.app)
+    state.changed_apps.add(event.app)
     for job in waiting:
         if job.not_before > turn.now:
             turn.put_job(replace(job, not_before=turn.now))

@@ -15,8 +15,8 @@ from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import AppLocked, BadConfiguration, NotFound
 from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Plan, Target
-from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.saves import ForgetDeployment
@@ -48,8 +48,8 @@ def on_apps_changed(turn: Turn, event: ev.AppsChanged) -> None:
         AppLocked: Another one is under way for one of the apps; with `force` it would be ended.
         BadConfiguration: Apps depend on each other in a circle, or one of those that change cannot be run here.
     """
-    check_apps(turn.settings, turn.state.services.root.all_apps(), event.root.all_apps())
-    made = plan(turn.state.services.root, event.root, restarts=event.restarts, kill=event.kill)
+    check_apps(turn.settings, turn.state.catalog.root.all_apps(), event.root.all_apps())
+    made = plan(turn.state.catalog.root, event.root, restarts=event.restarts, kill=event.kill)
     for action in (action for step in made.steps for action in step if action.kind is not ActionKind.STOP):
         job = _job_of(action.app, turn.now)
         if isinstance(job, str):
@@ -66,14 +66,14 @@ def on_deployment_deleted(turn: Turn, event: ev.DeploymentDeleted) -> None:
     undone = turn.state.deployments.get(event.id)
     if undone is None:
         raise NotFound(f"DeploymentPlan {event.id} does not exist", remedy="see GET /v2/deployments")
-    back = None if event.force else rollback(undone.plan, turn.state.services.root)
+    back = None if event.force else rollback(undone.plan, turn.state.catalog.root)
     _end(turn, undone.id)
     if back is not None:
         _begin(turn, event.new_id, back, force=True, undone=undone)
 
 
 def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment | None = None) -> None:
-    state, old = turn.state, turn.state.services
+    state, old = turn.state, turn.state.catalog
     if not made.steps and made.original == made.target:
         return
     in_the_way = locks({d.id: d.plan.affected for d in state.deployments.values()}, made.affected)
@@ -87,12 +87,12 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
     for action in (action for step in made.steps for action in step if action.kind is ActionKind.RESTART):
         forget_delays(state, action.app.id)
     if made.steps:
-        state.stirred.update(made.affected)
+        state.changed_apps.update(made.affected)
         turn.put_deployment(Deployment(id, at, made, dict(old.versions)))
 
 
 def _end(turn: Turn, id: str, *, done: bool = False) -> None:
-    turn.state.stirred.update(turn.state.deployments.pop(id).plan.affected)
+    turn.state.changed_apps.update(turn.state.deployments.pop(id).plan.affected)
     turn.effects.append(ForgetDeployment(id, done))
 
 
@@ -113,29 +113,29 @@ def on_tick(turn: Turn) -> None:
     state = turn.state
     _count_failures(turn)
     every = turn.now - state.looked_at_apps >= turn.settings.apps_interval_s
-    if not every and not state.stirred:
+    if not every and not state.changed_apps:
         return
-    stirred, state.stirred = state.stirred, set()
+    changed, state.changed_apps = state.changed_apps, set()
     if every:
         state.looked_at_apps = turn.now
         forget_gone(turn)
     aims = _aims(
-        state, None if every else stirred.union(*(d.plan.affected for d in state.deployments.values()))
+        state, None if every else changed.union(*(d.plan.affected for d in state.deployments.values()))
     )
-    waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in stirred or aim.began_at}
+    waiting = {id: _pursue(turn, aim) for id, aim in aims.items() if every or id in changed or aim.began_at}
     for deployment in list(state.deployments.values()):
         if deployment.version < turn.now:  # who asked for it sees it at least
             _advance(turn, deployment, waiting)
         else:  # the next tick goes on, and not the next look at all
-            state.stirred.update(deployment.plan.affected)
+            state.changed_apps.update(deployment.plan.affected)
 
 
 def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
     """By app, of those `wanted` (None: of all). While a deployment has not come to an app, it stays what it was."""
-    services = state.services
+    catalog = state.catalog
     aims = {
-        app.id: _Aim(Action(ActionKind.SCALE, app), services.versions[app.id].last_config_change_at, 0.0)
-        for app in services.root.all_apps()
+        app.id: _Aim(Action(ActionKind.SCALE, app), catalog.versions[app.id].last_config_change_at, 0.0)
+        for app in catalog.root.all_apps()
         if wanted is None or app.id in wanted
     }
     for deployment in state.deployments.values():
@@ -146,7 +146,7 @@ def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
                 was = deployment.before[id].last_config_change_at
                 aims[id] = _Aim(Action(ActionKind.SCALE, old[id]), was, 0.0)
         for action in _reached(deployment):
-            info = services.versions.get(action.app.id)
+            info = catalog.versions.get(action.app.id)
             version = info.last_config_change_at if info else 0.0
             aims[action.app.id] = _Aim(action, version, deployment.version)
     running = state.instances.keys() if wanted is None else state.instances.keys() & wanted
@@ -169,7 +169,7 @@ def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None])
             turn.put_deployment(replace(deployment, waiting=words))
     elif deployment.step + 1 < len(deployment.plan.steps):
         turn.put_deployment(replace(deployment, step=deployment.step + 1, waiting={}))
-        turn.state.stirred.update(deployment.plan.affected)
+        turn.state.changed_apps.update(deployment.plan.affected)
     else:
         _end(turn, deployment.id, done=True)
 
@@ -214,7 +214,7 @@ def _do(turn: Turn, aim: _Aim, target: Target, todo: Moves) -> str:
         return todo.waiting
     wait_s = turn.state.backoffs.get((app.id, aim.version), (0, 0.0))[1] - turn.now
     if wait_s > 0:
-        turn.state.stirred.add(app.id)
+        turn.state.changed_apps.add(app.id)
         return f"waits {wait_s:.0f} s before its next launch: instances failed"
     spec = _job_of(app, target.version)
     if isinstance(spec, str):
@@ -318,7 +318,7 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
     if not job.spec.health_checks and task.healthy is not said:  # else the executor's word is shown
         task = replace(task, healthy=said)
         turn.show_task(task)
-    turn.state.stirred.add(job.spec.app or "")
+    turn.state.changed_apps.add(job.spec.app or "")
     if event.kill and task.state is TaskState.RUNNING and not job.kill_requested:
         why = f"unhealthy: {event.kill}"
         turn.put_task(replace(task, unhealthy=event.kill))
@@ -332,7 +332,7 @@ def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
     if task is None or job is None or task.ended or task.ready:
         return
     turn.state.readiness[task.id] = event.readiness
-    turn.state.stirred.add(job.spec.app or "")
+    turn.state.changed_apps.add(job.spec.app or "")
     if event.readiness.ready:
         turn.show_task(replace(task, ready=True))
 
@@ -340,14 +340,14 @@ def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
 def _count_failures(turn: Turn) -> None:
     """An instance that ended by itself makes the next launch wait, longer with each in a row of its configuration."""
     state = turn.state
-    fallen, state.fallen = state.fallen, []
-    apps = {app.id: app for app in state.services.root.all_apps()} if fallen else {}
-    for id in fallen:
+    ended, state.ended_instances = state.ended_instances, []
+    apps = {app.id: app for app in state.catalog.root.all_apps()} if ended else {}
+    for id in ended:
         job = state.jobs.get(id)
         app = apps.get(job.spec.app or "") if job else None
         if job is None or app is None:
             continue
-        state.stirred.add(app.id)
+        state.changed_apps.add(app.id)
         if not job.nameless:
             state.vacant.setdefault(app.id, []).append(job.id)
         if job.state is JobState.KILLED:

@@ -6,8 +6,8 @@ from typing import Final
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.apps.app import Group
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import AppVersion, RootVersion, Services
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.policy.apps.rollout.history import apps_of, group_versions, shape_of
 
@@ -18,7 +18,7 @@ MOST_ROOTS: Final = 25  # of the tree of groups
 def moment(turn: Turn) -> float:
     """The time of a change: now, or as soon after the one before as Marathon's interface, in milliseconds, can tell."""
     state = turn.state
-    before = [info.version for info in state.services.versions.values()]
+    before = [info.version for info in state.catalog.versions.values()]
     before += [each.version for each in state.deployments.values()]
     before += [each.version for each in state.roots]
     last = round(max(before, default=0.0), 3)
@@ -27,11 +27,11 @@ def moment(turn: Turn) -> float:
 
 def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: float) -> None:
     """Take a changed tree in as what is wanted, and forget what is too old."""
-    state, before = turn.state, turn.state.services
+    state, before = turn.state, turn.state.catalog
     old = before.versions
     changed = {id for id in old.keys() | versions.keys() if old.get(id) != versions.get(id)}
     groups = group_versions(before.root, target, changed, before.group_versions, at)
-    turn.put_services(Services(target, versions, groups))
+    turn.put_catalog(AppCatalog(target, versions, groups))
     turn.put_root_version(RootVersion(at, shape_of(target, versions)))
     for forgotten in state.roots[:-MOST_ROOTS]:
         turn.drop_root_version(forgotten.version)
@@ -53,7 +53,7 @@ def _forget_old_versions(turn: Turn, app_id: str) -> None:
 def forget_gone(turn: Turn) -> None:
     """The versions of apps that are gone, with all that runs of them and all trees that they were in."""
     state = turn.state
-    kept = {app.id for app in state.services.root.all_apps()} | state.instances.keys()
+    kept = {app.id for app in state.catalog.root.all_apps()} | state.instances.keys()
     for deployment in state.deployments.values():
         kept |= deployment.plan.affected
     gone = sorted(state.app_versions.keys() - kept)
@@ -66,7 +66,7 @@ def forget_gone(turn: Turn) -> None:
         for app_id in remembered.keys() - kept:
             del remembered[app_id]
     current = {(job.spec.app or "", job.app_version) for job in _instances(state)}
-    current |= {(id, info.last_config_change_at) for id, info in state.services.versions.items()}
+    current |= {(id, info.last_config_change_at) for id, info in state.catalog.versions.items()}
     for key in state.backoffs.keys() - current:
         del state.backoffs[key]
 

@@ -263,12 +263,12 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
         sequence=turn.state.next_sequence,
         adopted=True,
     )
-    services = turn.state.services
-    info = services.versions.get(label.app or "") if label.app_version is not None else None
+    catalog = turn.state.catalog
+    info = catalog.versions.get(label.app or "") if label.app_version is not None else None
     if info is None:
         return job
     job = replace(job, app_version=label.app_version)
-    app = next(app for app in services.root.all_apps() if app.id == label.app)
+    app = next(app for app in catalog.root.all_apps() if app.id == label.app)
     whole = job_of(app, gpu_options(app), version=stamp(info.last_config_change_at))
     if info.last_config_change_at != label.app_version or isinstance(whole, str):
         return job

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mesos_gpu.model.apps.app import App
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.tasks.task import Task

@@ -18,8 +18,9 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """A named service, as it is kept. What it leaves open the labels of its apps say, those of the first app first."""
+class TrafficSplit:
+    """A service: a named set of apps with weights, as it is kept. What it leaves open the labels of its apps say, those
+    of the first app first."""
 
     name: str
     weights: Mapping[str, int]  # by app id; one at least is above 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.model.apps.app import App
-from mesos_gpu.model.apps.split import HOST, Backend, Mode, Server, Split
+from mesos_gpu.model.apps.split import HOST, Backend, Mode, Server, TrafficSplit
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.split import server_weights
 
@@ -28,7 +28,7 @@ Address = tuple[str, str, tuple[int, ...]]  # a task that serves: its id, its ho
 Serving = Callable[[str], Sequence[Address]]  # by app id, in a steady order
 
 
-def named(split: Split, apps: Mapping[str, App], serving: Serving) -> Backend:
+def named(split: TrafficSplit, apps: Mapping[str, App], serving: Serving) -> Backend:
     """A service of its own name; apps that do not exist count as without tasks."""
     known = [apps[id] for id in split.weights if id in apps]
     servers = {id: _at(serving(id) if id in apps else (), split.port_index) for id in split.weights}

@@ -16,7 +16,7 @@ from mesos_gpu.model.apps.app import (
     UnreachableStrategy,
     UpgradeStrategy,
 )
-from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol, Readiness
 from mesos_gpu.model.jobs.job import Job, JobState
@@ -71,7 +71,7 @@ def _put(world: World, a: int, b: int) -> None:
     id = choose(world, IDS, a, str)
     if id is not None:
         app = _app(id, b)
-        _begin(world, f"wants {_said(app)}", tree.with_app(world.state.services.root, app), b, {})
+        _begin(world, f"wants {_said(app)}", tree.with_app(world.state.catalog.root, app), b, {})
 
 
 def _said(app: App) -> str:
@@ -91,7 +91,7 @@ def _said(app: App) -> str:
 
 
 def _known(world: World, a: int) -> App | None:
-    return choose(world, list(world.state.services.root.all_apps()), a, lambda app: app.id)
+    return choose(world, list(world.state.catalog.root.all_apps()), a, lambda app: app.id)
 
 
 def _scale(world: World, a: int, b: int) -> None:
@@ -99,7 +99,7 @@ def _scale(world: World, a: int, b: int) -> None:
     if app := _known(world, a):
         chosen = list(world.state.instances.get(app.id, ()))[: b // 16 % 3]
         kill = {app.id: tuple(chosen)} if chosen and b // 64 % 2 else {}
-        root = tree.with_app(world.state.services.root, replace(app, instances=b // 128 % 5))
+        root = tree.with_app(world.state.catalog.root, replace(app, instances=b // 128 % 5))
         _begin(
             world,
             f"wants {b // 128 % 5} of {app.id}, without {chosen if kill else 'choice'}",
@@ -111,13 +111,13 @@ def _scale(world: World, a: int, b: int) -> None:
 
 def _restart(world: World, a: int, b: int) -> None:
     if app := _known(world, a):
-        root = world.state.services.root
+        root = world.state.catalog.root
         _begin(world, f"restarts {app.id}", root, b, {"restarts": frozenset([app.id])})
 
 
 def _delete(world: World, a: int, b: int) -> None:
     if app := _known(world, a):
-        root = world.state.services.root
+        root = world.state.catalog.root
         if b // 16 % 4 == 0:
             _begin(world, "deletes the group /g", tree.without_group(root, "/g"), b, {})
         else:

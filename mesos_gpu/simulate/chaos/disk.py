@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.service import AppVersion, Deployment, RootVersion, Services
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -23,7 +23,7 @@ class Disk:
         self.nodes: dict[AgentId, Node] = {}
         self.drains: dict[tuple[Target, str], Drain] = {}
         self.cards: dict[GpuId, Card] = {}
-        self.services = Services()
+        self.catalog = AppCatalog()
         self.app_versions: list[AppVersion] = []
         self.roots: list[RootVersion] = []
         self.deployments: dict[str, Deployment] = {}
@@ -65,8 +65,8 @@ class Disk:
         match save:
             case saves.SaveFramework(framework_id):
                 self.framework_id = framework_id
-            case saves.SaveServices(services):
-                self.services = services
+            case saves.SaveServices(catalog):
+                self.catalog = catalog
             case saves.SaveAppVersion(app_version):
                 self.app_versions.append(app_version)
             case saves.SaveRootVersion(root):
@@ -91,7 +91,7 @@ class Disk:
             tuple(self.nodes.values()),
             tuple(self.drains.values()),
             tuple(self.cards.values()),
-            self.services,
+            self.catalog,
             tuple(self.app_versions),
             tuple(self.deployments.values()),
             roots=tuple(self.roots),

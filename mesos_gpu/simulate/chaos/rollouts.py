@@ -61,10 +61,10 @@ class Instance:
 
 def aims_of(disk: Disk) -> Mapping[str, Aim]:
     """By app; while a deployment has not come to an app, it stays what it was."""
-    versions = disk.services.versions
+    versions = disk.catalog.versions
     aims = {
         app.id: Aim(app, app.instances, versions[app.id].last_config_change_at)
-        for app in disk.services.root.all_apps()
+        for app in disk.catalog.root.all_apps()
     }
     for deployment in disk.deployments.values():
         affected = deployment.plan.affected

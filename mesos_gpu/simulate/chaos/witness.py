@@ -12,7 +12,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.service import Services
+from mesos_gpu.model.apps.catalog import AppCatalog
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.nodes.drain import Target
@@ -386,7 +386,7 @@ class Witness(Account):
             ("drains", state.drains, self.disk.drains),
             ("cards", state.cards, self.disk.cards),
             ("deployments", state.deployments, self.disk.deployments),
-            ("apps", _by_version(state.services), _by_version(self.disk.services)),
+            ("apps", _by_version(state.catalog), _by_version(self.disk.catalog)),
         )
         for name, here, there in pairs:
             if here != there:
@@ -394,8 +394,8 @@ class Witness(Account):
                 raise Violation("what is known is on disk", f"{name} differ: {keys}", *map(str, keys))
 
 
-def _by_version(services: Services) -> Mapping[Any, object]:
-    return {(app.id, services.versions[app.id]): app for app in services.root.all_apps()}
+def _by_version(catalog: AppCatalog) -> Mapping[Any, object]:
+    return {(app.id, catalog.versions[app.id]): app for app in catalog.root.all_apps()}
 
 
 _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {

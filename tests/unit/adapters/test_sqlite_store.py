@@ -11,7 +11,7 @@ import pytest
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import Conflict, Damaged
-from mesos_gpu.model.apps.split import Mode, Split
+from mesos_gpu.model.apps.split import Mode, TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Reset, Target
@@ -93,9 +93,9 @@ def test_forgotten_is_gone(store: SqliteStore) -> None:
 
 
 def test_named_services_come_back_until_they_are_forgotten(store: SqliteStore) -> None:
-    web = Split("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)
-    store.save([SaveSplit(web), SaveSplit(Split("api", {"/a": 1}))])
-    assert store.load().splits == (Split("api", {"/a": 1}), web)
+    web = TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)
+    store.save([SaveSplit(web), SaveSplit(TrafficSplit("api", {"/a": 1}))])
+    assert store.load().splits == (TrafficSplit("api", {"/a": 1}), web)
     assert list(store.load().splits[1].weights) == ["/b", "/a"]
     store.save([ForgetSplit("web")])
     assert [each.name for each in store.load().splits] == ["api"]

@@ -7,8 +7,8 @@ from marathon.models.events import EventFactory
 from mesos_gpu.api.marathon.event_bodies import events_of
 from mesos_gpu.model.apps import app_event
 from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import Deployment
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.tasks.task import Task, TaskState

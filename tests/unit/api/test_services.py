@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.model.apps.app import App, PortDefinition
-from mesos_gpu.model.apps.split import Backend, Mode, Server, Split
+from mesos_gpu.model.apps.split import Backend, Mode, Server, TrafficSplit
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.policy.apps.backends import Address, Serving, labelled, named, without_clashes
 from mesos_gpu.wire.export import haproxy, traefik
@@ -38,7 +38,7 @@ def apps(*found: App) -> Mapping[str, App]:
 
 
 def test_a_split_weighs_the_tasks_that_serve() -> None:
-    found = named(Split("web", {"/a": 90, "/b": 10}), apps(app("/a"), app("/b")), tasks(a=2, b=1))
+    found = named(TrafficSplit("web", {"/a": 90, "/b": 10}), apps(app("/a"), app("/b")), tasks(a=2, b=1))
     assert [(each.task_id, each.app_id, each.port) for each in found.servers] == [
         ("a.0", "/a", 1000),
         ("a.1", "/a", 1001),
@@ -51,18 +51,18 @@ def test_a_split_weighs_the_tasks_that_serve() -> None:
 
 def test_what_has_no_task_leaves_its_share_to_the_others() -> None:
     for serving in (tasks(a=1), tasks(a=1, b=0)):
-        found = named(Split("web", {"/a": 1, "/b": 99}), apps(app("/a"), app("/b")), serving)
+        found = named(TrafficSplit("web", {"/a": 1, "/b": 99}), apps(app("/a"), app("/b")), serving)
         assert ([each.app_id for each in found.servers], found.shares) == (["/a"], {"/a": 1})
-    gone = named(Split("web", {"/a": 1, "/b": 99}), apps(app("/a")), tasks(a=1, b=1))
+    gone = named(TrafficSplit("web", {"/a": 1, "/b": 99}), apps(app("/a")), tasks(a=1, b=1))
     assert gone.shares == {"/a": 1}
-    none = named(Split("web", {"/a": 1, "/b": 0}), apps(app("/a"), app("/b")), tasks(b=3))
+    none = named(TrafficSplit("web", {"/a": 1, "/b": 0}), apps(app("/a"), app("/b")), tasks(b=3))
     assert none.servers == ()
 
 
 def test_a_second_port_serves_if_there_is_one() -> None:
-    found = named(Split("web", {"/a": 1}, port_index=1), apps(app("/a")), tasks(a=1))
+    found = named(TrafficSplit("web", {"/a": 1}, port_index=1), apps(app("/a")), tasks(a=1))
     assert [each.port for each in found.servers] == [2000]
-    assert named(Split("web", {"/a": 1}, port_index=2), apps(app("/a")), tasks(a=1)).servers == ()
+    assert named(TrafficSplit("web", {"/a": 1}, port_index=2), apps(app("/a")), tasks(a=1)).servers == ()
 
 
 def test_labels_say_what_a_split_leaves_open() -> None:
@@ -75,10 +75,12 @@ def test_labels_say_what_a_split_leaves_open() -> None:
         "HAPROXY_1_PORT": "9",
         "HAPROXY_GROUP": "external",
     }
-    found = named(Split("web", {"/a": 1, "/b": 1}), apps(app("/a"), app("/b", labels)), tasks(a=1))
+    found = named(TrafficSplit("web", {"/a": 1, "/b": 1}), apps(app("/a"), app("/b", labels)), tasks(a=1))
     assert (found.port, found.hosts) == (8000, ("shop.example", "www.example"))
     assert (found.mode, found.balance, found.sticky, found.problems) == (Mode.HTTP, "leastconn", True, ())
-    own = named(Split("web", {"/b": 1}, 0, 80, ("x.example",), Mode.TCP), apps(app("/b", labels)), tasks())
+    own = named(
+        TrafficSplit("web", {"/b": 1}, 0, 80, ("x.example",), Mode.TCP), apps(app("/b", labels)), tasks()
+    )
     assert (own.port, own.hosts, own.mode) == (80, ("x.example",), Mode.TCP)
 
 
@@ -97,17 +99,17 @@ def test_labels_say_what_a_split_leaves_open() -> None:
 )
 def test_a_label_of_another_form_is_left_out_and_named(label: str, value: str) -> None:
     bad = app("/a", {f"HAPROXY_0_{label}": value})
-    found = named(Split("web", {"/a": 1}), apps(bad), tasks(a=1))
+    found = named(TrafficSplit("web", {"/a": 1}), apps(bad), tasks(a=1))
     (problem,) = found.problems
     assert problem.startswith(f"/a: HAPROXY_0_{label} ")
-    plain = named(Split("web", {"/a": 1}), apps(app("/a")), tasks(a=1))
+    plain = named(TrafficSplit("web", {"/a": 1}), apps(app("/a")), tasks(a=1))
     comment, _, rest = haproxy.render([found], http_port=80).partition("\n")
     assert comment.startswith("# /a: HAPROXY_0_")
     assert rest.strip() == haproxy.render([plain], http_port=80).strip()
 
 
 def test_a_label_that_has_no_effect_is_named() -> None:
-    found = named(Split("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
+    found = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
     assert found.problems == ("/a: HAPROXY_0_PATH is of no effect here",)
 
 

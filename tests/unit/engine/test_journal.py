@@ -28,9 +28,9 @@ from mesos_gpu.engine.state import Reconciliation, State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
 from mesos_gpu.model.apps.app import App, Group, SecretRef
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import AppVersion, Deployment, GroupShape, RootVersion, Services
-from mesos_gpu.model.apps.split import Mode, Split
+from mesos_gpu.model.apps.split import Mode, TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.healthcheck import Answer, CheckHealth, Readiness
 from mesos_gpu.model.nodes.drain import Target
@@ -70,7 +70,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.DelayReset("/a"),
     ev.HealthFound(TaskId("t"), False, "HTTP check failed", (FAILED_CHECK,)),
     ev.ReadinessFound(TaskId("t"), READINESS),
-    ev.SplitSet(Split("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
+    ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
     ev.SplitDropped("web"),
     ev.TasksListed(
         (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
@@ -224,14 +224,18 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.released[TaskId("t")] = 0.7
     state.resets[GpuId("z")] = state.resets[GpuId("b")] = None
     info, root = VersionInfo(1.5, 1.25, 1 / 3), Group("/", (APP,))
-    state.services = Services(root, {"/a": info})
+    state.catalog = AppCatalog(root, {"/a": info})
     state.app_versions["/a"] = [AppVersion(1.5, APP)]
     state.roots = [RootVersion(1.5, GroupShape("/", (("/a", 1 / 3),), (GroupShape("/g"),), ("/b",), False))]
     state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
-    state.splits["web"] = Split("web", {"/b": 90, "/a": 10})
+    state.splits["web"] = TrafficSplit("web", {"/b": 90, "/a": 10})
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
     state.vacant = {"/a": [JobId("j")]}
-    state.stirred, state.fallen, state.backoffs = {"/a"}, [JobId("j")], {("/a", 1.5): (2, 1 / 3)}
+    state.changed_apps, state.ended_instances, state.backoffs = (
+        {"/a"},
+        [JobId("j")],
+        {("/a", 1.5): (2, 1 / 3)},
+    )
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}
     state.readiness = {TaskId("t"): READINESS}
@@ -239,6 +243,12 @@ def test_rare_fields_of_the_state_come_back() -> None:
     assert found == state
     assert list(found.resets) == ["z", "b"]
     assert found.reconciliation is not state.reconciliation
+
+
+def test_a_head_has_the_names_of_fields_that_earlier_journals_have() -> None:
+    keys = json.loads(kept.STATES.encode(State(1.5))).keys()
+    assert {"services", "stirred", "fallen"} <= keys
+    assert not {"catalog", "changed_apps", "ended_instances"} & keys
 
 
 # --- replayed

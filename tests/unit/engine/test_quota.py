@@ -84,9 +84,9 @@ def test_one_user_s_apps_are_bounded_too() -> None:
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
     with pytest.raises(TooMuch, match="apps of the default user: 16 would wait, and 10 may"):
         world.feed(ev.AppsChanged("d2", Group("/", (web, replace(web, id="/api"))), force=True))
-    assert [app.id for app in world.state.services.root.all_apps()] == ["/web"]
+    assert [app.id for app in world.state.catalog.root.all_apps()] == ["/web"]
     fewer = world_of(Quota(pending=4))
-    fewer.state.services = replace(world.state.services)
+    fewer.state.catalog = replace(world.state.catalog)
     fewer.feed(
         ev.AppsChanged("d4", Group("/", (replace(web, instances=6),)), force=True)
     )  # less than there is

@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.apps.service import Deployment
+from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.policy.apps.rollout import moves
 from mesos_gpu.policy.apps.rollout.moves import Bounds
 from mesos_gpu.simulate.chaos import run as chaos

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.catalog import GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
-from mesos_gpu.model.apps.service import GroupShape, RootVersion
 
 
 def shape_of(group: Group, versions: Mapping[str, VersionInfo]) -> GroupShape:

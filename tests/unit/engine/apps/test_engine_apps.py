@@ -244,7 +244,7 @@ def test_a_deployment_is_undone(world: World) -> None:
     assert set(world.state.deployments) == {"back"}
     settled(world)
     assert {job.id for job in instances(world)} == old, "they still run from the version that is back"
-    assert world.state.services.root.apps == (WEB,)
+    assert world.state.catalog.root.apps == (WEB,)
     with pytest.raises(NotFound):
         world.feed(ev.DeploymentDeleted("bad", "again"))
 
@@ -267,7 +267,7 @@ def test_versions_are_remembered(world: World) -> None:
     settled(world)
     found = world.state.app_versions["/web"]
     assert [version.app.instances for version in found] == [2, 3]
-    info = world.state.services.versions["/web"]
+    info = world.state.catalog.versions["/web"]
     assert info.last_config_change_at < info.last_scaling_at == info.version
 
 
@@ -315,7 +315,7 @@ def test_what_is_taken_up_again_is_no_new_version(world: World) -> None:
     versions = [found.version for found in world.state.app_versions["/web"]]
     assert len(versions) == len(set(versions)) == 2
     assert world.state.app_versions["/web"][0].app == WEB
-    assert world.state.services.versions["/web"].version == versions[0] < versions[1]
+    assert world.state.catalog.versions["/web"].version == versions[0] < versions[1]
 
 
 def test_an_end_by_force_leaves_things_as_they_are(world: World) -> None:

@@ -9,14 +9,14 @@ from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import PortDefinition, ReadinessCheck
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Readiness
 from mesos_gpu.model.saves import ForgetSplit, SaveSplit
 from mesos_gpu.testing.builders import World, only, saved_of
 from tests.unit.engine.apps.test_engine_apps import WEB, instances, running, serve, want
 
 CHECKED = replace(WEB, health_checks=(HealthCheck(port=80), HealthCheck(port=81)))
-SPLIT = Split("web", {"/web": 9, "/gone": 1})
+SPLIT = TrafficSplit("web", {"/web": 9, "/gone": 1})
 
 
 @pytest.fixture

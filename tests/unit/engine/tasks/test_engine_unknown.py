@@ -202,7 +202,7 @@ def test_an_instance_of_an_app_that_is_known_serves_on() -> None:
     world = doubtful()
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
-    version = world.state.services.versions["/web"].last_config_change_at
+    version = world.state.catalog.versions["/web"].last_config_change_at
     job_id = "web.instance-00000000-0000-0000-0000-000000000001._app"
     world.feed(ev.TasksListed((listed(job_id, app="/web", app_version=version),)))
     world.feed(ev.UnknownAdopted(TaskId(f"{job_id}.1")))

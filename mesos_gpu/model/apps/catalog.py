@@ -8,8 +8,8 @@ from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
-    """All apps, as they are wanted."""
+class AppCatalog:
+    """All apps, as they are wanted: the tree, and when each app and each group was changed."""
 
     root: Group = field(default_factory=lambda: Group("/"))
     versions: Mapping[str, VersionInfo] = field(default_factory=dict)  # by app id
