@@ -121,7 +121,9 @@ def environment(one: Host, **assignment: object) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in one.stdout().split("\0") if entry)
 
 
-def test_the_environment(open_directory: Path, agent: ScriptedAgent) -> None:
+def test_a_task_has_its_own_environment_and_nothing_forged(
+    open_directory: Path, agent: ScriptedAgent
+) -> None:
     secrets = {"MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t", "LIBPROCESS_PORT": "0"}
     asked = {
         "A": "1", "MESOS_TASK_ID": "forged", "MESOS_EXECUTOR_ID": "forged", "CUDA_VISIBLE_DEVICES": "0,1,2",
@@ -196,7 +198,7 @@ def test_the_streams_are_the_commands_alone(one: Host) -> None:
 
 
 @as_root
-def test_another_user(one: Host) -> None:
+def test_a_command_runs_as_another_user_in_a_session_of_its_own(one: Host) -> None:
     one.launch(
         "id -un; id -Gn; echo $HOME $USER $LOGNAME; echo mine > file; cut -d' ' -f6 /proc/$$/stat",
         user="nobody",

@@ -86,7 +86,7 @@ def test_the_first_build(root: Path, tmp_path: Path) -> None:
     pytest.fail("it never ended")
 
 
-def test_a_rebuild(root: Path, tmp_path: Path) -> None:
+def test_a_rebuild_killed_at_any_step_leaves_a_whole_volume(root: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "volumes")
     made = small_plan(root)
     for step in steps():
@@ -107,7 +107,7 @@ def test_a_rebuild(root: Path, tmp_path: Path) -> None:
     pytest.fail("it never ended")
 
 
-def test_a_collector(root: Path, tmp_path: Path) -> None:
+def test_a_collector_killed_at_any_step_leaves_no_litter(root: Path, tmp_path: Path) -> None:
     made = small_plan(root)
     for step in steps():
         store = Store(tmp_path / f"volumes{step}")

@@ -95,7 +95,7 @@ Start = Callable[..., subprocess.Popen[bytes]]
 Begin = Callable[..., Watch]
 
 
-def test_exit_codes(start: Start, watch: Begin, tmp_path: Path) -> None:
+def test_the_exit_code_of_a_command_is_its_verdict(start: Start, watch: Begin, tmp_path: Path) -> None:
     task = start("sleep", "60")
     (tmp_path / "up").touch()
     seen = watch(command(f"test -e {tmp_path}/up || {{ echo it is down; exit 3; }}"), pid=task.pid)

@@ -236,7 +236,9 @@ def test_all_problems_at_once(rig: Rig) -> None:
         ("GET", "/static/../app.py", {}, 404, "not-found"),
     ],
 )  # fmt: skip
-def test_refusals(rig: Rig, verb: str, path: str, more: dict[str, Any], status: int, code: str) -> None:
+def test_a_refusal_has_its_code_and_a_remedy(
+    rig: Rig, verb: str, path: str, more: dict[str, Any], status: int, code: str
+) -> None:
     response = rig.call(verb, path, **more)
     assert code_of(response) == (status, code)
     assert response.json()["error"]["remedy"]
@@ -277,7 +279,7 @@ def test_a_prefix_is_enough_if_it_is_one(rig: Rig) -> None:
     assert two["id"] in response.json()["error"]["message"]
 
 
-def test_filters(rig: Rig) -> None:
+def test_jobs_are_filtered_by_state_label_and_name(rig: Rig) -> None:
     a, b = rig.submit(name="a", labels={"k": "1"}), rig.submit(name="b", labels={"k": "2"})
     rig.call("DELETE", f"/v1/jobs/{b['id']}")
 

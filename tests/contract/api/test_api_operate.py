@@ -90,7 +90,7 @@ REFUSED: list[tuple[str, str, Any, tuple[int, str]]] = [
 ]
 
 
-def test_refusals(rig: Rig) -> None:
+def test_what_cannot_be_done_to_a_card_is_refused_with_a_remedy(rig: Rig) -> None:
     for verb, path, body, code in REFUSED:
         response = rig.call(verb, path, **({} if body is None else {"json": body}))
         assert (code_of(response), bool(response.json()["error"]["remedy"])) == (code, True), path
@@ -163,7 +163,7 @@ def test_the_default_engine_is_the_scheduler_s(rig: Rig) -> None:
     assert rig.submit()["container_engine"] is None
 
 
-def test_metrics(rig: Rig) -> None:
+def test_metrics_escape_what_a_card_calls_itself(rig: Rig) -> None:
     hostile = Gpu(GpuId("GPU-1"), 'A"1\\00', 1, 1, "", health=Health.SICK, reason="XID 79")
     change = Transition(1.0, Health.OK, Health.SICK, "XID 79")
     rig.report(replace(hostile, history=(change,)), TWO)

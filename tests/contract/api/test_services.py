@@ -176,7 +176,7 @@ def test_metrics_show_the_weights_and_who_serves(web: Rig) -> None:
 # --- the command line
 
 
-def test_the_commands(web: Rig) -> None:
+def test_the_commands_make_change_list_and_show_services(web: Rig) -> None:
     assert "no service" in web.run("show", "api", code=66).output
     made = json.loads(web.run("split", "api", "/a=1", "b=3", "--port", "9000", "--json").output)
     assert (made["asked"]["apps"], made["port"]) == ({"/a": 1, "/b": 3}, 9000)

@@ -176,7 +176,7 @@ def test_why_reads_well(rest: FakeRest) -> None:
     assert json.loads(call("why", "x", "--json").stdout) == why("x-1")
 
 
-def test_queue(rest: FakeRest) -> None:
+def test_the_queue_is_listed_with_reservations_and_estimates(rest: FakeRest) -> None:
     waiting = {
         "position": 0, "id": "big-1", "name": "big", "queue": "lab", "priority": 1, "effective_priority": 3,
         "gpus": 4, "cpus": 1.0, "mem_mib": 128, "submitted_at": time.time() - 60.5,
@@ -244,7 +244,7 @@ def test_wait_has_a_timeout(rest: FakeRest) -> None:
     assert f"still not ended: {job}" in got.stderr
 
 
-def test_submit(rest: FakeRest, tmp_path: Path) -> None:
+def test_a_file_of_jobs_is_submitted_whole_or_not_at_all(rest: FakeRest, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text("- {name: a, command: 'true'}\n- {name: b, argv: ['true'], gpus: 1}\n")
     assert call("submit", str(file)).stdout == "a-00000000\nb-00000001\n"

@@ -215,7 +215,7 @@ def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
     assert got.stderr == "mesos-gpu: stdin: /a: no field of an app, and ignored: instancess (instances?)\n"
 
 
-def test_wrong_use(rig: Played) -> None:
+def test_a_wrong_update_says_what_is_wrong_with_it(rig: Played) -> None:
     made("/once")
     for words, said in (
         (("update", "/once"), "is no file; to change an app of that ID say what"),

@@ -6,7 +6,7 @@ from mesos_gpu.testing.fake_rest import FakeRest
 from tests.contract.cli.cli_rig import UUIDS, call, finish, started
 
 
-def test_logs(rest: FakeRest) -> None:
+def test_logs_are_printed_as_they_were_written(rest: FakeRest) -> None:
     job = rest.add()
     got = call("logs", job)
     assert (got.exit_code, got.stdout) == (73, "")

@@ -97,7 +97,7 @@ def test_several_cards_and_a_deadline_that_is_now(rig: Rig) -> None:
     assert len(good("gpu", "undrain", "GPU-1", "GPU-2").splitlines()) == 2
 
 
-def test_nodes(rig: Rig) -> None:
+def test_nodes_are_drained_listed_and_given_back(rig: Rig) -> None:
     line = good("node", "drain", "a1.example", "--reason", "move")
     assert line.startswith("a1.example is drained since ")
     assert line.endswith(": move, 0 tasks on it\n")
@@ -146,7 +146,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
     assert rig.call("GET", "/v1/status").json()["drains"] == []
 
 
-def test_reset(rig: Rig) -> None:
+def test_a_reset_is_asked_of_the_node_and_shown(rig: Rig) -> None:
     line = good("gpu", "reset", "GPU-2", "--reason", "stuck")
     request = rig.call("GET", "/v1/gpus/GPU-2").json()["reset"]["request"]
     assert line == f"GPU-2: reset {request} asked of a1.example\n"
@@ -187,7 +187,7 @@ WRONG: list[tuple[list[str], int, str]] = [
 ]
 
 
-def test_wrong_use(rig: Rig) -> None:
+def test_wrong_words_of_an_operator_are_refused(rig: Rig) -> None:
     for words, code, message in WRONG:
         got = call(*words)
         assert (got.exit_code, message in got.output) == (code, True), (words, got.output)
@@ -204,7 +204,7 @@ def test_run_takes_an_image_without_a_command(rig: Rig) -> None:
     assert "min driver    535.104\n" in shown
 
 
-def test_completion(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_cards_and_nodes_are_completed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, incomplete, want in (("gpu", "G", "GPU-1"), ("node", "a", "a1.example")):
         monkeypatch.setenv("COMP_WORDS", f"mesos-gpu {kind} drain {incomplete}")
         monkeypatch.setenv("COMP_CWORD", "3")

@@ -344,7 +344,7 @@ def test_versions_of_groups(rig: Marathon) -> None:
     assert len(rig.ask("GET", "/v2/groups/shop/versions")) == 3
 
 
-def test_groups(rig: Marathon) -> None:
+def test_a_group_is_made_changed_and_deleted(rig: Marathon) -> None:
     apps = [{"id": "db", **CMD, "instances": 0}, {"id": "web", **CMD, "instances": 0, "dependencies": ["db"]}]
     assert rig.ask("GET", "/v2/groups")["apps"] == []
     dry = rig.ask("PUT", "/v2/groups/shop?dryRun=true", json={"apps": apps})
@@ -405,7 +405,7 @@ def test_the_queue_says_why_an_app_waits(rig: Marathon) -> None:
     assert entry["processedOffersSummary"]["rejectSummaryLastOffers"]
 
 
-def test_who_answers(rig: Marathon) -> None:
+def test_ping_info_and_leader_are_answered_and_pods_are_not(rig: Marathon) -> None:
     pong = rig.call("GET", "/ping", headers={"Accept": "application/json"})
     assert pong.text == '"pong"'
     assert rig.call("GET", "/ping", headers={"Accept": "*/*"}).text == "pong"

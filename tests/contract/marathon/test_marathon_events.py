@@ -172,7 +172,7 @@ def test_a_deployment_that_fails_and_one_that_is_refused(rig: Marathon, ears: Ea
     assert len(ears.all("deployment_step_success")) == 1
 
 
-def test_health(rig: Marathon, ears: Ears) -> None:
+def test_events_tell_of_health_checks_and_of_a_kill_by_them(rig: Marathon, ears: Ears) -> None:
     check = {"protocol": "TCP", "port": 1, "maxConsecutiveFailures": 1}
     version = rig.create("/a", healthChecks=[check])["version"]
     added = ears.wait("add_health_check_event")

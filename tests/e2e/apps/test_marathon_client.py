@@ -134,7 +134,7 @@ def told_of_it(heard: list[Any]) -> None:
     assert {event.run_spec_id for event in changes} == {"/my-app"}
 
 
-def test_groups(marathon: Any) -> None:
+def test_a_group_is_made_scaled_and_deleted(marathon: Any) -> None:
     from marathon.models import MarathonGroup
 
     apps = [{"id": name, "cmd": "sleep 100", "cpus": 0.1, "mem": 32} for name in ("db", "web")]

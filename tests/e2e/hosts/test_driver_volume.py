@@ -230,7 +230,7 @@ def test_an_upgrade_under_a_running_task(open_directory: Path, roots: dict[str, 
         assert "couldn't communicate with the NVIDIA driver" in said, "by the program and libraries of 535"
 
 
-def test_foreign_machines(open_directory: Path, roots: dict[str, Path]) -> None:
+def test_drivers_of_foreign_machines_are_planned(open_directory: Path, roots: dict[str, Path]) -> None:
     """POWER and ARM: found and planned here, though they cannot run here."""
     for version, name, machine in ((CURRENT, "aarch64", "aarch64"), ("535.216.03", "ppc64le", "powerpc64le")):
         root = open_directory / machine

@@ -479,7 +479,7 @@ output.copy(1, 2)
     assert tasks.engine.containers("mesos_gpu.task") == {}
 
 
-def test_no_engine(tmp_path: Path) -> None:
+def test_without_an_engine_the_remedy_names_the_setting(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"docker\.sock") as caught:
         DockerEngine(str(tmp_path / "docker.sock")).image("busy")
     assert "MESOS_GPU_DOCKER_SOCKET" in caught.value.remedy

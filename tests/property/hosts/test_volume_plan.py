@@ -74,7 +74,7 @@ def lay_out(root: Path, tree: Mapping[str, bytes | str]) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(trees)
-def test_plans(tree: Mapping[str, bytes | str]) -> None:
+def test_a_plan_is_the_same_each_time_and_stays_inside_the_root(tree: Mapping[str, bytes | str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root, store = Path(directory, "root"), Path(directory, "store")
         root.mkdir()

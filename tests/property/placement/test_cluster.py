@@ -49,7 +49,7 @@ def fits(view: View, row: int, shape: Shape, models: list[str]) -> bool:
 @given(
     st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=12), policies, st.data()
 )
-def test_accounts(
+def test_accounts_hold_after_every_placement(
     cluster: list[NodeState], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
 ) -> None:
     view = View(cluster, make(asked))
@@ -99,7 +99,7 @@ def _check(view: View, cluster: list[NodeState], running: list[tuple[int, int, t
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.integers(1, WHOLE - 1), st.integers(1, 100), max_size=12))
-def test_worth(demand: dict[int, int]) -> None:
+def test_worth_grows_with_space_and_with_room_for_two(demand: dict[int, int]) -> None:
     prices = worth(demand)
     assert prices[0] == 0
     assert prices[WHOLE] == 1

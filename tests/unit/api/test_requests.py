@@ -62,7 +62,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("ask", "rooms", "want"), KEPT.values(), ids=KEPT)
-def test_kept(ask: Ask, rooms: list[Room], want: tuple[str, float, set[str]] | None) -> None:
+def test_what_is_reserved_for_a_request(
+    ask: Ask, rooms: list[Room], want: tuple[str, float, set[str]] | None
+) -> None:
     found = reserve(JOB, ask, rooms, now=NOW)
     assert (None if found is None else (found.agent_id, found.at, set(found.gpus))) == want
 

@@ -103,7 +103,7 @@ def test_the_url_may_stand_on_both_sides(rest: FakeRest, monkeypatch: pytest.Mon
     assert call("ps", "--url", rest.url.removeprefix("http://")).exit_code == 0
 
 
-def test_completion(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_jobs_are_completed(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = rest.add("one"), rest.add("two")
     rest.end(two, "finished", 0)
 
@@ -121,7 +121,7 @@ def test_completion(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(shell: str) -> None:
+def test_each_shell_has_a_completion_script(shell: str) -> None:
     assert f"_MESOS_GPU_COMPLETE={shell}_complete" in call("completion", shell).stdout
 
 

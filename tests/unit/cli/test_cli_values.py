@@ -23,7 +23,7 @@ from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 @pytest.mark.parametrize(
     ("text", "mib"), [("512", 512), ("2GiB", 2048), ("2g", 2048), ("1.5 GiB", 1536), ("1T", 1 << 20)]
 )
-def test_memory(text: str, mib: int) -> None:
+def test_memory_is_read_in_mib(text: str, mib: int) -> None:
     assert MEMORY.convert(text, None, None) == mib
 
 
@@ -37,7 +37,7 @@ def test_bad_memory_shows_the_form(text: str) -> None:
     ("text", "seconds"),
     [("90", 90), ("90s", 90), ("2h", 7200), ("1h30m", 5400), ("0.5s", 0.5), ("1d", 86400)],
 )
-def test_duration(text: str, seconds: float) -> None:
+def test_durations_are_read_in_seconds(text: str, seconds: float) -> None:
     assert DURATION.convert(text, None, None) == seconds
 
 
@@ -47,7 +47,7 @@ def test_bad_duration_shows_the_form(text: str) -> None:
         DURATION.convert(text, None, None)
 
 
-def test_pairs() -> None:
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
     assert ENV.convert("A=b=c", None, None) == ("A", "b=c")
     assert LABEL.convert("team/x=", None, None) == ("team/x", "")
     for text in ("A", "=x", "1A=x", "A B=x"):
@@ -61,7 +61,7 @@ def test_what_can_be_no_id_never_becomes_an_address(text: str) -> None:
         JOB.convert(text, None, None)
 
 
-def test_urls() -> None:
+def test_urls_are_made_whole_or_refused() -> None:
     assert URL.convert("localhost:80/", None, None) == "http://localhost:80"
     assert URL.convert("https://[::1]:9/x", None, None) == "https://[::1]:9/x"
     for text in ("", "http://", "ftp://x", "h:port", "h:99999", "http://a b", "h?x=1"):

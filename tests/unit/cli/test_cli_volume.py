@@ -141,7 +141,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("arguments", "code", "text"), WRONG.values(), ids=WRONG)
-def test_wrong_use(host: Host, arguments: tuple[str, ...], code: int, text: str) -> None:
+def test_wrong_words_for_a_volume_are_refused(
+    host: Host, arguments: tuple[str, ...], code: int, text: str
+) -> None:
     assert text in host.run(*arguments, code=code).output
 
 

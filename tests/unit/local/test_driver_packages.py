@@ -86,7 +86,7 @@ def test_what_is_not_there_is_said_with_what_to_do(mirror: Path) -> None:
     assert "put one.deb into" in caught.value.remedy
 
 
-def test_the_list() -> None:
+def test_the_list_has_names_and_digests_alone() -> None:
     listed = packages(*ALL, NEXT)
     assert len({package.name for package in listed}) == len(listed)
     assert all(len(package.sha256) == 64 and package.path.startswith("pool/") for package in listed)

@@ -84,7 +84,7 @@ def test_cards_nodes_and_drains(world: Told, caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_deployments(world: Told, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deployment_is_told_of_from_begin_to_end(world: Told, caplog: pytest.LogCaptureFixture) -> None:
     said(caplog)
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))

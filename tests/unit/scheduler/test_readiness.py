@@ -82,7 +82,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_answers(found: Found, case: str) -> None:
+def test_an_answer_means_ready_by_its_status(found: Found, case: str) -> None:
     words, check, wanted = ANSWERS[case]
     with answering(says(words)) as server:
         assert found.first(check, server.port) == wanted

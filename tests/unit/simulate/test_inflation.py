@@ -52,7 +52,7 @@ def test_bundle_is_better_than_the_published_packing_and_best_fit(seeds: tuple[i
     assert allocated("default", "bundle", seeds) > 93.8 > published("default", "BestFit")
 
 
-def test_spread_scatters(seeds: tuple[int, ...]) -> None:
+def test_spread_leaves_scattered_gpus_over(seeds: tuple[int, ...]) -> None:
     assert 82 < allocated("default", "spread", seeds) < 86
 
 
@@ -154,7 +154,7 @@ def test_without_gpus_there_is_nothing_to_count(nodes: list[NodeState], pods: li
         run(nodes, pods, "bundle", 0)
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command_prints_and_repeats_by_its_seed(tmp_path: Path) -> None:
     nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,1000,4,T4\nb,32000,1000,4,T4\n")
     pods.write_text(

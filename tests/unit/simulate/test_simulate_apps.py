@@ -30,7 +30,7 @@ def violation(seed: int, steps: int = STEPS) -> Violation | None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_apps_hold(seed: int) -> None:
+def test_rules_of_apps_hold_in_a_rough_world(seed: int) -> None:
     found = violation(seed, 1200)
     assert found is None, str(found)
 

@@ -41,7 +41,7 @@ LONG, WIDE, SHORT = ("long", 4, 0, 100), ("wide", 4, 10, 40), ("short", 1, 20, 6
         ("srsf", {"short": 80, "wide": 110, "long": 200}),
     ],
 )
-def test_three_jobs(policy: str, ends: dict[str, int]) -> None:
+def test_three_jobs_end_when_the_policy_says(policy: str, ends: dict[str, int]) -> None:
     assert _ends(policy, [LONG, WIDE, SHORT]) == ends
 
 
@@ -101,7 +101,7 @@ def test_who_fits_beside_the_running_runs() -> None:
     assert _ends("srtf", jobs, Cluster(3, 4))["4"] == 104
 
 
-def test_prices() -> None:
+def test_prices_of_restarts_and_pauses_are_paid() -> None:
     jobs = [("long", 1, 0, 100), ("short", 1, 10, 20)]
     one = Cluster(1, 1)
     assert _ends("srtf", jobs, one) == {"long": 120, "short": 30}
@@ -118,7 +118,7 @@ def test_dear_preemption_ends_one_day(prices: Prices) -> None:
     assert len(simulate(jobs, Cluster(3, 4), order, prices).ended_ms) == 5
 
 
-def test_figures() -> None:
+def test_figures_are_those_of_the_outcome() -> None:
     jobs = [TraceJob("a", 2, 10, 100), TraceJob("b", 4, 10, 30)]
     found = figures(jobs, ONE_NODE, Outcome({"a": 140, "b": 40}, 0, 0, 0))
     assert (found.avg_jct_s, found.p50_jct_s, found.p99_jct_s, found.makespan_s) == (0.08, 0.03, 0.13, 0.13)
@@ -140,7 +140,7 @@ _ALL = {**ORDERS, "short": _SHORT_LEVELS}
 
 
 @given(_JOBS, st.sampled_from(sorted(_ALL)), st.sampled_from([FREE, Prices(5), Prices(0, 2), Prices(50, 50)]))
-def test_every_schedule(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
+def test_every_schedule_holds_gangs_and_capacity(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
     cluster, order, sizes = Cluster(3, 4), _ALL[policy], {job.job_id: job.gpus for job in jobs}
     ended: set[str] = set()
     ticks: list[Tick] = []
@@ -206,7 +206,7 @@ def test_the_order_of_the_file_does_not_matter(
         (HEAD + 'a,1,0,"5\n', "unexpected end of data"),
     ],
 )
-def test_bad_traces(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_trace_is_refused_by_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(text)
     with pytest.raises(Damaged) as caught:
@@ -216,7 +216,7 @@ def test_bad_traces(tmp_path: Path, text: str, said: str) -> None:
     assert caught.value.remedy
 
 
-def test_files(tmp_path: Path) -> None:
+def test_traces_are_read_plain_and_compressed(tmp_path: Path) -> None:
     text = (HEAD + "a,1,0,5\n").encode()
     for name, data in (("t.csv", text), ("t.csv.gz", gzip.compress(text))):
         (tmp_path / name).write_bytes(data)
@@ -233,12 +233,12 @@ def test_files(tmp_path: Path) -> None:
         read_jobs(tmp_path / "none.csv")
 
 
-def test_too_large() -> None:
+def test_a_job_larger_than_the_cluster_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="job a asks for 9 GPUs, and the cluster has 4"):
         simulate([TraceJob("a", 9, 0, 5)], ONE_NODE, ORDERS["fifo"], FREE)
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command_prints_the_figures(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text(HEAD + "a,1,0,5000\nb,1,0,5000\n")
     words = [
@@ -266,7 +266,7 @@ def test_the_command(tmp_path: Path) -> None:
     )
 
 
-def test_plots(tmp_path: Path) -> None:
+def test_plots_are_drawn_in_the_format_of_their_name(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'mesos_gpu[plot]'")
     series = {"used": [(0.0, 1.0), (1.0, 3.0)], "waiting": [(0.0, 2.0), (1.0, 0.0)]}
     for name, start in (("p.svg", b"<?xml"), ("p.png", b"\x89PNG")):

@@ -50,7 +50,7 @@ def everything(path: Path) -> list[str]:
     return sorted(str(each.relative_to(path)) for each in path.rglob("*"))
 
 
-def test_a_volume(root: Path, store: Store) -> None:
+def test_a_volume_has_links_and_files_of_the_driver(root: Path, store: Store) -> None:
     built = make(store.path, root)
     assert built.new
     assert built.how == {"hard link": len(built.volume.files)}

@@ -71,7 +71,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("file", "want"), CASES.values(), ids=CASES)
-def test_rules(file: File, want: Mapping[str, str]) -> None:
+def test_each_tool_takes_files_by_its_own_rules(file: File, want: Mapping[str, str]) -> None:
     assert want.items() <= said(row(file)).items()
 
 

@@ -118,7 +118,7 @@ def test_leaves_out_with_a_reason(file: File, why: str) -> None:
     assert reason(made, file.path) == why
 
 
-def test_programs() -> None:
+def test_programs_are_taken_but_what_loads_modules() -> None:
     modprobe = program("nvidia-modprobe")
     made = planned(programs=[program("nvidia-smi"), program("nvidia-cuda-mps-server", "/usr/sbin"), modprobe])
     assert {"bin/nvidia-smi", "bin/nvidia-cuda-mps-server"} <= targets(made)
@@ -225,7 +225,7 @@ def test_a_library_name_that_leads_to_a_program_is_the_program() -> None:
     ("machine", "directory"),
     [("aarch64", "/usr/lib/aarch64-linux-gnu"), ("ppc64le", "/usr/lib/powerpc64le-linux-gnu")],
 )
-def test_other_machines(machine: str, directory: str) -> None:
+def test_libraries_of_other_machines_are_planned(machine: str, directory: str) -> None:
     files = [
         library(f"{stem}.so.{V}", f"{stem}.so.1", machine=machine, directory=directory)
         for stem in ("libcuda", "libnvidia-ml")

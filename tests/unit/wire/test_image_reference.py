@@ -24,7 +24,7 @@ DIGEST = "sha256:" + "0" * 64
         ("a:" + "t" * 128, "a"),
     ],
 )
-def test_good(reference: str, short: str) -> None:
+def test_a_good_reference_has_a_short_name(reference: str, short: str) -> None:
     assert problem(reference) is None
     assert short_name(reference) == short
 
@@ -53,5 +53,5 @@ def test_good(reference: str, short: str) -> None:
         ("a" * 256, "its name has 256 characters"),
     ],
 )
-def test_bad(reference: str, why: str) -> None:
+def test_a_bad_reference_says_why(reference: str, why: str) -> None:
     assert why in (problem(reference) or "")

@@ -35,7 +35,7 @@ def test_what_are_no_checks(text: str) -> None:
         ("/a b\r\nEvil: é", b"GET /a%20b%0D%0AEvil:%20%C3%A9 HTTP/1.1"),
     ],
 )
-def test_a_request(path: str | None, first: bytes) -> None:
+def test_a_request_escapes_what_would_break_its_lines(path: str | None, first: bytes) -> None:
     lines = request("agent1", 31000, path).split(b"\r\n")
     assert lines[0] == first
     assert lines[1] == b"Host: agent1:31000"

@@ -18,13 +18,13 @@ def problems(**value: Any) -> dict[str, str]:
     return {} if isinstance(found, JobSpec) else {p.path: p.reason for p in found}
 
 
-def test_defaults() -> None:
+def test_a_command_alone_has_defaults() -> None:
     assert spec_from_mapping({"command": "/usr/bin/Train_It.sh --x"}) == JobSpec(
         name="train-it.sh", command="/usr/bin/Train_It.sh --x", cpus=1.0, mem_mib=128
     )
 
 
-def test_everything() -> None:
+def test_every_field_of_a_request_is_read() -> None:
     value = {
         "name": "a.b-1", "argv": ["a", ""], "cpus": 0.5, "mem_mib": 7, "gpus": 2, "gpu_model": "T4",
         "env": {"A": "1"}, "user": "alice", "labels": {"k": "v"}, "max_attempts": 3,

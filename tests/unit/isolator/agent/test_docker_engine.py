@@ -135,7 +135,7 @@ def test_arguments_are_the_entrypoints() -> None:
     assert body["Cmd"] == ["-v"]
 
 
-def test_options() -> None:
+def test_options_become_fields_of_the_creation() -> None:
     options = DockerOptions(shm_bytes=1, ulimits=(Ulimit("core", 0, -1),), hostname="h", directory="/src")
     body = creation(ContainerWish("app", "1:1", mem_mib=100, options=options))
     assert (body["Hostname"], body["WorkingDir"], body["HostConfig"]["ShmSize"]) == ("h", "/src", 1)
@@ -156,7 +156,7 @@ def test_options_of_the_containers_own() -> None:
     assert plain["HostConfig"]["LogConfig"]["Type"] == "none"
 
 
-def test_limits() -> None:
+def test_limits_are_those_of_the_wish() -> None:
     host = creation(ContainerWish("app", "1:1", mem_mib=100, cpus=1.5, cgroup_parent="/mesos/x"))[
         "HostConfig"
     ]
@@ -265,7 +265,7 @@ def test_answers_without_a_body(scripted: Scripted) -> None:
     connection.close()
 
 
-def test_frames(scripted: Scripted, tmp_path: Path) -> None:
+def test_frames_of_any_length_are_read(scripted: Scripted, tmp_path: Path) -> None:
     """Of any length, also none, and one that breaks off."""
 
     def frame(stream: int, data: bytes, length: int | None = None) -> bytes:

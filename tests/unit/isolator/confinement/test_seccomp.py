@@ -69,7 +69,7 @@ def test_a_machine_whose_numbers_are_not_known_has_none() -> None:
     assert compile_filter(ALL, "s390x") == ()
 
 
-def test_listing() -> None:
+def test_a_filter_is_listed_as_wanted() -> None:
     assert seccomp.listing(compile_filter(("ptrace", "bpf"), "aarch64")) == (
         """\
    0: A = data[4]

@@ -64,7 +64,7 @@ HEAD = "".join(NOTHING.splitlines(keepends=True)[:6])
     ],
     ids=["nothing", "one card", "a block major", "two rules"],
 )
-def test_golden_listings(rules: list[Rule], golden: str) -> None:
+def test_rules_compile_to_the_golden_listings(rules: list[Rule], golden: str) -> None:
     assert listing(compile_rules(rules)) == golden
 
 

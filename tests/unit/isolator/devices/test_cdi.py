@@ -46,7 +46,7 @@ def test_schema_refuses_what_is_wrong() -> None:
         check(spec)
 
 
-def test_host() -> None:
+def test_a_host_is_described_by_uuid_and_by_minor() -> None:
     spec = specs.host_spec(DRIVER, MINORS, VOLUME)
     check(spec)
     assert (spec["cdiVersion"], spec["kind"]) == ("0.5.0", "nvidia.com/gpu")
@@ -85,12 +85,12 @@ def test_what_the_operator_adds_is_shared() -> None:
     assert {"/dev/nvidia-modeset", "/dev/nvidia-caps/nvidia-cap1"} < set(shared)
 
 
-def test_no_gpus() -> None:
+def test_a_host_without_gpus_is_not_described() -> None:
     with pytest.raises(NotFound, match="no GPUs to describe"):
         specs.host_spec(DRIVER, {}, VOLUME)
 
 
-def test_task() -> None:
+def test_a_task_is_described_by_its_own_cards() -> None:
     spec = specs.task_spec("train-1.2", DRIVER, MINORS, VOLUME)
     check(spec)
     assert spec["kind"] == "mesos-gpu/task"
@@ -128,7 +128,7 @@ def names(text: str) -> list[str]:
     return [device["name"] for device in spec["devices"]]
 
 
-def test_command(node: Path, tmp_path: Path) -> None:
+def test_the_command_describes_this_host(node: Path, tmp_path: Path) -> None:
     result = call()
     assert names(result.stdout) == ["GPU-1", "GPU-2", "1", "2", "all"]
     assert "without the driver volume" in result.stderr

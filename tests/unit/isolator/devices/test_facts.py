@@ -128,7 +128,7 @@ def test_its_failure_is_told_in_its_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes a device node")
-def test_extra_devices(tmp_path: Path) -> None:
+def test_extra_devices_are_the_hosts_and_not_nvidias(tmp_path: Path) -> None:
     (tmp_path / "dev/infiniband").mkdir(parents=True)
     os.mknod(tmp_path / "dev/infiniband/uverbs0", stat.S_IFCHR | 0o666, os.makedev(231, 192))
     os.mknod(tmp_path / "dev/nvidia0", stat.S_IFCHR | 0o666, os.makedev(195, 0))
@@ -193,7 +193,9 @@ def test_whose_cgroup_it_is(tmp_path: Path) -> None:
         ("off", set(), "off"),
     ],
 )
-def test_which_isolation(monkeypatch: pytest.MonkeyPatch, wish: str, there: set[str], isolation: str) -> None:
+def test_the_isolation_is_the_wish_or_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, wish: str, there: set[str], isolation: str
+) -> None:
     monkeypatch.setattr(cgroups, "mounted", lambda: dict.fromkeys(there, Path("/x")))
     assert facts.isolation_name({"MESOS_GPU_ISOLATION": wish}) == isolation
 

@@ -141,7 +141,7 @@ def test_who_answers_without_an_end_holds_up_no_other_check(prober: Prober, text
     assert [finding.ok for finding in bad] == [False]
 
 
-def test_nobody_listens(prober: Prober) -> None:
+def test_where_nobody_listens_the_connection_is_refused(prober: Prober) -> None:
     port = closed_port()
     found = probe(prober, (HTTP, port), (HealthCheck(Protocol.TCP), port))
     assert [finding.cause for finding in found] == ["Connection refused"] * 2
@@ -265,7 +265,7 @@ def test_a_host_by_its_name(checks: Checks, reports: Reports) -> None:
     assert reports.of("t1")[0].healthy is True
 
 
-def test_ipv6(checks: Checks, reports: Reports) -> None:
+def test_a_server_on_ipv6_is_checked(checks: Checks, reports: Reports) -> None:
     try:
         server = Server(status("200 OK"), None, socket.AF_INET6)
     except OSError:

@@ -66,7 +66,7 @@ def test_an_answer_cut_anywhere_raises_nothing_else(cut: int) -> None:
     ("text", "expected"),
     [("15mins", 900.0), ("2secs", 2.0), ("1.5hrs", 5400.0), ("250ms", 0.25), ("1weeks", 604800)],
 )
-def test_durations(text: str, expected: float) -> None:
+def test_durations_of_mesos_are_read_in_seconds(text: str, expected: float) -> None:
     assert seconds(text) == expected
 
 
@@ -82,7 +82,7 @@ def test_durations(text: str, expected: float) -> None:
         ({"MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t"}, "token", "t"),
     ],
 )
-def test_settings(more: dict[str, str], name: str, expected: object) -> None:
+def test_settings_are_read_from_the_environment(more: dict[str, str], name: str, expected: object) -> None:
     settings = Settings.from_environment({**GIVEN, **more})
     assert getattr(settings, name) == expected
     assert "'t'" not in repr(settings), "a token in no log"

@@ -141,13 +141,13 @@ def test_a_good_host(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("text", "version"), [(OLD, "535.183.01"), (OPEN, "575.57.08"), ("", None)])
-def test_driver_version(scene: Scene, text: str, version: str | None) -> None:
+def test_the_version_is_that_of_the_loaded_driver(scene: Scene, text: str, version: str | None) -> None:
     scene.file("proc/driver/nvidia/version", text)
     host = Host(scene.directory, nvml(), {}, scene.root)
     assert host.driver_version() == version
 
 
-def test_no_driver(scene: Scene) -> None:
+def test_without_a_driver_nothing_of_it_is_checked(scene: Scene) -> None:
     shutil.rmtree(scene.root / "proc/driver")
     scene.file("proc/devices", "Character devices:\n  1 mem\n")
     scene.answer = Inventory()
@@ -181,19 +181,19 @@ def test_nvml_that_sees_less(scene: Scene) -> None:
     scene.one("nvml", Level.WARN, "sees 1 of 2 cards")
 
 
-def test_sick_gpu(scene: Scene) -> None:
+def test_a_sick_gpu_is_a_warning(scene: Scene) -> None:
     sick = Gpu(GpuId("GPU-1"), "T4", 1, 1, "", health=Health.SICK, reason="XID 79")
     scene.answer = nvml(sick)
     scene.one("nvml", Level.WARN, "GPU-1 is sick: XID 79")
 
 
-def test_libraries(scene: Scene) -> None:
+def test_libraries_must_be_in_the_linkers_cache(scene: Scene) -> None:
     scene.one("libraries", Level.OK, "libcuda.so.1")
     (scene.root / "etc/ld.so.cache").unlink()
     scene.one("libraries", Level.WARN, "not in the linker's cache")
 
 
-def test_driver_volume(scene: Scene) -> None:
+def test_a_driver_volume_must_be_there_and_whole(scene: Scene) -> None:
     scene.one("volume", Level.OK, "nvidia_535.183.01, ")
     (scene.volume / "bin/nvidia-smi").unlink()
     scene.one("volume", Level.FAIL, "is not as it was built: bin/nvidia-smi is missing")
@@ -204,7 +204,7 @@ def test_driver_volume(scene: Scene) -> None:
 
 
 @root_only
-def test_device_nodes(scene: Scene) -> None:
+def test_device_nodes_must_have_the_drivers_numbers(scene: Scene) -> None:
     scene.one("devices", Level.OK, "4 nodes")
     scene.node("nvidia1", 195, 2)
     wrong = scene.one("devices", Level.FAIL, "/dev/nvidia1 is 195:2, the driver's is 195:1")
@@ -228,7 +228,7 @@ def test_minors_that_disagree(scene: Scene) -> None:
 
 @root_only
 @pytest.mark.parametrize(("tool", "level"), [(True, Level.WARN), (False, Level.FAIL)])
-def test_no_uvm(scene: Scene, tool: bool, level: Level) -> None:
+def test_without_uvm_the_host_is_unfit_or_warned_of(scene: Scene, tool: bool, level: Level) -> None:
     scene.file("proc/devices", PROC_DEVICES.replace("511 nvidia-uvm\n", ""))
     if tool:
         scene.file("usr/bin/nvidia-modprobe", "")
@@ -236,13 +236,13 @@ def test_no_uvm(scene: Scene, tool: bool, level: Level) -> None:
     assert [(f.level, f.text) for f in findings] == [(level, "the kernel module nvidia-uvm is not loaded")]
 
 
-def test_no_cgroups(scene: Scene) -> None:
+def test_without_cgroups_isolation_fails(scene: Scene) -> None:
     scene.one("isolation", Level.OK, "cgroup1 at /sys/fs/cgroup/devices, cgroup2 at /sys/fs/cgroup/unified")
     scene.file("proc/self/mountinfo", "")
     scene.one("isolation", Level.FAIL, "no cgroups that control devices")
 
 
-def test_privileges(scene: Scene) -> None:
+def test_privileges_must_be_enough_for_the_isolation(scene: Scene) -> None:
     scene.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t000000fff7dfffff\n")
     scene.one("privileges", Level.FAIL, "user id 0, without CAP_SYS_ADMIN, CAP_MKNOD")
     scene.file("proc/self/status", "Uid:\t0\t0\t0\t0\nCapEff:\t0000007fffffffff\n")
@@ -253,12 +253,12 @@ def test_privileges(scene: Scene) -> None:
     scene.one("privileges", Level.FAIL, "user id 1000")
 
 
-def test_users(scene: Scene) -> None:
+def test_a_host_without_nobody_is_warned_of(scene: Scene) -> None:
     scene.file("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
     scene.one("users", Level.WARN, "nobody has no account")
 
 
-def test_ledger(scene: Scene) -> None:
+def test_the_ledger_is_counted_and_not_made(scene: Scene) -> None:
     scene.one("ledger", Level.OK, "none yet")
     assert not scene.directory.exists(), "to look makes nothing"
     claimed = scene.ledger.claim("job.1", [GpuId("GPU-1"), GpuId("GPU-2")], Owner.of(os.getpid()))
@@ -266,7 +266,7 @@ def test_ledger(scene: Scene) -> None:
     scene.one("ledger", Level.OK, "1 tasks hold 2 GPUs")
 
 
-def test_damaged_ledger(scene: Scene) -> None:
+def test_a_damaged_ledger_fails_with_a_remedy(scene: Scene) -> None:
     scene.file("node/ledger.sqlite", "no ledger at all" * 500)
     assert "end this host's GPU tasks" in scene.one("ledger", Level.FAIL, "is damaged").remedy
 
@@ -338,7 +338,7 @@ def test_strangers_on_a_gpu(scene: Scene, sleeper: int) -> None:
     scene.one("gpu users", Level.OK, "1 GPUs in use, by tasks of the platform alone")
 
 
-def test_docker(scene: Scene) -> None:
+def test_docker_is_looked_for_where_the_setting_says(scene: Scene) -> None:
     scene.one("docker", Level.OK, "no Docker Engine")
     scene.env["MESOS_GPU_DOCKER_SOCKET"] = "/run/engine.sock"
     scene.file("run/engine.sock", "")
@@ -369,7 +369,9 @@ def test_named_agent_that_does_not_answer(scene: Scene) -> None:
         ({"default_role": "*", "resources": "gpus(*):4"}, [(Level.WARN, "its GPUs have no role")]),
     ],
 )
-def test_flags(flags: dict[str, str], wanted: list[tuple[Level, str]]) -> None:
+def test_flags_of_an_agent_that_spoil_gpu_tasks_are_named(
+    flags: dict[str, str], wanted: list[tuple[Level, str]]
+) -> None:
     good = {
         "isolation": "cgroups/devices,cgroups/pids,filesystem/linux,docker/runtime",
         "image_providers": "docker",
@@ -420,7 +422,7 @@ def test_an_agent_that_asks_for_credentials(scene: Scene, tmp_path: Path) -> Non
 @pytest.mark.kernel
 @root_only
 @pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
-def test_this_machine(tmp_path: Path, version: str) -> None:
+def test_this_machine_has_cgroups_and_namespaces(tmp_path: Path, version: str) -> None:
     if version not in cgroups.mounted():
         pytest.skip(f"no {version} that controls devices is mounted")
     findings = diagnose(Probe(Inventory()), tmp_path, {"MESOS_GPU_ISOLATION": version})
@@ -496,7 +498,9 @@ def test_what_a_kernel_leaves_open_is_a_warning(scene: Scene) -> None:
         assert (finding.level, finding.remedy[:7]) == (Level.WARN, "sysctl ")
 
 
-def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_prints_every_finding_and_fails_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MESOS_GPU_NODE_DIR", str(tmp_path))
     monkeypatch.setenv("MESOS_GPU_ISOLATION", "off")
     simulated = tmp_path / "gpus.json"

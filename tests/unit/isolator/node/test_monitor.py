@@ -401,7 +401,9 @@ def test_a_damaged_ledger_does_not_stop_the_reports(tmp_path: Path) -> None:
         (b'{"report_interval_s": 0.5}', {"MESOS_GPU_REPORT_INTERVAL_S": "3"}, 0.5),
     ],
 )
-def test_the_interval(data: bytes, env: dict[str, str], expected: float) -> None:
+def test_the_interval_comes_from_data_before_environment(
+    data: bytes, env: dict[str, str], expected: float
+) -> None:
     assert interval_from(data, env) == expected
 
 
@@ -411,7 +413,7 @@ def test_a_wrong_interval_names_the_value(value: bytes) -> None:
         interval_from(b'{"report_interval_s": %s}' % value, {})
 
 
-def test_the_patience() -> None:
+def test_the_settings_of_health_come_from_the_environment() -> None:
     assert health_from({}).recheck_s == 60
     settings = health_from({"MESOS_GPU_RECHECK_S": "5000", "MESOS_GPU_XIDS": "13=reset"})
     assert (settings.recheck_s, settings.recheck_most_s, settings.xids) == (5000, 5000, {13: Tier.RESET})

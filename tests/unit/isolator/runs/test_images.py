@@ -55,7 +55,7 @@ def members(path: Path) -> dict[str, bytes]:
         (f"nvcr.io/a:1@{DIGEST}", "nvcr.io", "a", DIGEST),
     ],
 )
-def test_names(name: str, host: str, repository: str, reference: str) -> None:
+def test_names_are_read_as_docker_reads_them(name: str, host: str, repository: str, reference: str) -> None:
     assert Reference.of(name) == Reference(host, repository, reference)
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_name(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["app", "app:1", "reg.example:5000/team/app:1"])
 @pytest.mark.parametrize("layout", ["both", "v1", "v2"])
-def test_archives(tmp_path: Path, name: str, layout: str) -> None:
+def test_archives_of_every_layout_are_read(tmp_path: Path, name: str, layout: str) -> None:
     path = save(tmp_path, name, [layer({"etc": None}), layer({"etc/a": b"1"})], CONFIG)
     assert path == tmp_path / f"{name}.tar"
     dropped = {"both": (), "v1": ("manifest.json",), "v2": ("repositories", "/json")}[layout]
@@ -99,7 +99,7 @@ def test_layers_name_their_parents_and_differ_with_the_configuration(tmp_path: P
     assert len(set(tops)) == 4
 
 
-def test_busybox(tmp_path: Path) -> None:
+def test_a_layer_of_busybox_has_links_and_directories(tmp_path: Path) -> None:
     program = tmp_path / "busybox"
     program.write_bytes(b"\x7fELF")
     with tarfile.open(fileobj=io.BytesIO(busybox_layer(program, ["sh", "cat"]))) as tar:
@@ -114,7 +114,7 @@ def test_image_without_a_configuration(tmp_path: Path) -> None:
     assert (config.labels, config.env, config.entrypoint, config.cmd, config.user) == ({}, {}, (), (), "")
 
 
-def test_absent_archive(tmp_path: Path) -> None:
+def test_an_absent_archive_says_how_to_save_it(tmp_path: Path) -> None:
     with pytest.raises(NotFound) as caught:
         read_config("team/app:1", registry=str(tmp_path))
     assert f"{tmp_path}/team/app:1.tar does not exist" in caught.value.what
@@ -141,13 +141,13 @@ def test_archive_of_another_image(tmp_path: Path) -> None:
         layer({"manifest.json": b'[{"RepoTags": ["app:1"], "Config": "gone"}]'}),
     ],
 )
-def test_damaged_archives(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "app:1.tar").write_bytes(data)
     with pytest.raises(Damaged):
         read_config("app:1", registry=str(tmp_path))
 
 
-def test_unreadable_archive(tmp_path: Path) -> None:
+def test_an_unreadable_archive_says_why(tmp_path: Path) -> None:
     (tmp_path / "app:1.tar").mkdir()
     with pytest.raises(Unavailable, match="cannot be read: Is a directory"):
         read_config("app:1", registry=str(tmp_path))
@@ -223,7 +223,7 @@ def push(registry: str, name: str, tag: str, config: Mapping[str, Any]) -> dict[
     )
 
 
-def test_registry(registry: str) -> None:
+def test_a_registry_gives_the_configuration_of_an_image(registry: str) -> None:
     manifest = push(registry, "team/cuda", "12.4.1", CUDA)
     config = read_config("team/cuda:12.4.1", registry=registry)
     assert config.env["NVIDIA_VISIBLE_DEVICES"] == "all"
@@ -253,7 +253,7 @@ def test_registry_without_the_image(registry: str) -> None:
         read_config("team/none:1", registry=registry)
 
 
-def test_no_registry() -> None:
+def test_a_registry_that_does_not_answer_is_unavailable() -> None:
     with pytest.raises(Unavailable, match=r"cannot be read: .*refused"):
         read_config("app", registry=f"http://127.0.0.1:{free_port()}", timeout_s=5)
 
@@ -309,7 +309,7 @@ def test_token_for_everybody(registry: str, front: Any) -> None:
 
 
 @pytest.mark.parametrize("token", [{}, {"token": "wrong"}, {"access_token": "wrong"}])
-def test_private_image(front: Any, token: Any) -> None:
+def test_a_private_image_is_not_shown(front: Any, token: Any) -> None:
     front.token = token
     with pytest.raises(Unavailable, match=r"does not show app:1 at .* to everybody: 401"):
         read_config("app:1", registry=front.url)
@@ -443,7 +443,7 @@ class _Garbage(http.server.BaseHTTPRequestHandler):
         (b" " * (9 << 20), "longer than"),
     ],
 )
-def test_damaged_answers(front: Any, body: bytes, match: str) -> None:
+def test_damaged_answers_of_a_registry_are_refused(front: Any, body: bytes, match: str) -> None:
     front.RequestHandlerClass, front.body = _Garbage, body
     with pytest.raises(Damaged, match=match):
         read_config("app:1", registry=front.url)
@@ -483,14 +483,14 @@ def test_flags_of_a_real_agent(tmp_path: Path) -> None:
     assert registry_of(flags, {}) == str(tmp_path)
 
 
-def test_registry_setting() -> None:
+def test_the_environment_names_another_registry() -> None:
     assert registry_of({}, {}) == DEFAULT_REGISTRY
     assert registry_of({"docker_registry": "/a"}, {"MESOS_GPU_IMAGE_REGISTRY": "https://mirror"}) == (
         "https://mirror"
     )
 
 
-def test_no_agent() -> None:
+def test_an_agent_that_does_not_answer_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="does not answer"):
         flags_of(f"127.0.0.1:{free_port()}")
 

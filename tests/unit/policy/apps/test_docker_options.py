@@ -56,7 +56,7 @@ def test_a_log_does_not_fill_the_engines_disk() -> None:
     ("text", "size"),
     [("67108864", 64 << 20), ("64m", 64 << 20), ("1GB", 1 << 30), ("5b", 5), ("8kb", 8 << 10)],
 )
-def test_sizes(text: str, size: int) -> None:
+def test_sizes_are_read_as_docker_reads_them(text: str, size: int) -> None:
     assert options(("shm-size", text)) == DockerOptions(shm_bytes=size)
 
 

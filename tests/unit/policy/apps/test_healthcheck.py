@@ -119,7 +119,7 @@ def test_a_success_beside_a_failure_is_news() -> None:
     assert bad.after(1, GOOD, START_S + 2).differs(bad)
 
 
-def test_times() -> None:
+def test_times_of_a_check_are_mesos_and_marathons() -> None:
     assert first_after_s(HealthCheck(Protocol.HTTP, interval_s=60, delay_s=40)) == 5
     assert first_after_s(HealthCheck(Protocol.HTTP, interval_s=2)) == 2
     assert first_after_s(HealthCheck(Protocol.COMMAND, interval_s=2, delay_s=40)) == 40
@@ -128,7 +128,7 @@ def test_times() -> None:
     assert timeout_s(HealthCheck(timeout_s=3)) == 3
 
 
-def test_ports() -> None:
+def test_the_port_of_a_check_is_its_own_or_by_index() -> None:
     assert port_of(HealthCheck(port=80, port_index=0), (31000,)) == 80
     assert port_of(HealthCheck(port_index=1), (31000, 31001)) == 31001
     assert port_of(HealthCheck(port_index=2), (31000, 31001)) is None

@@ -48,7 +48,7 @@ BOUNDS = {
 
 
 @pytest.mark.parametrize(("goal", "want"), BOUNDS.values(), ids=BOUNDS)
-def test_bounds(goal: Target, want: Bounds) -> None:
+def test_the_bounds_of_a_deployment(goal: Target, want: Bounds) -> None:
     assert bounds(goal) == want
 
 
@@ -126,7 +126,9 @@ MOVES = {
 
 
 @pytest.mark.parametrize(("goal", "instances", "want"), MOVES.values(), ids=MOVES)
-def test_moves(goal: Target, instances: list[Instance], want: Moves) -> None:
+def test_the_next_moves_do_not_depend_on_the_order_of_instances(
+    goal: Target, instances: list[Instance], want: Moves
+) -> None:
     assert next_moves(goal, instances, now=200.0) == want
     assert next_moves(goal, instances[::-1], now=200.0) == want
 
@@ -232,7 +234,7 @@ def test_target_of_an_action() -> None:
     assert target(Action(ActionKind.START, app), version=NEW, began_at=BEGAN).instances == 0
 
 
-def test_serves() -> None:
+def test_only_a_healthy_ready_instance_serves() -> None:
     assert serves(runs("a"))
     assert serves(runs("a", checked=True, healthy=True))
     assert not any(

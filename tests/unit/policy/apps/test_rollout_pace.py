@@ -21,7 +21,9 @@ FATES = {
 
 
 @pytest.mark.parametrize(("strategy", "away_s", "want"), FATES.values(), ids=FATES)
-def test_fate(strategy: UnreachableStrategy | None, away_s: float, want: Fate) -> None:
+def test_the_fate_of_an_instance_that_is_cut_off(
+    strategy: UnreachableStrategy | None, away_s: float, want: Fate
+) -> None:
     assert fate(strategy, 100.0, 100.0 + away_s) is want
 
 
@@ -41,5 +43,7 @@ DELAYS = {
 
 
 @pytest.mark.parametrize(("failures", "first_s", "factor", "most_s", "want"), DELAYS.values(), ids=DELAYS)
-def test_delay(failures: int, first_s: float, factor: float, most_s: float, want: float) -> None:
+def test_the_delay_grows_with_failures_up_to_the_most(
+    failures: int, first_s: float, factor: float, most_s: float, want: float
+) -> None:
     assert delay_s(failures, first_s=first_s, factor=factor, most_s=most_s) == pytest.approx(want)

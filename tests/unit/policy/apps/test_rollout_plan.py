@@ -93,7 +93,7 @@ PLANS: Mapping[str, tuple[Group, Group, Steps]] = {
 
 
 @pytest.mark.parametrize(("original", "target", "want"), PLANS.values(), ids=PLANS)
-def test_plan(original: Group, target: Group, want: Steps) -> None:
+def test_a_plan_has_these_steps(original: Group, target: Group, want: Steps) -> None:
     made = plan(original, target)
     assert steps(made) == want
     assert made.affected == {name.split()[1] for step in want for name in step}
@@ -193,7 +193,7 @@ def test_rollback_makes_groups_anew_that_others_took_away() -> None:
     assert rollback(plan(original, gone), tree()).target == original
 
 
-def test_versions() -> None:
+def test_versions_change_with_what_was_changed() -> None:
     first = VersionInfo(1.0, 1.0, 1.0)
     versions = {"/a": first, "/b": first, "/d": first, "/e": first}
     old = tree(A, B, App("/d"), App("/e"))
@@ -211,7 +211,7 @@ def test_versions() -> None:
     assert versions_after(plan(new, new), after, at=4.0) == after
 
 
-def test_locks() -> None:
+def test_running_deployments_lock_their_apps() -> None:
     running = {"d2": {"/a", "/b"}, "d1": {"/b"}, "d3": {"/c"}}
     assert locks(running, {"/b", "/x"}) == ("d1", "d2")
     assert locks(running, {"/x"}) == locks(running, ()) == locks({}, {"/b"}) == ()

@@ -99,7 +99,7 @@ PORTS: dict[str, tuple[App, tuple[int | None, ...], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("app", "ports", "want"), PORTS.values(), ids=PORTS)
-def test_ports(app: App, ports: tuple[int | None, ...], want: dict[str, str]) -> None:
+def test_ports_become_these_variables(app: App, ports: tuple[int | None, ...], want: dict[str, str]) -> None:
     assert launch_env(wishes_of(app), app.env, task_id=ID, host="n1", ports=ports) == {**want, "HOST": "n1"}
 
 
@@ -123,7 +123,7 @@ LABELS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(("labels", "want"), LABELS.values(), ids=LABELS)
-def test_labels(labels: dict[str, str], want: dict[str, str]) -> None:
+def test_labels_become_these_variables(labels: dict[str, str], want: dict[str, str]) -> None:
     env = app_env(App("/app", labels=labels), version=VERSION)
     found = {key: value for key, value in env.items() if key.startswith("MARATHON_APP_LABEL")}
     assert found == {

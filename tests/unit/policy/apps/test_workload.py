@@ -169,7 +169,7 @@ def test_its_own_environment_wins() -> None:
     assert (made.env["A"], made.env["MARATHON_APP_ID"]) == ("1", "mine")
 
 
-def test_gpu_options() -> None:
+def test_gpu_options_become_fields_of_the_job() -> None:
     gpu = GpuOptions(
         models=("A100", "V100"),
         memory_mib=40000,

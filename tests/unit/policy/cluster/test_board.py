@@ -86,7 +86,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("ask", "placement", "candidates", "want"), CASES.values(), ids=CASES)
-def test_where(ask: Ask, placement: str, candidates: tuple[Candidate, ...], want: str | None) -> None:
+def test_the_chosen_node_does_not_depend_on_the_order_of_offers(
+    ask: Ask, placement: str, candidates: tuple[Candidate, ...], want: str | None
+) -> None:
     assert where(ask, *candidates, placement=placement) == want
     assert where(ask, *candidates[::-1], placement=placement) == want, "the order of offers decides nothing"
 
@@ -250,7 +252,7 @@ INSIDE = {
 
 
 @pytest.mark.parametrize(("free", "count", "want"), INSIDE.values(), ids=INSIDE)
-def test_which_gpus(free: list[Gpu], count: int, want: list[int]) -> None:
+def test_the_closest_gpus_are_chosen_in_any_order(free: list[Gpu], count: int, want: list[int]) -> None:
     assert minors(closest(free, count)) == want
     assert minors(closest(free[::-1], count)) == want
 

@@ -42,7 +42,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("policy", "shape", "nodes", "want"), CASES.values(), ids=CASES)
-def test_which_node(policy: Policy, shape: Shape, nodes: list[NodeState], want: int | None) -> None:
+def test_a_policy_chooses_this_node(
+    policy: Policy, shape: Shape, nodes: list[NodeState], want: int | None
+) -> None:
     assert chosen(policy, shape, *nodes) == want
 
 

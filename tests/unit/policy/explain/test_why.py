@@ -178,7 +178,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("asked", "nodes", "summary", "can"), CASES.values(), ids=CASES)
-def test_summary(asked: Ask, nodes: list[NodeView], summary: str, can: bool) -> None:
+def test_the_summary_says_what_is_in_the_way(
+    asked: Ask, nodes: list[NodeView], summary: str, can: bool
+) -> None:
     why = explain(JOB, asked, nodes, queue=QueueView(0), now=NOW)
     assert why.summary == summary
     assert why.can_ever_run is can

@@ -90,7 +90,9 @@ READINGS: dict[str, tuple[Reading | None, Health, str]] = {
 
 @pytest.mark.parametrize(("reading", "health", "reason"), READINGS.values(), ids=READINGS)
 @pytest.mark.parametrize("seen", [False, True], ids=["at first sight", "while ok"])
-def test_one_reading(reading: Reading | None, health: Health, reason: str, seen: bool) -> None:
+def test_one_reading_decides_the_health_of_a_card(
+    reading: Reading | None, health: Health, reason: str, seen: bool
+) -> None:
     before = run([WELL])[-1] if seen else unread(GPU)
     after = advance(before, reading, 1000.0, SETTINGS)
     assert (after.gpu.health, after.gpu.reason) == (health, reason)
@@ -105,7 +107,7 @@ def test_one_reading(reading: Reading | None, health: Health, reason: str, seen:
         (with_(clocks_event_reasons=0x1 | 0x4 | 0x20), ()),
     ],
 )
-def test_warnings(reading: Reading, warnings: tuple[str, ...]) -> None:
+def test_warnings_are_listed_and_change_no_health(reading: Reading, warnings: tuple[str, ...]) -> None:
     assert run([reading])[-1].gpu.warnings == warnings
 
 
@@ -164,7 +166,7 @@ PATHS: dict[str, tuple[list[Reading | None], str]] = {
 
 
 @pytest.mark.parametrize(("readings", "want"), PATHS.values(), ids=PATHS)
-def test_paths(readings: list[Reading | None], want: str) -> None:
+def test_readings_lead_along_these_states(readings: list[Reading | None], want: str) -> None:
     assert path(run(readings)) == want
 
 
@@ -261,7 +263,7 @@ def test_doubt_is_lifted_by_clean_readings() -> None:
         (" 13 = reset , 109=replace,79=lost,", {13: Tier.RESET, 109: Tier.REPLACE, 79: Tier.LOST}),
     ],
 )
-def test_overrides(text: str, want: dict[int, Tier]) -> None:
+def test_overrides_give_a_tier_to_an_xid(text: str, want: dict[int, Tier]) -> None:
     assert tiers_from(text) == want
 
 

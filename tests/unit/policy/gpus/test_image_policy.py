@@ -39,7 +39,7 @@ def official(**env: str) -> ImageConfig:
         (official(), True),
     ],
 )
-def test_volume(config: ImageConfig, wanted: bool) -> None:
+def test_an_image_that_names_devices_wants_the_volume(config: ImageConfig, wanted: bool) -> None:
     assert wants_volume(config) is wanted
 
 
@@ -99,7 +99,9 @@ def test_volume(config: ImageConfig, wanted: bool) -> None:
         (official(NVIDIA_DISABLE_REQUIRE="True"), "460.1", "11.2", None),
     ],
 )
-def test_unmet(config: ImageConfig, driver: str | None, cuda: str | None, why: str | None) -> None:
+def test_what_an_image_needs_is_held_against_the_driver(
+    config: ImageConfig, driver: str | None, cuda: str | None, why: str | None
+) -> None:
     assert unmet(config, driver, cuda) == why
 
 
@@ -140,7 +142,7 @@ def test_a_disabling_zero_disables_nothing() -> None:
          ", nor is another alternative met"),
     ],
 )  # fmt: skip
-def test_expressions(expression: str, why: str | None) -> None:
+def test_expressions_of_requirements_are_read(expression: str, why: str | None) -> None:
     config = image({"NVIDIA_REQUIRE_CUDA": expression})
     found = unmet(config, "535.183.01", "12.2", brand="tesla", arch="8.0")
     assert found == (why and f"the image needs {why}")

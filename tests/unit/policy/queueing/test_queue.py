@@ -70,7 +70,7 @@ ORDERS = {
 
 
 @pytest.mark.parametrize(("jobs", "now", "want"), ORDERS.values(), ids=ORDERS)
-def test_order(jobs: list[Job], now: float, want: str) -> None:
+def test_jobs_are_in_this_order(jobs: list[Job], now: float, want: str) -> None:
     assert "".join(found.id for found in in_order(jobs, now, HOUR)) == want
 
 
@@ -155,7 +155,9 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("need", "rooms", "want"), KEPT.values(), ids=KEPT)
-def test_kept(need: Ask, rooms: list[Room], want: tuple[str, float, str] | None) -> None:
+def test_the_reservation_does_not_depend_on_the_order_of_nodes(
+    need: Ask, rooms: list[Room], want: tuple[str, float, str] | None
+) -> None:
     found = reserve(job("big"), need, rooms, now=NOW)
     got = (found.hostname, found.at, " ".join(sorted(found.gpus))) if found else None
     assert got == want
@@ -251,7 +253,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize(("found", "at", "basis"), WORDS.values(), ids=WORDS)
-def test_estimate(found: Reservation | None, at: float | None, basis: str) -> None:
+def test_an_estimate_says_its_basis(found: Reservation | None, at: float | None, basis: str) -> None:
     made = estimate_of(job("j", gpus=4), found, limit_gpus=None, now=NOW)
     assert (made.at, made.basis) == (at, basis)
 

@@ -498,7 +498,7 @@ def test_every_field_is_printed_as_it_was_sent() -> None:
     assert {key: printed[key] for key in sent} == {**sent, "gpu": gpu}
 
 
-def test_strategies() -> None:
+def test_strategies_and_constraints_are_read() -> None:
     assert app(unreachableStrategy="disabled").unreachable_strategy is None
     found = app(unreachableStrategy={"expungeAfterSeconds": 60})
     assert found.unreachable_strategy == UnreachableStrategy(0, 60)

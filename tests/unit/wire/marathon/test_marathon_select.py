@@ -29,7 +29,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("text", "want"), CASES.items(), ids=CASES)
-def test_selectors(text: str, want: bool) -> None:
+def test_selectors_match_these_labels(text: str, want: bool) -> None:
     found = selectors_of(text)
     assert not isinstance(found, str), found
     assert all(selector.matches(LABELS) for selector in found) == want
