@@ -15,24 +15,18 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from mesos_gpu.adapters.high_water import HighWater, Mark
 from mesos_gpu.errors import BadConfiguration, Conflict, Damaged, NoRoom, NotFound
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
-from mesos_gpu.model.apps.split import TrafficSplit
-from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.nodes.drain import Card, Drain
-from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.saves import Save, Saved
-from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
 
-T = TypeVar("T")
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
 ALONE: Final = ("journal", "log")  # what else a scheduler keeps in a directory of its own
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
@@ -200,26 +194,10 @@ class SqliteStore:
     def load(self) -> Saved:
         """Everything."""
         with self._refusing_damage():
-            return Saved(
-                framework_id=_fact(self._db, "framework_id"),
-                doubtful=_fact(self._db, "doubtful") is not None,
-                jobs=tuple(self._bodies("SELECT body FROM jobs ORDER BY sequence, id", Job)),
-                tasks=tuple(self._bodies("SELECT body FROM tasks ORDER BY launched_at, id", Task)),
-                nodes=tuple(self._bodies("SELECT body FROM nodes ORDER BY id", Node)),
-                drains=tuple(self._bodies("SELECT body FROM drains ORDER BY target, name", Drain)),
-                cards=tuple(self._bodies("SELECT body FROM cards ORDER BY id", Card)),
-                services=next(
-                    self._bodies("SELECT value FROM facts WHERE name = 'services'", AppCatalog), AppCatalog()
-                ),
-                app_versions=tuple(
-                    self._bodies("SELECT body FROM app_versions ORDER BY app_id, version", AppVersion)
-                ),
-                deployments=tuple(
-                    self._bodies("SELECT body FROM deployments ORDER BY version, id", Deployment)
-                ),
-                splits=tuple(self._bodies("SELECT body FROM splits ORDER BY name", TrafficSplit)),
-                roots=tuple(self._bodies("SELECT body FROM root_versions ORDER BY version", RootVersion)),
-            )
+            found: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
+            found |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
+            doubtful = _fact(self._db, "doubtful") is not None
+            return Saved(_fact(self._db, "framework_id"), doubtful=doubtful, **found)
 
     def key(self) -> bytes:
         """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
@@ -236,9 +214,9 @@ class SqliteStore:
         self._at = mark
         self._mark.write(mark)
 
-    def _bodies(self, query: str, kind: type[T]) -> Iterator[T]:
-        decoder = msgspec.json.Decoder(kind)
-        for (body,) in self._db.execute(query):
+    def _bodies(self, noun: Noun) -> Iterator[Any]:
+        decoder = msgspec.json.Decoder(noun.kind)
+        for (body,) in self._db.execute(_SELECT[noun.kind]):
             yield decoder.decode(body)
 
     def save(self, batch: Iterable[Save]) -> None:
@@ -287,10 +265,8 @@ class SqliteStore:
         return at
 
     def _write(self, item: Save) -> None:
-        statement, values = _statement(item)
-        self._db.execute(statement, values)
-        if isinstance(item, saves.ForgetJob):
-            self._db.execute("DELETE FROM tasks WHERE job_id = ?", (item.job_id,))
+        for statement, values in _statements(item):
+            self._db.execute(statement, values)
 
     def close(self) -> None:
         """Close the file and let another scheduler in."""
@@ -384,58 +360,53 @@ def _close_directory(path: Path) -> None:
         logger.warning("others may write to %s: who does can put another state in place", here)
 
 
-def _statement(item: Save) -> tuple[str, tuple[Any, ...]]:
-    match item:
-        case saves.SaveFramework(framework_id):
-            return "INSERT OR REPLACE INTO facts VALUES ('framework_id', ?)", (framework_id,)
-        case saves.SaveTrust():
-            return "DELETE FROM facts WHERE name = 'doubtful'", ()
-        case saves.SaveJob(job):
-            return "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?)", (job.id, job.sequence, _body(job))
-        case saves.SaveTask(task):
-            values = (task.id, task.job_id, task.launched_at, _body(task))
-            return "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?)", values
-        case saves.SaveNode(node):
-            return "INSERT OR REPLACE INTO nodes VALUES (?, ?)", (node.id, _body(node))
-        case saves.SaveDrain(drain):
-            key = (drain.target.value, drain.name)
-            return "INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", (*key, _body(drain))
-        case saves.SaveCard(card):
-            return "INSERT OR REPLACE INTO cards VALUES (?, ?)", (card.id, _body(card))
-        case saves.ForgetDrain(target, name):
-            return "DELETE FROM drains WHERE target = ? AND name = ?", (target.value, name)
-        case saves.ForgetJob(job_id):
-            return "DELETE FROM jobs WHERE id = ?", (job_id,)
-        case saves.ForgetTask(task_id):
-            return "DELETE FROM tasks WHERE id = ?", (task_id,)
-        case saves.ForgetNode(agent_id):
-            return "DELETE FROM nodes WHERE id = ?", (agent_id,)
-        case _:
-            return _statement_of_apps(item)
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
 
 
-def _statement_of_apps(item: saves.SaveOfApps) -> tuple[str, tuple[Any, ...]]:
-    match item:
-        case saves.SaveServices(services):
-            return "INSERT OR REPLACE INTO facts VALUES ('services', ?)", (_body(services),)
-        case saves.SaveAppVersion(found):
-            key = (found.app.id, found.version)
-            return "INSERT OR REPLACE INTO app_versions VALUES (?, ?, ?)", (*key, _body(found))
-        case saves.SaveRootVersion(root):
-            return "INSERT OR REPLACE INTO root_versions VALUES (?, ?)", (root.version, _body(root))
-        case saves.ForgetRootVersion(version):
-            return "DELETE FROM root_versions WHERE version = ?", (version,)
-        case saves.ForgetAppVersion(app_id, version):
-            return "DELETE FROM app_versions WHERE app_id = ? AND version = ?", (app_id, version)
-        case saves.SaveDeployment(deployment):
-            values = (deployment.id, deployment.version, _body(deployment))
-            return "INSERT OR REPLACE INTO deployments VALUES (?, ?, ?)", values
-        case saves.ForgetDeployment(id):
-            return "DELETE FROM deployments WHERE id = ?", (id,)
-        case saves.SaveSplit(split):
-            return "INSERT OR REPLACE INTO splits VALUES (?, ?)", (split.name, _body(split))
-        case saves.ForgetSplit(name):
-            return "DELETE FROM splits WHERE name = ?", (name,)
+def _where(columns: Iterable[str]) -> str:
+    return " AND ".join(f"{column} = ?" for column in columns)
+
+
+#: SQL by noun. What there is one of is a fact.
+_INSERT: Final = {
+    noun.kind: f"INSERT OR REPLACE INTO {noun.table or noun.plural} VALUES ({'?, ' * len(noun.columns)}?)"
+    if noun.key
+    else f"INSERT OR REPLACE INTO facts VALUES ('{noun.table or noun.plural}', ?)"
+    for noun in NOUNS
+}
+_DELETE: Final = {
+    noun.kind: f"DELETE FROM {noun.table or noun.plural} WHERE {_where(noun.key)}"
+    for noun in NOUNS
+    if noun.key
+}
+_SELECT: Final = {
+    noun.kind: f"SELECT body FROM {noun.table or noun.plural} ORDER BY {', '.join(noun.order)}"
+    if noun.key
+    else f"SELECT value FROM facts WHERE name = '{noun.table or noun.plural}'"
+    for noun in NOUNS
+}
+_DELETE_PARTS: Final = [
+    (noun.owner, f"DELETE FROM {noun.table or noun.plural} WHERE {noun.owned_by} = ?")
+    for noun in NOUNS
+    if noun.owner is not None
+]
+
+
+def _statements(item: Save) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """What one save is in SQL."""
+    if isinstance(item, saves.SaveFramework):
+        yield "INSERT OR REPLACE INTO facts VALUES ('framework_id', ?)", (item.framework_id,)
+    elif isinstance(item, saves.SaveTrust):
+        yield "DELETE FROM facts WHERE name = 'doubtful'", ()
+    elif (noun := SAVED_BY.get(type(item))) is not None:
+        yield _INSERT[noun.kind], (*map(_plain, saves.columns_of(item)), _body(saves.value_of(item)))
+    else:
+        noun, key = FORGOTTEN_BY[type(item)], tuple(map(_plain, saves.about(item)))
+        yield _DELETE[noun.kind], key
+        for owner, statement in _DELETE_PARTS:
+            if owner is noun.kind:
+                yield statement, key
 
 
 def _body(value: Any) -> bytes:

@@ -8,26 +8,14 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
+    FORGOTTEN_BY,
+    SAVED_BY,
     ForgetAppVersion,
     ForgetDeployment,
-    ForgetDrain,
-    ForgetJob,
-    ForgetNode,
     ForgetRootVersion,
     ForgetSplit,
-    ForgetTask,
     Save,
-    SaveAppVersion,
-    SaveCard,
-    SaveDeployment,
-    SaveDrain,
     SaveFramework,
-    SaveJob,
-    SaveNode,
-    SaveRootVersion,
-    SaveServices,
-    SaveSplit,
-    SaveTask,
     SaveTrust,
 )
 from mesos_gpu.model.tasks.task import Task
@@ -162,28 +150,19 @@ Call = (
 )
 Effect = Save | Call | Publish | Disbelieve
 
-#: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
-ORDER: Final[tuple[type[Effect], ...]] = (
-    SaveFramework,
-    SaveTrust,
-    SaveJob,
-    SaveTask,
-    SaveNode,
-    SaveDrain,
-    SaveCard,
-    SaveServices,
-    SaveAppVersion,
-    SaveRootVersion,
-    SaveDeployment,
-    SaveSplit,
+#: The order in which journals have them; others follow as their nouns are declared.
+_FORGOTTEN_FIRST: Final[tuple[type[Save], ...]] = (
     ForgetSplit,
     ForgetAppVersion,
     ForgetDeployment,
     ForgetRootVersion,
-    ForgetJob,
-    ForgetTask,
-    ForgetNode,
-    ForgetDrain,
+)
+#: What is saved comes first: a launch or an acknowledgement that is not on disk must not leave the house.
+ORDER: Final[tuple[type[Effect], ...]] = (
+    SaveFramework,
+    SaveTrust,
+    *SAVED_BY,
+    *dict.fromkeys((*_FORGOTTEN_FIRST, *FORGOTTEN_BY)),
     Acknowledge,
     Launch,
     Decline,

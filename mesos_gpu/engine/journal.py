@@ -16,7 +16,7 @@ from mesos_gpu.wire import journal as wire
 
 EVENTS: Final = wire.Named[ev.Event](get_args(ev.Event))
 STATES: Final = wire.Exact(State)
-_FOLLOWS: Final = (*get_args(Save), fx.Publish, fx.Acknowledge)  # said by the event, or by a call
+_FOLLOWS: Final = (Save, fx.Publish, fx.Acknowledge)  # said by the event, or by a call
 
 Outcome = list[fx.Effect] | Exception
 

@@ -19,7 +19,7 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
-from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, key_of
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 
@@ -149,22 +149,29 @@ class State:
     def restored(cls, started_at: float, saved: Saved) -> "State":
         """The state from what was saved."""
         state = cls(started_at=started_at, framework_id=saved.framework_id, doubtful=saved.doubtful)
-        for job in saved.jobs:
-            state.set_job(job)
-        for task in saved.tasks:
-            state.set_task(task)
-        state.nodes = {node.id: node for node in saved.nodes}
-        state.drains = {(drain.target, drain.name): drain for drain in saved.drains}
-        for card in saved.cards:
-            state.set_card(card)
-        state.catalog = saved.services
-        for found in saved.app_versions:
-            state.set_app_version(found)
-        state.deployments = {deployment.id: deployment for deployment in saved.deployments}
-        state.splits = {split.name: split for split in saved.splits}
-        state.roots = list(saved.roots)
+        for noun in NOUNS:
+            values = getattr(saved, noun.plural)
+            for value in values if noun.key else (values,):
+                state.put(value)
         state.ended_instances.clear()
         return state
+
+    def put(self, value: Any) -> None:
+        """Take in a value of a noun that is saved, in the place of the one with its key."""
+        kind = type(value)
+        if kind in _PUT:
+            getattr(self, _PUT[kind])(value)
+        elif NOUN_OF[kind].key:
+            getattr(self, NOUN_OF[kind].plural)[_dict_key(key_of(value))] = value
+        else:
+            setattr(self, NOUN_OF[kind].plural, value)
+
+    def drop(self, kind: type[Any], *key: Any) -> None:
+        """Forget the value of a noun that has that key."""
+        if kind in _DROP:
+            getattr(self, _DROP[kind])(*key)
+        else:
+            del getattr(self, NOUN_OF[kind].plural)[_dict_key(key)]
 
     def hold_offer(self, offer: Offer) -> None:
         """Put an offer on the table."""
@@ -237,6 +244,14 @@ class State:
             self.app_versions[app_id] = left
         else:
             del self.app_versions[app_id]
+
+    def set_root_version(self, root: RootVersion) -> None:
+        """Put the tree of groups in, as it is now."""
+        self.roots = [*self.roots, root]
+
+    def drop_root_version(self, version: float) -> None:
+        """Forget a tree of groups."""
+        self.roots = [each for each in self.roots if each.version != version]
 
     def set_task(self, task: Task) -> None:
         """Put a task in, and keep holders and the live set true."""
@@ -366,3 +381,21 @@ class State:
             if job.state.ended and running:
                 found.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
         return found
+
+
+def _dict_key(key: tuple[Any, ...]) -> Any:
+    return key[0] if len(key) == 1 else key
+
+
+#: Methods for nouns that are more than an entry of a dict by their key.
+_PUT: Final[Mapping[type[Any], str]] = {
+    Job: "set_job",
+    Task: "set_task",
+    Card: "set_card",
+    AppVersion: "set_app_version",
+    RootVersion: "set_root_version",
+}
+_DROP: Final[Mapping[type[Any], str]] = {
+    AppVersion: "drop_app_version",
+    RootVersion: "drop_root_version",
+}

@@ -1,31 +1,15 @@
 """One step in progress: the state, the time, and the effects so far."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mesos_gpu.engine.effects import Effect, Publish
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
-from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
-from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.saves import (
-    ForgetAppVersion,
-    ForgetDrain,
-    ForgetRootVersion,
-    ForgetSplit,
-    SaveAppVersion,
-    SaveCard,
-    SaveDeployment,
-    SaveDrain,
-    SaveJob,
-    SaveNode,
-    SaveRootVersion,
-    SaveServices,
-    SaveSplit,
-    SaveTask,
-)
+from mesos_gpu.model.saves import NOUN_OF
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.queueing.backoff import delay_s
 
@@ -39,6 +23,18 @@ class Turn:
     now: float
     effects: list[Effect] = field(default_factory=list)
 
+    def put(self, value: Any) -> None:
+        """Take in a value of a noun that is saved, in the place of the one with its key."""
+        self.state.put(value)
+        self.effects.append(NOUN_OF[type(value)].save(value))
+
+    def drop(self, kind: type[Any], *key: Any) -> None:
+        """Forget the value of a noun that has that key."""
+        self.state.drop(kind, *key)
+        forget = NOUN_OF[kind].forget
+        assert forget is not None, f"{kind.__name__} is never forgotten"
+        self.effects.append(forget(*key))
+
     def put_job(self, job: Job) -> Job:
         """Change a job: its version grows, it is saved and published."""
         self.state.unmatched = True
@@ -46,32 +42,29 @@ class Turn:
 
     def show_job(self, job: Job) -> Job:
         """Publish a job of which something is shown that lets nothing start."""
-        self.state.set_job(job)
-        self.effects += (SaveJob(job), Publish(job.id, job.version))
+        self.put(job)
+        self.effects.append(Publish(job.id, job.version))
         return job
 
     def show_task(self, task: Task) -> None:
         """The same of a task, and of its job."""
-        self.state.set_task(task)
-        self.effects.append(SaveTask(task))
+        self.put(task)
         job = self.state.current(task)
         if job is not None:
             self.show_job(replace(job, version=job.version + 1))
 
     def put_task(self, task: Task) -> None:
         """Change a task."""
-        self.state.set_task(task)
+        self.put(task)
         self.state.unmatched = True
-        self.effects.append(SaveTask(task))
 
     def put_node(self, node: Node) -> None:
         """Change a node."""
         old = self.state.nodes.get(node.id)
-        self.state.nodes[node.id] = node
+        self.put(node)
         if old is None or self._tells_more(old, node):
             self.state.unmatched = True
             self.state.touched.add(node.id)
-        self.effects.append(SaveNode(node))
 
     def _tells_more(self, old: Node, new: Node) -> bool:
         """Whether it is not just the next report of the same: of a thousand nodes there are a hundred a second."""
@@ -82,61 +75,18 @@ class Turn:
 
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""
-        self.state.drains[drain.target, drain.name] = drain
+        self.put(drain)
         self.state.table = None
-        self.effects.append(SaveDrain(drain))
 
     def drop_drain(self, drain: Drain) -> None:
         """Give it back."""
-        del self.state.drains[drain.target, drain.name]
+        self.drop(Drain, drain.target, drain.name)
         self.state.table = None
-        self.effects.append(ForgetDrain(drain.target, drain.name))
 
     def put_card(self, card: Card) -> None:
         """Change what is remembered of a card."""
-        self.state.set_card(card)
+        self.put(card)
         self.state.unmatched, self.state.table = True, None
-        self.effects.append(SaveCard(card))
-
-    def put_catalog(self, catalog: AppCatalog) -> None:
-        """Change what is wanted of apps."""
-        self.state.catalog = catalog
-        self.effects.append(SaveServices(catalog))
-
-    def put_app_version(self, found: AppVersion) -> None:
-        """Remember an app as it is now."""
-        self.state.set_app_version(found)
-        self.effects.append(SaveAppVersion(found))
-
-    def drop_app_version(self, app_id: str, version: float) -> None:
-        """Forget one."""
-        self.state.drop_app_version(app_id, version)
-        self.effects.append(ForgetAppVersion(app_id, version))
-
-    def put_root_version(self, found: RootVersion) -> None:
-        """Remember the tree of groups as it is now."""
-        self.state.roots = [*self.state.roots, found]
-        self.effects.append(SaveRootVersion(found))
-
-    def drop_root_version(self, version: float) -> None:
-        """Forget one."""
-        self.state.roots = [each for each in self.state.roots if each.version != version]
-        self.effects.append(ForgetRootVersion(version))
-
-    def put_deployment(self, deployment: Deployment) -> None:
-        """Change a deployment."""
-        self.state.deployments[deployment.id] = deployment
-        self.effects.append(SaveDeployment(deployment))
-
-    def put_split(self, split: TrafficSplit) -> None:
-        """Change a named service."""
-        self.state.splits[split.name] = split
-        self.effects.append(SaveSplit(split))
-
-    def drop_split(self, name: str) -> None:
-        """Forget a named service."""
-        del self.state.splits[name]
-        self.effects.append(ForgetSplit(name))
 
     def end_job(self, job: Job, state: JobState, message: str, exit_code: int | None = None) -> None:
         """The job's last change."""

@@ -1,6 +1,14 @@
-"""What is to be written to the store, as data."""
+"""What is to be written to the store, as data, and how each noun that is saved is told from others.
 
-from dataclasses import dataclass, field
+`NOUNS` declares them. Stores (their tables, what they load, what they forget), the state that is restored, the order of
+effects and what a turn of the engine saves follow from it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from operator import attrgetter
+from typing import Any, Final
 
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
@@ -10,70 +18,78 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
 
+Key = tuple[Any, ...]
+
+
+class Save:
+    """An effect on the store. One of a noun has it, or its key, in its first fields."""
+
+    __slots__ = ()
+
 
 @dataclass(frozen=True, slots=True)
-class SaveFramework:
+class SaveFramework(Save):
     """Remember the framework id: a restart must be a failover, not a new framework."""
 
     framework_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class SaveTrust:
+class SaveTrust(Save):
     """The master's tasks were looked through: nothing that a state that may be old does not know is launched again."""
 
 
 @dataclass(frozen=True, slots=True)
-class SaveJob:
+class SaveJob(Save):
     """Insert or replace."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
-class SaveTask:
+class SaveTask(Save):
     """Insert or replace."""
 
     task: Task
 
 
 @dataclass(frozen=True, slots=True)
-class SaveNode:
+class SaveNode(Save):
     """Insert or replace."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetJob:
+class ForgetJob(Save):
     """Delete a job that ended long ago, and its tasks."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetTask:
+class ForgetTask(Save):
     """Delete the record of a monitor that ended."""
 
     task_id: TaskId
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetNode:
+class ForgetNode(Save):
     """Delete a node that was lost long ago."""
 
     agent_id: AgentId
 
 
 @dataclass(frozen=True, slots=True)
-class SaveDrain:
+class SaveDrain(Save):
     """Insert or replace."""
 
     drain: Drain
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetDrain:
+class ForgetDrain(Save):
     """Delete: it is over."""
 
     target: Target
@@ -81,28 +97,28 @@ class ForgetDrain:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveCard:
+class SaveCard(Save):
     """Insert or replace."""
 
     card: Card
 
 
 @dataclass(frozen=True, slots=True)
-class SaveServices:
+class SaveServices(Save):
     """Replace all that is wanted of apps."""
 
     services: AppCatalog
 
 
 @dataclass(frozen=True, slots=True)
-class SaveAppVersion:
+class SaveAppVersion(Save):
     """Insert or replace."""
 
     found: AppVersion
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetAppVersion:
+class ForgetAppVersion(Save):
     """Delete: there are enough later ones, or the app is gone."""
 
     app_id: str
@@ -110,28 +126,28 @@ class ForgetAppVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveRootVersion:
+class SaveRootVersion(Save):
     """Insert or replace."""
 
     found: RootVersion
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetRootVersion:
+class ForgetRootVersion(Save):
     """Delete: there are enough later ones."""
 
     version: float
 
 
 @dataclass(frozen=True, slots=True)
-class SaveDeployment:
+class SaveDeployment(Save):
     """Insert or replace."""
 
     deployment: Deployment
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetDeployment:
+class ForgetDeployment(Save):
     """Delete: it is over."""
 
     id: str
@@ -139,44 +155,17 @@ class ForgetDeployment:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveSplit:
+class SaveSplit(Save):
     """Insert or replace."""
 
     split: TrafficSplit
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetSplit:
+class ForgetSplit(Save):
     """Delete: a user does not want that service any more."""
 
     name: str
-
-
-SaveOfApps = (
-    SaveServices
-    | SaveAppVersion
-    | ForgetAppVersion
-    | SaveRootVersion
-    | ForgetRootVersion
-    | SaveDeployment
-    | ForgetDeployment
-    | SaveSplit
-    | ForgetSplit
-)
-Save = (
-    SaveFramework
-    | SaveTrust
-    | SaveJob
-    | SaveTask
-    | SaveNode
-    | SaveDrain
-    | SaveCard
-    | ForgetJob
-    | ForgetTask
-    | ForgetNode
-    | ForgetDrain
-    | SaveOfApps
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +178,7 @@ class Saved:
     nodes: tuple[Node, ...]
     drains: tuple[Drain, ...] = ()
     cards: tuple[Card, ...] = ()
-    services: AppCatalog = field(default_factory=AppCatalog)
+    catalog: AppCatalog = field(default_factory=AppCatalog)
     app_versions: tuple[AppVersion, ...] = ()  # by time
     deployments: tuple[Deployment, ...] = ()
     splits: tuple[TrafficSplit, ...] = ()  # by name
@@ -199,52 +188,153 @@ class Saved:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Noun:
+    """A type whose values are saved.
+
+    Attributes:
+        kind: The type.
+        name: What one is called in messages.
+        plural: Its field of `Saved` and attribute of the engine's state.
+        save: The effect that inserts or replaces one.
+        forget: The effect that deletes one by its key; None: none is ever forgotten.
+        columns: What stores search by: a column's name and the attribute that is in it, as "app.id".
+        key: The columns that tell one from another; (): there is one, and it is always there.
+        order: The columns that they are loaded in the order of.
+        table: Of SQLite, or the fact that has the only one; "": as `plural`.
+        owner: The type of which each is a part, and goes with it; None: it stands alone.
+        owned_by: The column with the owner's key.
+    """
+
+    kind: type[Any]
+    name: str
+    plural: str
+    save: type[Any]
+    forget: type[Any] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    table: str = ""
+    owner: type[Any] | None = None
+    owned_by: str = ""
+
+
+NOUNS: Final = (
+    Noun(
+        Job,
+        "job",
+        "jobs",
+        SaveJob,
+        ForgetJob,
+        {"id": "id", "sequence": "sequence"},
+        ("id",),
+        ("sequence", "id"),
+    ),
+    Noun(
+        Task,
+        "task",
+        "tasks",
+        SaveTask,
+        ForgetTask,
+        {"id": "id", "job_id": "job_id", "launched_at": "launched_at"},
+        ("id",),
+        ("launched_at", "id"),
+        owner=Job,
+        owned_by="job_id",
+    ),
+    Noun(Node, "node", "nodes", SaveNode, ForgetNode, {"id": "id"}, ("id",), ("id",)),
+    Noun(
+        Drain,
+        "drain",
+        "drains",
+        SaveDrain,
+        ForgetDrain,
+        {"target": "target", "name": "name"},
+        ("target", "name"),
+        ("target", "name"),
+    ),
+    Noun(Card, "card", "cards", SaveCard, None, {"id": "id"}, ("id",), ("id",)),
+    Noun(AppCatalog, "catalog of apps", "catalog", SaveServices, table="services"),
+    Noun(
+        AppVersion,
+        "app version",
+        "app_versions",
+        SaveAppVersion,
+        ForgetAppVersion,
+        {"app_id": "app.id", "version": "version"},
+        ("app_id", "version"),
+        ("app_id", "version"),
+    ),
+    Noun(
+        RootVersion,
+        "root version",
+        "roots",
+        SaveRootVersion,
+        ForgetRootVersion,
+        {"version": "version"},
+        ("version",),
+        ("version",),
+        table="root_versions",
+    ),
+    Noun(
+        Deployment,
+        "deployment",
+        "deployments",
+        SaveDeployment,
+        ForgetDeployment,
+        {"id": "id", "version": "version"},
+        ("id",),
+        ("version", "id"),
+    ),
+    Noun(TrafficSplit, "split", "splits", SaveSplit, ForgetSplit, {"name": "name"}, ("name",), ("name",)),
+)
+NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
+SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}
+FORGOTTEN_BY: Final[Mapping[type[Save], Noun]] = {noun.forget: noun for noun in NOUNS if noun.forget}
+
+
+def _getter(paths: Iterable[str]) -> Callable[[Any], Key]:
+    parts = [attrgetter(path) for path in paths]
+    return lambda value: tuple([part(value) for part in parts])
+
+
+def _names(effect: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(effect))
+
+
+_VALUE: Final = {noun.save: attrgetter(_names(noun.save)[0]) for noun in NOUNS}
+_KEY: Final = {noun.kind: _getter(noun.columns[name] for name in noun.key) for noun in NOUNS}
+_COLUMNS: Final = {noun.kind: _getter(noun.columns.values()) for noun in NOUNS}
+_FORGOTTEN: Final = {
+    noun.forget: _getter(_names(noun.forget)[: len(noun.key)]) for noun in NOUNS if noun.forget is not None
+}
+
+
+def value_of(save: Save) -> Any:
+    """The value that a save of a noun inserts or replaces."""
+    return _VALUE[type(save)](save)
+
+
+def columns_of(save: Save) -> Key:
+    """What stores search the value of a save by, in the order of its noun's columns."""
+    return _COLUMNS[SAVED_BY[type(save)].kind](value_of(save))
+
+
+def key_of(value: Any) -> Key:
+    """What tells a value of a noun from others; (): there is one."""
+    return _KEY[type(value)](value)
+
+
+def about(save: Save) -> Key:
+    """The key of what is saved or forgotten; (): there is one."""
+    kind = type(save)
+    if kind in _FORGOTTEN:
+        return _FORGOTTEN[kind](save)
+    return _KEY[SAVED_BY[kind].kind](value_of(save)) if kind in SAVED_BY else ()
+
+
 def subject(save: Save) -> tuple[str, str]:
-    """What the save is about: of several saves of one subject only the latest matters."""
-    match save:
-        case SaveFramework():
-            return "framework", ""
-        case SaveTrust():
-            return "trust", ""
-        case SaveJob(job):
-            return "job", job.id
-        case ForgetJob(job_id):
-            return "job", job_id
-        case SaveTask(task):
-            return "task", task.id
-        case ForgetTask(task_id):
-            return "task", task_id
-        case SaveNode(node):
-            return "node", node.id
-        case ForgetNode(agent_id):
-            return "node", agent_id
-        case SaveDrain(drain):
-            return f"drain of {drain.target.value}", drain.name
-        case ForgetDrain(target, name):
-            return f"drain of {target.value}", name
-        case SaveCard(card):
-            return "card", card.id
-        case _:
-            return _about_apps(save)
-
-
-def _about_apps(save: SaveOfApps) -> tuple[str, str]:
-    match save:
-        case SaveServices():
-            return "services", ""
-        case SaveAppVersion(found):
-            return "app version", f"{found.app.id} {found.version}"
-        case ForgetAppVersion(app_id, version):
-            return "app version", f"{app_id} {version}"
-        case SaveRootVersion(root):
-            return "root version", str(root.version)
-        case ForgetRootVersion(version):
-            return "root version", str(version)
-        case SaveDeployment(deployment):
-            return "deployment", deployment.id
-        case ForgetDeployment(id):
-            return "deployment", id
-        case SaveSplit(split):
-            return "split", split.name
-        case ForgetSplit(name):
-            return "split", name
+    """What a save is about, in words: of several saves of one subject only the latest matters."""
+    noun = SAVED_BY.get(type(save)) or FORGOTTEN_BY.get(type(save))
+    words = [str(part.value) if isinstance(part, Enum) else str(part) for part in about(save)]
+    return noun.name if noun else type(save).__name__, " ".join(words)

@@ -1,7 +1,7 @@
 """Short ways to make nouns in tests."""
 
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -12,7 +12,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
-from mesos_gpu.model.saves import Saved
+from mesos_gpu.model.saves import NOUNS, Saved
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.wire.mesos import assignment, report
@@ -123,19 +123,16 @@ class World:
 
 def saved_of(state: State) -> Saved:
     """What a store would give back of that state."""
-    return Saved(
-        state.framework_id,
-        tuple(state.jobs.values()),
-        tuple(state.tasks.values()),
-        tuple(state.nodes.values()),
-        tuple(state.drains.values()),
-        tuple(state.cards.values()),
-        state.catalog,
-        tuple(version for versions in state.app_versions.values() for version in versions),
-        tuple(state.deployments.values()),
-        tuple(state.splits.values()),
-        tuple(state.roots),
-    )
+    return Saved(state.framework_id, **{noun.plural: _kept(getattr(state, noun.plural)) for noun in NOUNS})
+
+
+def _kept(values: Any) -> Any:
+    """What the state has of a noun: one value, or a tuple of those in a list, a dict, or lists in a dict."""
+    if isinstance(values, dict):
+        return tuple(
+            each for value in values.values() for each in (value if isinstance(value, list) else [value])
+        )
+    return tuple(values) if isinstance(values, list) else values
 
 
 def only(effects: list[fx.Effect], kind: type[E]) -> E:

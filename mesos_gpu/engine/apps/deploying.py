@@ -88,7 +88,7 @@ def _begin(turn: Turn, id: str, made: Plan, *, force: bool, undone: Deployment |
         forget_delays(state, action.app.id)
     if made.steps:
         state.changed_apps.update(made.affected)
-        turn.put_deployment(Deployment(id, at, made, dict(old.versions)))
+        turn.put(Deployment(id, at, made, dict(old.versions)))
 
 
 def _end(turn: Turn, id: str, *, done: bool = False) -> None:
@@ -166,9 +166,9 @@ def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None])
     words = {a.app.id: waiting.get(a.app.id, "") or "" for a in step if waiting.get(a.app.id, "") is not None}
     if words:
         if words != deployment.waiting:
-            turn.put_deployment(replace(deployment, waiting=words))
+            turn.put(replace(deployment, waiting=words))
     elif deployment.step + 1 < len(deployment.plan.steps):
-        turn.put_deployment(replace(deployment, step=deployment.step + 1, waiting={}))
+        turn.put(replace(deployment, step=deployment.step + 1, waiting={}))
         turn.state.changed_apps.update(deployment.plan.affected)
     else:
         _end(turn, deployment.id, done=True)

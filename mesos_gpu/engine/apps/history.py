@@ -31,13 +31,13 @@ def remember(turn: Turn, target: Group, versions: dict[str, VersionInfo], at: fl
     old = before.versions
     changed = {id for id in old.keys() | versions.keys() if old.get(id) != versions.get(id)}
     groups = group_versions(before.root, target, changed, before.group_versions, at)
-    turn.put_catalog(AppCatalog(target, versions, groups))
-    turn.put_root_version(RootVersion(at, shape_of(target, versions)))
+    turn.put(AppCatalog(target, versions, groups))
+    turn.put(RootVersion(at, shape_of(target, versions)))
     for forgotten in state.roots[:-MOST_ROOTS]:
-        turn.drop_root_version(forgotten.version)
+        turn.drop(RootVersion, forgotten.version)
     for app in target.all_apps():
         if versions[app.id] != old.get(app.id):
-            turn.put_app_version(AppVersion(versions[app.id].version, app))
+            turn.put(AppVersion(versions[app.id].version, app))
             if len(state.app_versions[app.id]) > MOST_VERSIONS:
                 _forget_old_versions(turn, app.id)
 
@@ -47,7 +47,7 @@ def _forget_old_versions(turn: Turn, app_id: str) -> None:
     used = _used(turn)
     for version in turn.state.app_versions[app_id][:-MOST_VERSIONS]:
         if (app_id, version.version) not in used:
-            turn.drop_app_version(app_id, version.version)
+            turn.drop(AppVersion, app_id, version.version)
 
 
 def forget_gone(turn: Turn) -> None:
@@ -61,7 +61,7 @@ def forget_gone(turn: Turn) -> None:
     for app_id in gone:
         for version in state.app_versions[app_id]:
             if (app_id, version.version) not in used:
-                turn.drop_app_version(app_id, version.version)
+                turn.drop(AppVersion, app_id, version.version)
     for remembered in (state.places, state.vacant):
         for app_id in remembered.keys() - kept:
             del remembered[app_id]

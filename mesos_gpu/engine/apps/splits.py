@@ -4,13 +4,14 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.task import Task, TaskState
 
 
 def on_split_set(turn: Turn, event: ev.SplitSet) -> None:
     """Replace it as a whole."""
-    turn.put_split(event.split)
+    turn.put(event.split)
 
 
 def on_split_dropped(turn: Turn, event: ev.SplitDropped) -> None:
@@ -21,7 +22,7 @@ def on_split_dropped(turn: Turn, event: ev.SplitDropped) -> None:
     """
     if event.name not in turn.state.splits:
         raise NotFound(f"there is no service {event.name}", remedy="list them with: mesos-gpu service list")
-    turn.drop_split(event.name)
+    turn.drop(TrafficSplit, event.name)
 
 
 def serving(state: State, app_id: str) -> list[Task]:

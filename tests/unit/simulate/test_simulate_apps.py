@@ -76,10 +76,12 @@ def _nothing_is_locked(patch: pytest.MonkeyPatch) -> None:
 
 
 def _deployments_are_not_saved(patch: pytest.MonkeyPatch) -> None:
-    def put(turn: Turn, deployment: Deployment) -> None:
-        turn.state.deployments[deployment.id] = deployment
+    real = Turn.put
 
-    patch.setattr(Turn, "put_deployment", put)
+    def put(turn: Turn, value: object) -> None:
+        turn.state.put(value) if isinstance(value, Deployment) else real(turn, value)
+
+    patch.setattr(Turn, "put", put)
 
 
 ENDS = "every deployment ends, and apps are as wanted"
