@@ -162,15 +162,15 @@ class Run:
 
     def _left(self) -> list[str]:
         processes.reap()
-        found = []
+        left = []
         for pid in processes.descendants(os.getpid()):
             with contextlib.suppress(OSError):
                 words = (
                     Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 )
                 if words:  # a zombie has none
-                    found.append(f"{pid} {words[:200]}")
-        return found
+                    left.append(f"{pid} {words[:200]}")
+        return left
 
 
 def main(argv: Sequence[str]) -> int:

@@ -23,7 +23,7 @@ _CONTROLLER: Final = "pids"
 
 @dataclass(frozen=True, slots=True)
 class PidsLimit:
-    """Of one task. `cgroup`: whose processes are counted; None: no controller is there for it."""
+    """The limit of a task's processes. `cgroup`: that which counts them; None: no controller is there for it."""
 
     most: int
     cgroup: Cgroup | None

@@ -30,7 +30,7 @@ _USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
 
 
 class Sandbox:
-    """One directory, held open. Names are of what is right in it, never paths."""
+    """A directory, held open. Names are of what is right in it, never paths."""
 
     def __init__(self, path: str) -> None:
         """Open it.
@@ -45,12 +45,12 @@ class Sandbox:
 
     @classmethod
     def _of(cls, fd: int) -> Self:
-        found = cls.__new__(cls)
-        found._fd = fd
-        return found
+        sandbox = cls.__new__(cls)
+        sandbox._fd = fd
+        return sandbox
 
     def __enter__(self) -> Self:
-        """As it is."""
+        """Enter the directory; leaving closes it."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,7 +59,8 @@ class Sandbox:
 
     @property
     def path(self) -> str:
-        """Of this very directory, whatever it is called by now; good as long as it is held and this process lives."""
+        """The path of this very directory, whatever it is called by now; good as long as it is held and this process
+        lives."""
         return f"/proc/{os.getpid()}/fd/{self._fd}"
 
     def close(self) -> None:
@@ -185,10 +186,10 @@ class Sandbox:
             OSError: The kernel refuses.
         """
         with contextlib.suppress(FileNotFoundError):
-            found = os.stat(_one(name), dir_fd=self._fd, follow_symlinks=False)
-            if os.path.samestat(found, os.fstat(fd)):
+            status = os.stat(_one(name), dir_fd=self._fd, follow_symlinks=False)
+            if os.path.samestat(status, os.fstat(fd)):
                 return True
-            if stat.S_ISDIR(found.st_mode):
+            if stat.S_ISDIR(status.st_mode):
                 os.rename(name, _new_name(name), src_dir_fd=self._fd, dst_dir_fd=self._fd)
         if os.fstat(fd).st_nlink:
             self._link(fd, name)
@@ -217,14 +218,14 @@ class Sandbox:
             ):  # a link, a FIFO or socket, a directory
                 raise NotAFile(name) from error
             raise
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not linked):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or (status.st_nlink > 1 and not linked):
             os.close(fd)
             raise NotAFile(name)
         return fd
 
     def names(self) -> list[str]:
-        """Of all that is there, in order."""
+        """The names of all that is there, in order."""
         return sorted(os.listdir(self._fd))
 
     # --- directories and mount points
@@ -237,8 +238,8 @@ class Sandbox:
         """
         with contextlib.suppress(FileExistsError):
             os.mkdir(_one(name), 0o755, dir_fd=self._fd)
-        with self.enter(name) as found:
-            if os.fstat(found._fd).st_uid != os.geteuid():
+        with self.enter(name) as directory:
+            if os.fstat(directory._fd).st_uid != os.geteuid():
                 raise PermissionError(errno.EPERM, f"{name} in the sandbox is not the executor's")
 
     def make(self, name: str, uid: int, gid: int) -> None:
@@ -248,8 +249,8 @@ class Sandbox:
             OSError: Something has the name, or the kernel refuses.
         """
         os.mkdir(_one(name), 0o755, dir_fd=self._fd)
-        with self.enter(name) as found:
-            os.fchown(found._fd, uid, gid)
+        with self.enter(name) as directory:
+            os.fchown(directory._fd, uid, gid)
 
     def remove(self, name: str) -> None:
         """Remove a directory with all that is in it, following no link; what cannot be removed stays.
@@ -286,10 +287,10 @@ class Sandbox:
             os.mkdir(_one(name), dir_fd=self._fd)
         except FileExistsError:
             made = False
-        found = self.enter(name)
-        if made and os.fstat(found._fd).st_uid == os.geteuid():  # else the user put its own there since
-            self._pass_on(found._fd)
-        return found
+        directory = self.enter(name)
+        if made and os.fstat(directory._fd).st_uid == os.geteuid():  # else the user put its own there since
+            self._pass_on(directory._fd)
+        return directory
 
     def _pass_on(self, fd: int) -> None:
         uid, gid = self.heir()
@@ -302,7 +303,7 @@ class Sandbox:
             acl = os.getxattr(self._fd, _ACL)
         except OSError:  # none, or none can be
             return owner.st_uid, owner.st_gid
-        named = [found for tag, _, found in struct.iter_unpack("<HHI", acl[4:]) if tag == _USER]
+        named = [uid for tag, _, uid in struct.iter_unpack("<HHI", acl[4:]) if tag == _USER]
         return (named[0], -1) if named else (owner.st_uid, owner.st_gid)
 
     # --- what comes from a nested sandbox
@@ -339,7 +340,7 @@ class Sandbox:
         return True
 
     def _link(self, fd: int, name: str) -> None:
-        """Of what is held, not of what has a name by now (proc(5), linkat(2) with AT_SYMLINK_FOLLOW)."""
+        """Link what is held, not what has a name by now (proc(5), linkat(2) with AT_SYMLINK_FOLLOW)."""
         new = _new_name(name)
         os.link(f"/proc/self/fd/{fd}", new, dst_dir_fd=self._fd, follow_symlinks=True)
         os.rename(new, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)

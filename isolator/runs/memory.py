@@ -41,8 +41,10 @@ class Witness:
         Raises:
             OSError: It has ended, or no cgroup of version 1 limits its memory.
         """
-        found = {name: path for names, path in cgroups_of(str(pid)).items() for name in names.split(",")}
-        self._directory = mount_of("memory") + found.get("memory", "/none")
+        path_by_controller = {
+            name: path for names, path in cgroups_of(str(pid)).items() for name in names.split(",")
+        }
+        self._directory = mount_of("memory") + path_by_controller.get("memory", "/none")
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
             self._register()

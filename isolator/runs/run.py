@@ -59,7 +59,7 @@ class Launch:
 
 
 class Run(Protocol):
-    """One command, started at most once."""
+    """A command, started at most once."""
 
     def traces(self) -> tuple[Trace, ...]:
         """What it may leave behind if the executor is killed."""
@@ -79,7 +79,7 @@ class Run(Protocol):
         """
 
     def pid(self) -> int | None:
-        """Its first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
+        """The first process, as this one sees it, once it is started; None: it has ended, or cannot be seen."""
 
     def streams(self) -> tuple[int | None, int | None]:
         """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""
@@ -125,16 +125,16 @@ def identity(plan: Assignment, own: Mapping[str, str]) -> pwd.struct_passwd | No
     if user is None and os.geteuid() == 0 and (why := _problem_of_root(plan, own)):
         raise NotStarted(f"the job names no user, and would run as root; name one: {why}")
     try:
-        found = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
+        entry = pwd.getpwuid(os.geteuid()) if user is None else pwd.getpwnam(user)
     except KeyError:
         if user is None:
             return None  # a uid without an account: usual in containers
         raise NotStarted(f"the user {user!r} does not exist on this host") from None
-    if why := _problem_of_user(plan, found, own):
+    if why := _problem_of_user(plan, entry, own):
         raise NotStarted(why)
-    if os.geteuid() not in (0, found.pw_uid):
+    if os.geteuid() not in (0, entry.pw_uid):
         raise NotStarted(f"the executor runs as uid {os.geteuid()} and cannot become {user!r}")
-    return found
+    return entry
 
 
 def _problem_of_root(plan: Assignment, own: Mapping[str, str]) -> str:
@@ -147,27 +147,27 @@ def _problem_of_root(plan: Assignment, own: Mapping[str, str]) -> str:
     )
 
 
-def _problem_of_user(plan: Assignment, found: pwd.struct_passwd, own: Mapping[str, str]) -> str:
+def _problem_of_user(plan: Assignment, entry: pwd.struct_passwd, own: Mapping[str, str]) -> str:
     """By this host's own word, whatever the scheduler thinks; an executor that is not root runs all as itself."""
-    if found.pw_uid == 0:
+    if entry.pw_uid == 0:
         return _problem_of_root(plan, own)
     if os.geteuid() != 0:
         return ""
     from mesos_gpu.adapters.accounts import account_of
     from mesos_gpu.model.jobs.users import Users
 
-    account = account_of(found.pw_name)
+    account = account_of(entry.pw_name)
     if account is not None and account.mighty:
-        return f"this host does not run jobs as {found.pw_name}: {account.mighty}"
+        return f"this host does not run jobs as {entry.pw_name}: {account.mighty}"
     try:
         users = Users.parse(own.get("MESOS_GPU_USERS", ""))
     except ValueError as error:
         return f"this host runs no job: MESOS_GPU_USERS: {error}"
-    if plan.user_is_default or users.may_have(found.pw_name, found.pw_uid):
+    if plan.user_is_default or users.may_have(entry.pw_name, entry.pw_uid):
         return ""
     return (
-        f"this host does not run jobs as {found.pw_name} (uid {found.pw_uid}), but as {users}; name another user, or "
-        f"set MESOS_GPU_USERS={users},{found.pw_name} on its agent"
+        f"this host does not run jobs as {entry.pw_name} (uid {entry.pw_uid}), but as {users}; name another user, or "
+        f"set MESOS_GPU_USERS={users},{entry.pw_name} on its agent"
     )
 
 

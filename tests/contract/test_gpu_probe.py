@@ -71,13 +71,13 @@ def read(fake: FakeNvml) -> Survey:
 
 
 def test_what_is_there_is_reported(survey: Callable[..., Survey]) -> None:
-    found = survey(GPUS)
+    report = survey(GPUS)
     want = [(g.id, A100, 81920, n, g.pci_bus_id, g.numa_node) for n, g in enumerate(GPUS)]
-    gpus = [reading.gpu for reading in found.readings]
+    gpus = [reading.gpu for reading in report.readings]
     assert [(g.id, g.model, g.memory_mib, g.minor, g.pci_bus_id, g.numa_node) for g in gpus] == want
     assert {link.kind for link in gpus[0].links if link.peer == gpus[1].id} == {"NV4"}
-    assert found.driver_version
-    assert found.cuda_version == "12.2"
+    assert report.driver_version
+    assert report.cuda_version == "12.2"
 
 
 def test_no_gpus_is_no_error(survey: Callable[..., Survey]) -> None:
@@ -86,12 +86,12 @@ def test_no_gpus_is_no_error(survey: Callable[..., Survey]) -> None:
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_one_card_does_not_touch_its_neighbours(survey: Callable[..., Survey], wrong: str) -> None:
-    found = survey(GPUS, wrong)
-    gpus = at_first_sight(found, 1.0).gpus
+    report = survey(GPUS, wrong)
+    gpus = at_first_sight(report, 1.0).gpus
     assert [gpu.health for gpu in gpus] == [WRONG[wrong][2] if n == 3 else Health.OK for n in range(8)]
     assert bool(gpus[3].reason) == (WRONG[wrong][2] is not Health.OK)
     assert gpus[3].warnings == (("slowed down by heat",) if wrong == "slow" else ())
-    assert found.readings[3].pids == ((1,) if wrong == "in use" else None)
+    assert report.readings[3].pids == ((1,) if wrong == "in use" else None)
 
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ def test_a_files_xids_come_once_for_each_time_it_is_written(tmp_path: Path) -> N
     path, gpu = tmp_path / "g.json", GPUS[0]
     write_inventory(path, [gpu])
     probe = SimulatedProbe(path)
-    found = []
+    xids_read = []
     for xids in ([31, 62], None, [62]):
         change_gpu(path, gpu.id, xids=xids)
-        found += [probe.survey().readings[0].xids, probe.survey().readings[0].xids]
-    assert found == [(31, 62), (), (), (), (62,), ()]
+        xids_read += [probe.survey().readings[0].xids, probe.survey().readings[0].xids]
+    assert xids_read == [(31, 62), (), (), (), (62,), ()]
 
 
 def test_a_reset_takes_the_fault_out_of_the_file(tmp_path: Path) -> None:
@@ -214,17 +214,17 @@ def test_nvml_that_fails_as_a_whole_is_an_error() -> None:
 
 
 def test_a_card_that_cannot_be_named_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    found = read(FakeNvml(GPUS[:2], {"cards": {"0": {"nameless": True}}}))
-    assert [reading.gpu.id for reading in found.readings] == [GPUS[1].id]
+    report = read(FakeNvml(GPUS[:2], {"cards": {"0": {"nameless": True}}}))
+    assert [reading.gpu.id for reading in report.readings] == [GPUS[1].id]
     assert "GPU 0 of this host cannot be named" in caplog.text
 
 
 def test_not_supported_everywhere_is_not_sickness() -> None:
-    found = read(FakeNvml(GPUS, {"unsupported": True, "cards": {"0": {"memory": "n/a"}}}))
-    gpus = at_first_sight(found, 1.0).gpus
+    report = read(FakeNvml(GPUS, {"unsupported": True, "cards": {"0": {"memory": "n/a"}}}))
+    gpus = at_first_sight(report, 1.0).gpus
     assert {(gpu.health, gpu.numa_node, gpu.warnings) for gpu in gpus} == {(Health.OK, None, ())}
     assert gpus[0].memory_mib > 100, "the host's: it has none of its own"
-    assert {reading.pids for reading in found.readings} == {None}
+    assert {reading.pids for reading in report.readings} == {None}
 
 
 @pytest.mark.parametrize(
@@ -254,8 +254,8 @@ def test_the_compute_capability_is_read_by_both_and_may_be_unknown(
     gpus = tuple(
         replace(gpu, links=(), compute_capability=one) for gpu, one in zip(GPUS, known, strict=False)
     )
-    found = [reading.gpu.compute_capability for reading in survey(gpus).readings]
-    assert found == list(known)
+    capabilities = [reading.gpu.compute_capability for reading in survey(gpus).readings]
+    assert capabilities == list(known)
     assert MODELS.keys() == CAPABILITIES.keys()
 
 

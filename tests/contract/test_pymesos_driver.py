@@ -154,8 +154,8 @@ def test_defect_2_growing_pauses_instead_of_a_storm(connect: Connect, answer: Re
 
 
 def test_defect_2_a_refused_connection_is_tried_again(connect: Connect) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
     inbox = Inbox()
     connect(f"127.0.0.1:{port}", inbox)
     time.sleep(0.1)  # some refused connections

@@ -25,8 +25,8 @@ def victim(open_directory: Path) -> Path:
 
 
 def untouched(victim: Path) -> bool:
-    found = victim.lstat()
-    return (victim.read_text(), found.st_uid, stat.S_IMODE(found.st_mode)) == ("the host's\n", 0, 0o600)
+    status = victim.lstat()
+    return (victim.read_text(), status.st_uid, stat.S_IMODE(status.st_mode)) == ("the host's\n", 0, 0o600)
 
 
 def begin(one: Host) -> None:
@@ -75,9 +75,9 @@ def test_a_task_cannot_put_a_fifo_in_place_of_its_output(one: Host) -> None:
     one.launch(REPLACES, user="nobody")
     assert one.end("TASK_FINISHED")[1] == Outcome(exit_status=0)
     for name in ("stdout", "stderr", "executor.log"):
-        found = (one.sandbox / name).lstat()
-        assert stat.S_ISREG(found.st_mode), name
-        assert found.st_uid == 0, name
+        status = (one.sandbox / name).lstat()
+        assert stat.S_ISREG(status.st_mode), name
+        assert status.st_uid == 0, name
     assert one.stdout() == "done\n"
     assert "Operation not permitted" in one.stderr()
 
@@ -109,9 +109,9 @@ def test_a_log_keeps_within_its_limit(open_directory: Path, agent: ScriptedAgent
     with host(open_directory, agent, MESOS_GPU_LOG_LIMIT="1") as one:
         one.launch(PRINTS, user="nobody", log_limit_mib=500)
         one.end("TASK_FINISHED")
-        found = (one.sandbox / "stdout").stat()
-        assert found.st_size > 6_000_000
-        assert found.st_blocks * 512 <= 1_300_000
+        status = (one.sandbox / "stdout").stat()
+        assert status.st_size > 6_000_000
+        assert status.st_blocks * 512 <= 1_300_000
         first, last = one.stdout()[:200], one.stdout()[-4:]
     assert first.startswith("[mesos-gpu] ")
     assert "it may keep 1 MiB" in first

@@ -47,8 +47,8 @@ def placed(client: Client, *jobs: str) -> list[str | None]:
 
 
 def test_the_nodes_say_their_attributes_and_zones(client: Client) -> None:
-    found = {n["hostname"]: (n["attributes"]["rack"], n["region"], n["zone"]) for n in client.nodes()}
-    assert found == {
+    places = {n["hostname"]: (n["attributes"]["rack"], n["region"], n["zone"]) for n in client.nodes()}
+    assert places == {
         "127.0.0.11": ("1.5", "local", "east"),
         "127.0.0.12": ("2", "local", "east"),
         "127.0.0.13": ("2", "local", "west"),
@@ -69,9 +69,9 @@ def test_a_job_goes_where_its_constraints_say(
 ) -> None:
     job = submit(client, command="true", constraints=[constraint, ["@hostname", "UNLIKE", "127.0.0.19.*"]])
     wait_until("its end", lambda: ended(client.job(job)))
-    found = client.job(job)
-    assert found["state"] == "finished", found
-    assert found["hostname"] in [f"127.0.0.1{host}" for host in hosts]
+    end = client.job(job)
+    assert end["state"] == "finished", end
+    assert end["hostname"] in [f"127.0.0.1{host}" for host in hosts]
 
 
 def test_the_jobs_of_an_app_see_each_other(client: Client) -> None:

@@ -22,9 +22,9 @@ NODES, GPUS = 3, 4
 def client() -> Iterator[Client]:
     directory = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
     directory.chmod(0o755)
-    with Stack(directory / "cluster", [NodeSpec(GPUS)] * NODES) as stack, Client(stack.url) as found:
-        wait_until("the nodes report", lambda: len(found.gpus()) == NODES * GPUS)
-        yield found
+    with Stack(directory / "cluster", [NodeSpec(GPUS)] * NODES) as stack, Client(stack.url) as gang_client:
+        wait_until("the nodes report", lambda: len(gang_client.gpus()) == NODES * GPUS)
+        yield gang_client
     shutil.rmtree(directory)
 
 

@@ -145,9 +145,9 @@ def test_a_card_with_a_strangers_process_is_dirty_until_it_is_gone(stack: Stack,
     with subprocess.Popen(["sleep", "600"]) as stranger:
         edit(stack, card, pids=[stranger.pid])
         wait_until("it is dirty", lambda: health(client, card) == "dirty", 15)
-        (found,) = [gpu for gpu in client.gpus() if gpu["uuid"] == card]
+        (dirty,) = [gpu for gpu in client.gpus() if gpu["uuid"] == card]
         user = pwd.getpwuid(os.geteuid()).pw_name
-        assert found["reason"] == f"pid {stranger.pid} (sleep) of {user}, which no task accounts for"
+        assert dirty["reason"] == f"pid {stranger.pid} (sleep) of {user}, which no task accounts for"
         stranger.kill()
     wait_until("it is given out again", lambda: health(client, card) == "ok")
     edit(stack, card, pids=None)

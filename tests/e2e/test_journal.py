@@ -35,8 +35,8 @@ def test_a_real_life_is_replayed(open_directory: Path) -> None:
         journal = stack.directory / "scheduler" / "journal"
         done = CliRunner().invoke(main, ["simulate", "replay", str(journal), "--json", "--explain"])
         assert done.exit_code == 0, done.output
-        found = json.loads(done.output)
-        assert (found["same"], found["files"]) == (True, 2)
-        decided = " ".join(words for step in found["steps"] for words in step["decided"])
+        report = json.loads(done.output)
+        assert (report["same"], report["files"]) == (True, 2)
+        decided = " ".join(words for step in report["steps"] for words in step["decided"])
         for words in (f"Launch {first}.1 on ", f"{long}.1 on ", f'Kill task_id="{long}.1"'):
             assert words in decided

@@ -43,9 +43,9 @@ def test_a_large_job_gets_its_node_under_a_stream_of_small_ones(client: Client) 
     big = submit(client, 2)
     small = [submit(client, 1, "sleep 0.1") for _ in range(6)]
     quick = submit(client, 1, "true", priority=1)
-    found = client.queue()["jobs"]
-    assert [job["id"] for job in found] == [quick, big, *small]
-    kept = found[1]["reservation"] or found[0]["reservation"]
+    waiting = client.queue()["jobs"]
+    assert [job["id"] for job in waiting] == [quick, big, *small]
+    kept = waiting[1]["reservation"] or waiting[0]["reservation"]
     assert kept is not None
     assert kept["hostname"] in ("127.0.0.11", "127.0.0.12")
     hosts = {job: client.job(job)["hostname"] for job in fill}

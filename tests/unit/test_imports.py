@@ -96,8 +96,8 @@ def test_a_circle_that_a_deferred_import_hides_is_seen(
     (package / "one.py").write_text("from ringed.two import x\n")
     (package / "two.py").write_text(f"from typing import TYPE_CHECKING\n{deferred.format('ringed.one')}\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = grimp.build_graph("ringed", cache_dir=None)
-    assert set(circle_in(imports_of(found))) == {"ringed.one", "ringed.two"}
+    graph = grimp.build_graph("ringed", cache_dir=None)
+    assert set(circle_in(imports_of(graph))) == {"ringed.one", "ringed.two"}
 
 
 def test_no_folder_has_more_modules_than_one_can_overlook() -> None:

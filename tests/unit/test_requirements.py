@@ -37,28 +37,30 @@ def test_a_runtime_requirement_has_both_bounds(wanted: Requirement) -> None:
 @pytest.mark.parametrize("wanted", [*RUNTIME, *declared("options.extras_require", "dev")], ids=str)
 def test_the_lock_holds_what_setup_cfg_asks_for(wanted: Requirement) -> None:
     names = [
-        found for found, _ in locked() if canonicalize_name(found.name) == canonicalize_name(wanted.name)
+        pinned for pinned, _ in locked() if canonicalize_name(pinned.name) == canonicalize_name(wanted.name)
     ]
     assert names, "run: make lock"
-    for found in names:
-        version = str(found.specifier).removeprefix("==")
+    for pinned in names:
+        version = str(pinned.specifier).removeprefix("==")
         assert wanted.specifier.contains(version), "run: make lock"
 
 
 def test_the_lock_has_hashes_and_no_address() -> None:
-    for found, hashes in locked():
-        assert hashes, found
-        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), found
+    for requirement, hashes in locked():
+        assert hashes, requirement
+        assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
     assert "://" not in (ROOT / "requirements.lock").read_text()
 
 
 def test_nothing_asks_for_what_does_not_build() -> None:
-    assert not {"http-parser", "pymesos"} & {canonicalize_name(found.name) for found, _ in locked()}
+    assert not {"http-parser", "pymesos"} & {
+        canonicalize_name(requirement.name) for requirement, _ in locked()
+    }
 
 
 def test_pymesos_is_installed_by_hash_without_its_dependencies() -> None:
-    ((found, hashes),) = locked("pymesos.lock")
-    assert str(found) == "pymesos==0.3.15"
+    ((requirement, hashes),) = locked("pymesos.lock")
+    assert str(requirement) == "pymesos==0.3.15"
     assert len(hashes) == 1
     assert (
         "--require-hashes --no-deps --no-build-isolation -r pymesos.lock"

@@ -43,12 +43,12 @@ def start(directory: Path, body: str, *arguments: str, beside: str = "") -> "sub
 
 def running(words: str) -> list[str]:
     """Processes whose command line has these words, a null byte between two."""
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if words.encode() in (entry / "cmdline").read_bytes():
-                found.append(entry.name)
-    return found
+                pids.append(entry.name)
+    return pids
 
 
 def run(directory: Path, body: str, *arguments: str, beside: str = "") -> tuple[int, str]:

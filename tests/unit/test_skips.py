@@ -53,9 +53,9 @@ def test_a_skip_that_is_not_allowed_makes_the_run_red(
     command = [sys.executable, "-m", "pytest", "-p", "tests.skips", "-n", processes, "-c", os.devnull, "-q"]
     command += [f"--rootdir={tmp_path}", "-p", "no:schemathesis", "-p", "no:cacheprovider", str(tmp_path)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    found = subprocess.run(
+    done = subprocess.run(
         command, cwd=ROOT, env={**env, "CI": "1"}, capture_output=True, text=True, timeout=110, check=False
     )
-    assert found.returncode == status, found.stdout
-    assert ("not in tests/allowed_skips.txt" in found.stdout) is bool(status)
-    assert found.stdout.count(reason) == (2 if status else 0), found.stdout
+    assert done.returncode == status, done.stdout
+    assert ("not in tests/allowed_skips.txt" in done.stdout) is bool(status)
+    assert done.stdout.count(reason) == (2 if status else 0), done.stdout

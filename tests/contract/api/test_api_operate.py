@@ -68,8 +68,8 @@ def test_a_node_is_drained_by_its_name_or_its_agent_s_id(rig: Rig) -> None:
 
 @pytest.mark.parametrize("name", ["GPU-1", "a1.example:1"])
 def test_a_card_by_each_of_its_names(rig: Rig, name: str) -> None:
-    found = rig.call("GET", f"/v1/gpus/{name}").json()
-    assert (found["uuid"], found["history"]) == ("GPU-1", [])
+    card = rig.call("GET", f"/v1/gpus/{name}").json()
+    assert (card["uuid"], card["history"]) == ("GPU-1", [])
 
 
 def test_a_start_that_several_have_is_refused(rig: Rig) -> None:
@@ -136,9 +136,9 @@ def test_the_answers_are_what_the_client_expects(rig: Rig) -> None:
         assert client.drain_node("a1", "x", by="", deadline_s=5.0)[0]["drain"] is not None
         assert client.undrain_node("a1", by="")[0]["isolation"] == "cgroup2"
         assert client.reset_gpu("GPU-1", "x", by="me")["reset"] is not None
-        found = client.gpu("GPU-2")
-        assert (found["warnings"], found["since"]) == (["slowed down by heat"], None)
-        assert [c["reason"] for c in found["history"]] == ["its node is drained: x", "its node is undrained"]
+        card = client.gpu("GPU-2")
+        assert (card["warnings"], card["since"]) == (["slowed down by heat"], None)
+        assert [c["reason"] for c in card["history"]] == ["its node is drained: x", "its node is undrained"]
         assert client.status()["isolation_off"] == []
         assert client.nodes()[0]["cuda_version"] == "12.2"
 
@@ -195,10 +195,10 @@ def test_metrics_are_json_for_clients_of_marathon_and_text_for_prometheus(rig: R
     rig.node()
     rig.submit(gpus=1)
     for accept in ("application/json", "*/*"):
-        found = rig.call("GET", "/metrics", headers={"Accept": accept}).json()
-        assert found["gauges"]['mesos_gpu_jobs{state="starting"}'] == {"value": 1}
-        assert all(set(each) == {"count"} for each in found["counters"].values())
-        assert set(found) == {"version", "gauges", "counters", "histograms", "meters", "timers"}
+        families = rig.call("GET", "/metrics", headers={"Accept": accept}).json()
+        assert families["gauges"]['mesos_gpu_jobs{state="starting"}'] == {"value": 1}
+        assert all(set(each) == {"count"} for each in families["counters"].values())
+        assert set(families) == {"version", "gauges", "counters", "histograms", "meters", "timers"}
     for path, accept in (
         ("/metrics", PROMETHEUS),
         ("/metrics", "text/plain"),

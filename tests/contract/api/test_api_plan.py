@@ -43,9 +43,9 @@ def defrag(*words: str) -> Result:
 
 
 def test_a_plan_for_a_request(rig: Rig) -> None:
-    found = planned(rig, gpus=2)
+    plan = planned(rig, gpus=2)
     (job,) = rig.call("GET", "/v1/jobs?name=job-a1").json()["jobs"]
-    assert found == {
+    assert plan == {
         "fits": False,
         "feasible": True,
         "proven_fewest": True,
@@ -67,20 +67,20 @@ def test_a_plan_for_a_request(rig: Rig) -> None:
 
 
 def test_what_fits_and_what_does_not(rig: Rig) -> None:
-    found = planned(rig, gpus=1)
-    assert (found["fits"], found["moves"]) == (True, [])
+    plan = planned(rig, gpus=1)
+    assert (plan["fits"], plan["moves"]) == (True, [])
     assert len(planned(rig, gpus=1, tasks=2)["target"]) == 2
-    found = planned(rig, gpus=3)
-    assert (found["feasible"], found["target"], found["proven_fewest"]) == (False, None, True)
-    assert found["reason"] == "no plan: no node is large enough, even when all that runs there has ended"
+    plan = planned(rig, gpus=3)
+    assert (plan["feasible"], plan["target"], plan["proven_fewest"]) == (False, None, True)
+    assert plan["reason"] == "no plan: no node is large enough, even when all that runs there has ended"
 
 
 def test_a_plan_for_a_job_that_waits(rig: Rig) -> None:
     job = rig.submit(name="large", gpus=2)
-    found = rig.call("GET", f"/v1/plan/defrag/{job['id']}").json()
-    assert len(found["moves"]) == 1
+    plan = rig.call("GET", f"/v1/plan/defrag/{job['id']}").json()
+    assert len(plan["moves"]) == 1
     shown = json.loads(defrag("--job", job["id"], "--json").output)
-    assert shown == found
+    assert shown == plan
     (running,) = rig.call("GET", "/v1/jobs?name=job-a1").json()["jobs"]
     response = rig.call("GET", f"/v1/plan/defrag/{running['id']}")
     assert code_of(response) == (409, "conflict")

@@ -25,14 +25,14 @@ def rig() -> Iterator[Rig]:
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
     """The fields of each."""
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     handler = logging.Handler()
-    handler.emit = lambda record: found.append(record.fields)  # type: ignore[attr-defined, method-assign]
+    handler.emit = lambda record: records.append(record.fields)  # type: ignore[attr-defined, method-assign]
     logger = logging.getLogger("mesos_gpu.audit")
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    yield found
+    yield records
     logger.removeHandler(handler)
     logger.setLevel(level)
 

@@ -36,10 +36,10 @@ def connect(rig: Rig) -> socket.socket:
 
 
 def rest_of(connection: socket.socket) -> bytes:
-    found = b""
+    rest = b""
     while more := connection.recv(65536):
-        found += more
-    return found
+        rest += more
+    return rest
 
 
 # --- time, bytes, connections
@@ -82,8 +82,8 @@ def test_nor_that_of_a_further_request(rig: Rig, monkeypatch: pytest.MonkeyPatch
 def test_a_slow_answer_is_no_slow_request(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "HEAD_S", 0.3)
     job = rig.submit()
-    found = rig.call("GET", f"/v1/jobs/{job['id']}?after_version={job['version']}&timeout_s=1.5")
-    assert (found.status_code, found.elapsed.total_seconds() > 1) == (200, True)
+    answer = rig.call("GET", f"/v1/jobs/{job['id']}?after_version={job['version']}&timeout_s=1.5")
+    assert (answer.status_code, answer.elapsed.total_seconds() > 1) == (200, True)
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,10 +219,10 @@ def test_nor_on_another_address_than_loopback(server: str, host: str, status: in
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    found: list[int] = []
+    statuses: list[int] = []
 
     async def send(message: Message) -> None:
-        found.extend([message["status"]] if "status" in message else [])
+        statuses.extend([message["status"]] if "status" in message else [])
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b""}
@@ -230,7 +230,7 @@ def test_nor_on_another_address_than_loopback(server: str, host: str, status: in
     scope = {"type": "http", "method": "POST", "path": "/v1/jobs", "query_string": b"", "server": (server, 8080),
              "headers": [(b"host", f"{host}:8080".encode())]}  # fmt: skip
     asyncio.run(Guard(app, ("gpu.example.com",))(scope, receive, send))
-    assert found == [status]
+    assert statuses == [status]
 
 
 def test_it_is_not_open_to_all_without_a_word(tmp_path: Path) -> None:

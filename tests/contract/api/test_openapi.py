@@ -68,10 +68,10 @@ def rig() -> Iterator[Rig]:
 
 def strict() -> dict[str, Any]:
     """The document, with answers that have what it says and no more."""
-    found = deepcopy(openapi.document())
-    for schema in found["components"]["schemas"].values():
+    document = deepcopy(openapi.document())
+    for schema in document["components"]["schemas"].values():
         schema["additionalProperties"] = False
-    return found
+    return document
 
 
 CONFIG: Final = SchemathesisConfig()
@@ -106,9 +106,9 @@ def test_what_it_takes_is_what_is_known() -> None:
 
 def test_its_defaults_are_those_of_the_parsers() -> None:
     shapes, spec = openapi.document()["components"]["schemas"], spec_from_mapping({"command": "true"})
-    for name, found in (("Job", spec), ("HealthCheck", Check()), ("Artifact", Artifact("/a"))):
+    for name, parsed in (("Job", spec), ("HealthCheck", Check()), ("Artifact", Artifact("/a"))):
         for key, schema in shapes[f"{name}Request"]["properties"].items():
-            own = getattr(found, key, None)
+            own = getattr(parsed, key, None)
             if "default" in schema:
                 assert schema["default"] == (own.value if isinstance(own, Enum) else own), (name, key)
 
@@ -147,8 +147,8 @@ VALUES: Final = st.recursive(
 def test_what_it_does_not_allow_is_refused(some: dict[str, Any], more: dict[str, Any]) -> None:
     body = object_of(json.dumps({**some, **more}).encode())
     if not JOB.is_valid(body):
-        found = spec_from_mapping(body)
-        assert isinstance(found, list), (found, [each.message for each in JOB.iter_errors(body)])
+        problems = spec_from_mapping(body)
+        assert isinstance(problems, list), (problems, [each.message for each in JOB.iter_errors(body)])
 
 
 def keep(rig: Rig, operation: tuple[str, str], count: int) -> None:

@@ -33,8 +33,8 @@ class Rig(Marathon):
         return self.ask("PUT", f"/v1/services/{name}", want, json=body)
 
     def serving(self, name: str = "web") -> dict[str, int]:
-        found = self.ask("GET", f"/v1/services/{name}")
-        return {app["id"]: app["serving"] for app in found["apps"]}
+        service = self.ask("GET", f"/v1/services/{name}")
+        return {app["id"]: app["serving"] for app in service["apps"]}
 
 
 @pytest.fixture
@@ -55,20 +55,20 @@ def web(rig: Rig) -> Rig:
 
 
 def test_a_service_is_made_shown_and_forgotten(web: Rig) -> None:
-    found = web.ask("GET", "/v1/services/web")
-    assert found["apps"] == [
+    service = web.ask("GET", "/v1/services/web")
+    assert service["apps"] == [
         {"id": "/a", "weight": 90, "share": 0.9, "exists": True, "instances": 1, "serving": 1},
         {"id": "/b", "weight": 10, "share": 0.1, "exists": True, "instances": 1, "serving": 1},
     ]
-    assert [(each["app"], each["host"]) for each in found["servers"]] == [("/a", "a1"), ("/b", "a1")]
-    assert found["asked"] == {
+    assert [(each["app"], each["host"]) for each in service["servers"]] == [("/a", "a1"), ("/b", "a1")]
+    assert service["asked"] == {
         "apps": {"/a": 90, "/b": 10},
         "port_index": 0,
         "port": 8000,
         "hosts": ["shop.example"],
         "mode": None,
     }
-    assert (found["port"], found["mode"], found["hosts"]) == (8000, "http", ["shop.example"])
+    assert (service["port"], service["mode"], service["hosts"]) == (8000, "http", ["shop.example"])
     assert web.put("web", apps={"b": 1})["asked"]["apps"] == {"/b": 1}
     assert web.ask("GET", "/v1/services/web")["port"] == 10001, "PUT replaces all at once: /b's own"
     assert [each["name"] for each in web.ask("GET", "/v1/services")["services"]] == ["web"]
@@ -138,8 +138,8 @@ def test_an_app_that_was_deleted_counts_nothing(web: Rig) -> None:
     web.ask("DELETE", "/v2/apps/b")
     web.ends(task["id"])
     web.settled()
-    found = web.ask("GET", "/v1/services/web")
-    assert [(app["exists"], app["share"]) for app in found["apps"]] == [(True, 1.0), (False, 0.0)]
+    service = web.ask("GET", "/v1/services/web")
+    assert [(app["exists"], app["share"]) for app in service["apps"]] == [(True, 1.0), (False, 0.0)]
     assert "does not exist" in web.run("show", "web").output
 
 
@@ -159,8 +159,8 @@ def test_labels_are_followed_if_asked_for(rig: Rig) -> None:
     rig.create("/a", labels={"HAPROXY_GROUP": "external", "HAPROXY_0_PORT": "9000"})
     rig.tasks("/a", 1)
     assert rig.ask("GET", "/v1/services") == {"services": []}
-    (found,) = rig.ask("GET", "/v1/services?group=external")["services"]
-    assert (found["name"], found["port"], found["asked"]) == ("a_9000", 9000, None)
+    (service,) = rig.ask("GET", "/v1/services?group=external")["services"]
+    assert (service["name"], service["port"], service["asked"]) == ("a_9000", 9000, None)
     assert "a_9000" in rig.run("list", "--group", "*").output
 
 

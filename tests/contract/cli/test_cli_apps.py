@@ -188,9 +188,9 @@ def test_an_update_creates_nothing_and_replaces_only_what_it_is_told_to(rig: Pla
     assert got.stdout.splitlines()[1] == '  - labels.x: "y"'
     good("app", "update", "--replace", "-", "--wait", stdin={"id": "a", **APP})
     assert rig.shown("/a")["labels"] == {}
-    found = json.loads(call("diff", "--json", "-", stdin=[{"id": "a", "mem": 1}]).stdout)
-    assert [found["changes"][0][side]["mem"] for side in ("before", "after")] == [16, 1]
-    assert found["steps"] == [{"actions": [{"action": "RestartApplication", "app": "/a"}]}]
+    preview = json.loads(call("diff", "--json", "-", stdin=[{"id": "a", "mem": 1}]).stdout)
+    assert [preview["changes"][0][side]["mem"] for side in ("before", "after")] == [16, 1]
+    assert preview["steps"] == [{"actions": [{"action": "RestartApplication", "app": "/a"}]}]
 
 
 def test_wrong_files_are_told_all_their_problems(rig: Played) -> None:
@@ -245,9 +245,9 @@ def test_a_wrong_update_says_what_is_wrong_with_it(rig: Played) -> None:
 def test_a_deployment_that_is_stuck(rig: Played) -> None:
     got = call("app", "create", "-", "--wait", "--timeout", "0.3", stdin={"id": "/big", **APP, "gpus": 9})
     assert got.exit_code == 124
-    found = re.match(rf"/big: deployment ({DEPLOYMENT})", got.stdout)
-    assert found
-    id = found[1]
+    match = re.match(rf"/big: deployment ({DEPLOYMENT})", got.stdout)
+    assert match
+    id = match[1]
     assert f"deployment {id} is not over after 0.3 s: " in got.stderr
     assert f"to undo it: mesos-gpu deployment stop {id}" in got.stderr
     error = bad(73, "app", "scale", "big", "3")
@@ -312,8 +312,8 @@ def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> Non
     assert "mesos-gpu why /crash; to go back: mesos-gpu app rollback /crash" in got.stderr
 
     def ends() -> dict[str, Any]:
-        found: dict[str, Any] = rig.ask("GET", "/v2/apps/crash?embed=app.ends")["app"]["ends"]
-        return found
+        ends: dict[str, Any] = rig.ask("GET", "/v2/apps/crash?embed=app.ends")["app"]["ends"]
+        return ends
 
     wait_until("the third", lambda: ends()["inARow"] >= 3)
     said = good("why", "/crash")

@@ -92,8 +92,8 @@ def test_all_cards_at_a_glance(rig: Rig) -> None:
 
 
 def test_several_cards_and_a_deadline_that_is_now(rig: Rig) -> None:
-    found = json.loads(good("gpu", "drain", "GPU-1", "GPU-2", "--reason", "x", "--deadline", "0", "--json"))
-    assert [g["drain"]["deadline_at"] for g in found] == [1000.0, 1000.0]
+    cards = json.loads(good("gpu", "drain", "GPU-1", "GPU-2", "--reason", "x", "--deadline", "0", "--json"))
+    assert [g["drain"]["deadline_at"] for g in cards] == [1000.0, 1000.0]
     assert len(good("gpu", "undrain", "GPU-1", "GPU-2").splitlines()) == 2
 
 

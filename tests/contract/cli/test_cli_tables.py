@@ -108,8 +108,8 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
 
 
 def sections(text: str) -> dict[str, str]:
-    found = re.findall(r"^=== (.+)\n((?:(?!===).*\n)*)", text, re.MULTILINE)
-    return {title: body.rstrip("\n") for title, body in found}
+    parts = re.findall(r"^=== (.+)\n((?:(?!===).*\n)*)", text, re.MULTILINE)
+    return {title: body.rstrip("\n") for title, body in parts}
 
 
 @pytest.fixture
@@ -153,8 +153,8 @@ def test_ids_and_hosts_stay_whole_where_the_short_ones_are_not_unique() -> None:
 
 def test_what_may_not_give_way_is_whole_in_any_width() -> None:
     columns = [Column("ID", ["x" * 50]), Column("STATE", ["running"]), Column("COMMAND", ["c" * 30])]
-    found = fitted(columns, 40, Fit(leave=("COMMAND",)))
-    assert [(column.header, column.width) for column in found] == [("ID", 50), ("STATE", 7)]
+    lacking = fitted(columns, 40, Fit(leave=("COMMAND",)))
+    assert [(column.header, column.width) for column in lacking] == [("ID", 50), ("STATE", 7)]
 
 
 def test_a_wide_character_counts_twice() -> None:

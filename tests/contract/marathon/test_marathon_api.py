@@ -42,15 +42,15 @@ class Marathon(Rig):
 
         def running() -> list[Any] | None:
             self.offers()
-            found = self.ask("GET", f"/v2/apps{id}/tasks")["tasks"]
-            for task in found:
+            tasks = self.ask("GET", f"/v2/apps{id}/tasks")["tasks"]
+            for task in tasks:
                 if task["state"] == "TASK_STAGING":
                     self.status(task["id"], "TASK_RUNNING")
-            return found if [task["state"] for task in found] == ["TASK_RUNNING"] * count else None
+            return tasks if [task["state"] for task in tasks] == ["TASK_RUNNING"] * count else None
 
-        found = wait_until(f"{count} tasks of {id}", running)
-        assert found is not None
-        return list(found)
+        tasks = wait_until(f"{count} tasks of {id}", running)
+        assert tasks is not None
+        return list(tasks)
 
     def ends(self, task_id: str) -> None:
         """The task ends once it was told to."""
@@ -199,15 +199,20 @@ def test_a_deployment_locks_its_apps_and_can_be_undone(rig: Marathon) -> None:
     rig.create("/a", instances=0)
     rig.settled()
     made = rig.ask("PUT", "/v2/apps/a", json={"instances": 1})["deploymentId"]
-    (found,) = rig.ask("GET", "/v2/deployments")
-    assert (found["id"], found["affectedApps"], found["currentStep"], found["totalSteps"]) == (
+    (deployment,) = rig.ask("GET", "/v2/deployments")
+    assert (
+        deployment["id"],
+        deployment["affectedApps"],
+        deployment["currentStep"],
+        deployment["totalSteps"],
+    ) == (
         made,
         ["/a"],
         1,
         1,
     )
-    assert found["steps"] == [{"actions": [{"action": "ScaleApplication", "app": "/a"}]}]
-    assert "waiting" not in found
+    assert deployment["steps"] == [{"actions": [{"action": "ScaleApplication", "app": "/a"}]}]
+    assert "waiting" not in deployment
     assert rig.ask("GET", "/v2/deployments?embed=waiting")[0]["waiting"]["/a"]
     body = rig.ask("PUT", "/v2/apps/a", 409, json={"instances": 2})
     assert body["deployments"] == [{"id": made}]

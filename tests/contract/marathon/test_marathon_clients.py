@@ -49,12 +49,12 @@ def test_the_version_of_a_group_never_goes_back(rig: Marathon) -> None:
 
 def test_roles_of_groups_are_not_enforced_and_that_is_said(rig: Marathon) -> None:
     rig.ask("POST", "/v2/groups", 201, json={"id": "/g", "groups": [{"id": "h"}], "enforceRole": False})
-    found = rig.ask("GET", "/v2/groups/g")
-    assert found["enforceRole"] is False
-    assert "enforceRole" not in found["groups"][0]
+    group = rig.ask("GET", "/v2/groups/g")
+    assert group["enforceRole"] is False
+    assert "enforceRole" not in group["groups"][0]
     assert "enforceRole" not in rig.ask("GET", "/v2/groups")
     before = version(rig, "/g")
-    rig.ask("PUT", "/v2/groups/g", json=found | {"version": None})
+    rig.ask("PUT", "/v2/groups/g", json=group | {"version": None})
     assert rig.ask("PATCH", "/v2/groups/g", json={"enforceRole": False}) is None
     assert version(rig, "/g") == before, "what holds anyway is no change"
     for verb, path, body in (

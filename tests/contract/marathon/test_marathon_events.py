@@ -179,8 +179,8 @@ def test_events_tell_of_health_checks_and_of_a_kill_by_them(rig: Marathon, ears:
     assert (added["appId"], added["version"], added["healthCheck"]["protocol"]) == ("/a", version, "TCP")
     (task,) = rig.tasks("/a", 1)
     for healthy, failures, kill in ((True, 0, ""), (False, 1, ""), (False, 2, "TCP check failed 2 times")):
-        found = (CheckHealth(consecutive_failures=failures, last_success_s=1.0),)
-        rig.daemon.put(ev.HealthFound(TaskId(task["id"]), healthy, kill, found))
+        results = (CheckHealth(consecutive_failures=failures, last_success_s=1.0),)
+        rig.daemon.put(ev.HealthFound(TaskId(task["id"]), healthy, kill, results))
     instance = task["id"].removesuffix("._app.1")
     killed = ears.wait("unhealthy_instance_kill_event")
     assert (killed["taskId"], killed["instanceId"], killed["reason"]) == (

@@ -23,8 +23,8 @@ def rig() -> Iterator[Marathon]:
 
 
 def queue(rig: Marathon) -> list[Any]:
-    found: list[Any] = rig.ask("GET", "/v2/queue")["queue"]
-    return found
+    entries: list[Any] = rig.ask("GET", "/v2/queue")["queue"]
+    return entries
 
 
 def test_an_app_that_fails_waits_until_its_delay_is_reset(rig: Marathon) -> None:
@@ -76,8 +76,8 @@ def test_the_whole_funnel_is_told_with_its_zeros_and_the_offers(rig: Marathon) -
 
     def waiting() -> dict[str, Any] | None:
         rig.offers()
-        found = rig.ask("GET", "/v2/queue?embed=lastUnusedOffers")["queue"]
-        whole = {entry["app"]["id"]: entry for entry in found}
+        entries = rig.ask("GET", "/v2/queue?embed=lastUnusedOffers")["queue"]
+        whole = {entry["app"]["id"]: entry for entry in entries}
         return whole if whole.keys() == lacks.keys() and whole["/cpus"]["lastUnusedOffers"] else None
 
     for id, entry in (wait_until("all wait", waiting) or {}).items():
@@ -106,9 +106,11 @@ def test_gpus_that_are_kept_for_others_are_scarce(rig: Marathon) -> None:
         NodeReasons(f"h{i}", AgentId(f"a{i}"), ("",) if stage else (), stage)
         for i, stage in enumerate((Stage.SCARCE, Stage.KEPT, Stage.OFFER, Stage.DRIVER, None))
     )
-    found = _summary(Why(JobId("j"), JobState.PENDING, "", 0, True, nodes))
-    assert (found["processedOffersCount"], found["unusedOffersCount"]) == (4, 3), "nothing was offered of one"
-    declined = {each["reason"]: each["declined"] for each in found["rejectSummaryLastOffers"]}
+    summary = _summary(Why(JobId("j"), JobState.PENDING, "", 0, True, nodes))
+    assert (summary["processedOffersCount"], summary["unusedOffersCount"]) == (4, 3), (
+        "nothing was offered of one"
+    )
+    declined = {each["reason"]: each["declined"] for each in summary["rejectSummaryLastOffers"]}
     assert (declined["DeclinedScarceResources"], declined["InsufficientGpus"]) == (2, 1)
 
 
@@ -136,8 +138,8 @@ def test_tasks_as_text(rig: Marathon) -> None:
     answer = rig.call("GET", "/v2/apps/shop/web/tasks", headers=TEXT)
     assert answer.headers["Content-Type"].startswith("text/plain")
     assert answer.text.splitlines() == web
-    found = rig.call("GET", "/v2/tasks", headers=TEXT).text.splitlines()
-    assert sorted(found) == sorted([*web, "plain\t \ta1.example\t"])
+    lines = rig.call("GET", "/v2/tasks", headers=TEXT).text.splitlines()
+    assert sorted(lines) == sorted([*web, "plain\t \ta1.example\t"])
     assert rig.call("GET", "/v2/apps/nobody/tasks", headers=TEXT).status_code == 404
     for accept in ("*/*", "application/json, text/plain"):
         assert rig.call("GET", "/v2/tasks", headers={"Accept": accept}).json()["tasks"]

@@ -109,8 +109,8 @@ def test_groups_and_dry_runs(rig: Marathon) -> None:
     assert [ports(app) for app in rig.ask("GET", "/v2/groups/g")["apps"]] == [[10000], [10001]]
     rig.ask("PUT", "/v2/groups/g", json=body)
     assert [of(rig, "/g/a"), of(rig, "/g/b")] == [[10000], [10001]]
-    found = rig.ask("PUT", "/v2/groups/g?dryRun=true&embed=changes", json=body)
-    assert found["changes"] == [], "what a file leaves open is no change"
+    preview = rig.ask("PUT", "/v2/groups/g?dryRun=true&embed=changes", json=body)
+    assert preview["changes"] == [], "what a file leaves open is no change"
 
 
 def test_they_are_in_tasks_environment_and_events(rig: Marathon) -> None:
@@ -160,8 +160,8 @@ def test_a_balancer_listens_at_each_of_them(rig: Marathon, tmp_path: Path) -> No
 def test_when_all_are_in_use_it_is_said(rig: Marathon) -> None:
     serve_anew(rig, range(9000, 9002))
     assert ports(rig.create("/a", ports=[0, 0])) == [9000, 9001]
-    found = rig.create("/b", 422)
-    assert "9000 to 9001" in str(found)
+    refusal = rig.create("/b", 422)
+    assert "9000 to 9001" in str(refusal)
 
 
 def test_they_outlive_the_scheduler(rig: Marathon, tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def test_much_comes_in_pieces(rig: Marathon, path: str, key: str, count: int) ->
         rig.clock.time += 1.0
         answer = rig.call("GET", path)
         assert answer.headers["Content-Type"] == "application/json"
-        found = answer.json()[key]
+        items = answer.json()[key]
         chunked = answer.headers.get("Transfer-Encoding") == "chunked"
         assert chunked == ("Content-Length" not in answer.headers) == (len(answer.content) > CHUNK)
-        return chunked and len(found) == count
+        return chunked and len(items) == count
 
     wait_until(f"{count} in {path}", there)
     head = rig.call("HEAD", path)

@@ -47,8 +47,8 @@ def in_mesos(stack: Stack, task_id: str | None) -> list[tuple[str, bool | None]]
     """State and health of the updates that the master keeps of a task: the latest of each state."""
     framework = stack.cluster.master.state()["frameworks"][0]
     tasks = framework["tasks"] + framework["completed_tasks"]
-    found = next(task for task in tasks if task["id"] == task_id)
-    return [(status["state"], status.get("healthy")) for status in found["statuses"]]
+    shown = next(task for task in tasks if task["id"] == task_id)
+    return [(status["state"], status.get("healthy")) for status in shown["statuses"]]
 
 
 def test_a_job_that_falls_ill_is_ended_and_tried_again(

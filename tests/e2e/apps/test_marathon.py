@@ -51,8 +51,8 @@ def call(verb: str, url: str, status: int, **how: Any) -> Any:
 
 
 def app(url: str) -> dict[str, Any]:
-    found: dict[str, Any] = call("GET", f"{url}/v2/apps/shop/web", 200)["app"]
-    return found
+    shown: dict[str, Any] = call("GET", f"{url}/v2/apps/shop/web", 200)["app"]
+    return shown
 
 
 def settled(url: str) -> None:
@@ -67,11 +67,11 @@ def test_an_apps_life(url: str) -> None:
         == "An app with id [/shop/web] already exists."
     )
     settled(url)
-    found = app(url)
-    assert (found["tasksRunning"], found["tasksHealthy"]) == (2, 2)
-    for task in found["tasks"]:
+    shown = app(url)
+    assert (shown["tasksRunning"], shown["tasksHealthy"]) == (2, 2)
+    for task in shown["tasks"]:
         assert requests.get(f"http://127.0.0.1:{task['ports'][0]}/", timeout=60).status_code == 200
-    first = {task["id"] for task in found["tasks"]}
+    first = {task["id"] for task in shown["tasks"]}
 
     call("PUT", f"{url}/v2/apps//shop/web", 200, json={"instances": 3.0})
     settled(url)
@@ -122,8 +122,8 @@ def test_a_deployment_waits_until_its_tasks_are_ready(url: str, open_directory: 
     id = call("POST", f"{url}/v2/apps", 201, json=slow)["deployments"][0]["id"]
 
     def asked() -> Any:
-        found = call("GET", f"{url}/v2/apps/slow?embed=app.readiness", 200)["app"]
-        return found["tasksRunning"] and found["readinessCheckResults"]
+        shown = call("GET", f"{url}/v2/apps/slow?embed=app.readiness", 200)["app"]
+        return shown["tasksRunning"] and shown["readinessCheckResults"]
 
     [result] = wait_until("it was asked", asked)
     assert (result["ready"], result["lastResponse"]["status"]) == (False, 404)

@@ -224,8 +224,8 @@ def test_no_request_fails_while_apps_change_and_shares_hold(stack: Stack, open_d
                 service(url, "split", "web", "/a=90", "/b=10")
                 wait_until("b has its share", lambda: serves(port, "b"))
                 before = Counter(web.answers)
-                found = Counter(ask(port) for _ in range(200))
-                found += web.answers - before
+                answers = Counter(ask(port) for _ in range(200))
+                answers += web.answers - before
                 steps = ("shift", "web", "--from", "/a", "--to", "/b", "--step", "50", "--interval", "0.5s")
                 said = service(url, *steps)
                 wait_until("b serves alone", lambda: {ask(port) for _ in range(20)} == {"b"})
@@ -234,9 +234,9 @@ def test_no_request_fails_while_apps_change_and_shares_hold(stack: Stack, open_d
             assert (web.failures, shopping.failures) == ([], [])
             assert (set(web.answers), set(shopping.answers)) == ({"a1", "a2", "b"}, {"blue", "green"})
             assert min(web.answers.total(), shopping.answers.total()) > 200
-            assert found["a2"] + found["b"] == found.total()
+            assert answers["a2"] + answers["b"] == answers.total()
             assert (
-                0.08 <= found["b"] / found.total() <= 0.12
+                0.08 <= answers["b"] / answers.total() <= 0.12
             )  # HAProxy deals in turns: there is no chance in it
             assert said.splitlines() == ["/a=40 /b=60", "/a=0 /b=100"]
     for id in ("a", "b", "green"):
@@ -253,5 +253,5 @@ def serves(port: int, version: str) -> bool:
 
 def apps_of(url: str) -> set[str]:
     """Those that serve the shop."""
-    found = call("GET", f"{url}/v1/services?group=test")["services"]
-    return {server["app"] for each in found if each["asked"] is None for server in each["servers"]}
+    services = call("GET", f"{url}/v1/services?group=test")["services"]
+    return {server["app"] for each in services if each["asked"] is None for server in each["servers"]}

@@ -101,13 +101,13 @@ def images(open_directory: Path) -> Path:
 
 def documents(data: Path, master: str) -> dict[str, dict[str, Any]]:
     """All templates, as `render` prints them."""
-    found = {}
+    printed_by_name = {}
     for name, given in values(data, master).items():
         words = [word for key, value in given.items() for word in ("-s", f"{key}={value}")]
         printed = CliRunner().invoke(main, ["template", "render", name, *words])
         assert printed.exit_code == 0, printed.output
-        found[name] = json.loads(printed.stdout)
-    return found
+        printed_by_name[name] = json.loads(printed.stdout)
+    return printed_by_name
 
 
 def apps_of(documents: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -181,9 +181,9 @@ def get(url: str, path: str) -> Any:
 
 
 def test_all_of_them_run_and_are_healthy(url: str) -> None:
-    found = {app["id"]: app for app in get(url, "/v2/apps?embed=apps.counts")["apps"]}
-    assert len(found) == 12
-    for app in found.values():
+    apps = {app["id"]: app for app in get(url, "/v2/apps?embed=apps.counts")["apps"]}
+    assert len(apps) == 12
+    for app in apps.values():
         assert app["tasksRunning"] == app["instances"], app["id"]
         assert app["tasksHealthy"] == (app["instances"] if app.get("healthChecks") else 0), app["id"]
 
@@ -191,14 +191,14 @@ def test_all_of_them_run_and_are_healthy(url: str) -> None:
 def served(url: str, app: str) -> list[dict[str, str]]:
     """What each instance of a server shows of itself at its first port."""
     pages = ("called", "devices", "env", "files", "write")
-    found = []
+    instances = []
     for task in get(url, f"/v2/apps{app}/tasks")["tasks"]:
         at = f"http://127.0.0.1:{task['ports'][0]}"
         answers = {page: requests.get(f"{at}/{page}", timeout=60) for page in pages}
-        found.append({page: answer.text if answer.ok else "" for page, answer in answers.items()})
-        assert f"PORT0={task['ports'][0]}\n" in found[-1]["env"]
-        assert f"MESOS_TASK_ID={task['id']}\n" in found[-1]["env"]
-    return found
+        instances.append({page: answer.text if answer.ok else "" for page, answer in answers.items()})
+        assert f"PORT0={task['ports'][0]}\n" in instances[-1]["env"]
+        assert f"MESOS_TASK_ID={task['id']}\n" in instances[-1]["env"]
+    return instances
 
 
 def cards(devices: str) -> int:
@@ -212,9 +212,9 @@ def test_servers_get_their_cards_ports_and_directories(url: str) -> None:
         ("/inference/vllm", 1, 2, "", "yes"),
         ("/monitoring/node-exporter", 2, 0, "", ""),
     ):
-        found = served(url, app)
-        assert len(found) == instances
-        for each in found:
+        pages_shown = served(url, app)
+        assert len(pages_shown) == instances
+        for each in pages_shown:
             assert (cards(each["devices"]), each["files"].strip(), each["write"].strip()) == (
                 gpus,
                 files,
@@ -254,13 +254,18 @@ def test_torch_has_a_process_for_each_card(url: str, data: Path) -> None:
 
 
 def test_tensorflow_knows_the_others_and_reaches_them(url: str, data: Path) -> None:
-    found = written(data / "out/tensorflow", "tensorflow", 4)
-    assert sorted(found) == ["chief-0", "ps-0", "worker-0", "worker-1"]
-    assert [found[name]["host"] for name in sorted(found)] == [NODES[0], NODES[1], *NODES]
-    cluster_of = found["chief-0"]["cluster"]
-    assert all(each["cluster"] == cluster_of for each in found.values())
-    assert found["chief-0"]["reached"] == cluster_of["ps"] + cluster_of["worker"]
-    assert [found[name]["gpus"].startswith("GPU-") for name in sorted(found)] == [False, False, True, True]
+    members = written(data / "out/tensorflow", "tensorflow", 4)
+    assert sorted(members) == ["chief-0", "ps-0", "worker-0", "worker-1"]
+    assert [members[name]["host"] for name in sorted(members)] == [NODES[0], NODES[1], *NODES]
+    cluster_of = members["chief-0"]["cluster"]
+    assert all(each["cluster"] == cluster_of for each in members.values())
+    assert members["chief-0"]["reached"] == cluster_of["ps"] + cluster_of["worker"]
+    assert [members[name]["gpus"].startswith("GPU-") for name in sorted(members)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_the_scheduler_runs_as_an_app_of_another(url: str, data: Path) -> None:

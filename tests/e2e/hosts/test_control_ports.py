@@ -98,9 +98,9 @@ def test_a_process_commands_nothing(stack: Stack, client: Client, open_directory
     code.chmod(0o644)
     job = run(client, f"{PYTHON} {code} {arguments}", gpus=1, user=user)
     assert job["state"] == "finished", job["message"]
-    found = dict(map(json.loads, said(client, job).splitlines()))
-    assert len(found) == 6
-    assert set(found.values()) == {REFUSED}, found
+    answers = dict(map(json.loads, said(client, job).splitlines()))
+    assert len(answers) == 6
+    assert set(answers.values()) == {REFUSED}, answers
     assert not list(open_directory.glob("proof*"))
     assert client.status()["connected"]
 

@@ -120,9 +120,9 @@ def look(client: Client, **more: Any) -> dict[str, Any]:
     end = [job, *client.follow(job)][-1]
     errors = client.logs(job["id"], stream="stderr", offset=0, length=60000)["data"]
     assert end["state"] == "finished", f"{end['message']}\n{errors}"
-    found = json.loads(client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"])
-    assert isinstance(found, dict)
-    return found
+    report = json.loads(client.logs(job["id"], stream="stdout", offset=0, length=60000)["data"])
+    assert isinstance(report, dict)
+    return report
 
 
 def look_by_docker(directory: Path, root: Path, archive: Path) -> dict[str, Any]:
@@ -143,9 +143,9 @@ def look_by_docker(directory: Path, root: Path, archive: Path) -> dict[str, Any]
                 None, argv=argv, image=IMAGE, container_engine="docker", gpus=GPUS[:1], env={"NAMES": NAMES}
             )
             one.end("TASK_FINISHED")
-            found = json.loads(one.stdout())
-    assert isinstance(found, dict)
-    return found
+            report = json.loads(one.stdout())
+    assert isinstance(report, dict)
+    return report
 
 
 @pytest.fixture(scope="module", params=["mesos", "docker"])

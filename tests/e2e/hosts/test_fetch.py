@@ -146,10 +146,10 @@ def test_a_file_that_the_jobs_user_may_not_read_is_not_fetched(client: Client, w
     """The executor is root, and may."""
     jobs = {uri: submit(client, "true", [uri]) for uri in (f"file://{web.directory}/secret", "/etc/shadow")}
     for uri, job in jobs.items():
-        found = [job, *client.follow(job)][-1]
-        assert found["state"] == "failed"
-        assert str(found["message"]).startswith(f"could not fetch {uri}: ")
-        assert "denied" in str(found["message"])
+        end = [job, *client.follow(job)][-1]
+        assert end["state"] == "failed"
+        assert str(end["message"]).startswith(f"could not fetch {uri}: ")
+        assert "denied" in str(end["message"])
 
 
 def test_a_job_is_killed_while_it_fetches(client: Client, web: Web) -> None:

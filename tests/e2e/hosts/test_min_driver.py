@@ -30,8 +30,8 @@ def test_a_job_lands_where_the_driver_is_new_enough(client: Client, fields: dict
     jobs = [submit(client, gpus=1, **fields)["id"] for _ in range(2)]  # one after the other: it has one GPU
     jobs.append(submit(client, min_driver="535")["id"])
     wait_until("the ends", lambda: all(ended(client.job(job)) for job in jobs))
-    for found in map(client.job, jobs):
-        assert (found["state"], found["hostname"]) == ("finished", "127.0.0.12"), found
+    for end in map(client.job, jobs):
+        assert (end["state"], end["hostname"]) == ("finished", "127.0.0.12"), end
 
 
 def test_a_job_that_no_driver_will_do_for_says_why(client: Client) -> None:
@@ -46,8 +46,8 @@ def test_a_job_that_no_driver_will_do_for_says_why(client: Client) -> None:
 
 
 def test_the_nodes_say_their_drivers(client: Client) -> None:
-    found = {node["hostname"]: (node["driver_version"], node["cuda_version"]) for node in client.nodes()}
-    assert found == {
+    versions = {node["hostname"]: (node["driver_version"], node["cuda_version"]) for node in client.nodes()}
+    assert versions == {
         "127.0.0.11": ("470.82.01-simulated", "11.4"),
         "127.0.0.12": ("535.54.03-simulated", "12.2"),
     }

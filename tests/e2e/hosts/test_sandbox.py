@@ -84,8 +84,8 @@ def test_a_fifo_in_place_of_the_output_silences_nobody(stack: Stack, user: str) 
                     return f"refused: {error.what}"
 
         with ThreadPoolExecutor(READERS) as pool:
-            found = set(pool.map(read, range(READERS)))
-        assert not any("refused" in text for text in found), found
+            texts = set(pool.map(read, range(READERS)))
+        assert not any("refused" in text for text in texts), texts
         good = end_of(client, submit(client, "echo heard"))
         assert said(client, good) == "heard\n"
         client.kill(bad["id"])

@@ -140,10 +140,10 @@ def test_the_secret_of_a_task_is_nowhere_where_the_task_could_read_it(stack: Sta
     stack.scheduler.start().wait(60)
     shown = [post(stack, "/state", None), post(stack, "/api/v1", {"type": "GET_STATE"})]
     assert all(task_id.encode() in text and secret.encode() not in text for text in shown)
-    found = {path: path.read_bytes() for path in readable(stack.directory)}
-    assert any(path.name == "task.updates" for path in found), "updates themselves are everybody's to read"
-    assert any(path.name == "stdout" for path in found)
-    assert [path for path, text in found.items() if secret.encode() in text] == []
+    files = {path: path.read_bytes() for path in readable(stack.directory)}
+    assert any(path.name == "task.updates" for path in files), "updates themselves are everybody's to read"
+    assert any(path.name == "stdout" for path in files)
+    assert [path for path, text in files.items() if secret.encode() in text] == []
     client.kill(job_id)
     wait_until("it is killed", lambda: client.job(job_id)["state"] == "killed", 60)
 

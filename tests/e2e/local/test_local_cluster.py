@@ -195,15 +195,15 @@ def executor(directory: Path, more: str = "") -> tuple[str, str]:
 
 def running(text: str) -> list[str]:
     """Command lines of the living processes with a text in their command line or environment."""
-    found = []
+    command_lines = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = [(process / name).read_bytes() for name in ("cmdline", "environ")]
         except OSError:
             continue
         if process.name != str(os.getpid()) and any(text.encode() in word for word in words):
-            found.append(words[0].replace(b"\0", b" ").decode())
-    return found
+            command_lines.append(words[0].replace(b"\0", b" ").decode())
+    return command_lines
 
 
 def assert_nothing_left(directory: Path, *others: str) -> None:
@@ -469,7 +469,7 @@ def test_an_unprivileged_user_has_a_cluster_with_the_posix_launcher(base: Path) 
     home.chmod(0o777)
     shutil.copy(fetch.libmesos(), home)
     environment = {"MESOS_GPU_CACHE": str(home), "PYTHONPATH": str(root), "PATH": os.environ["PATH"]}
-    found = subprocess.run(
+    done = subprocess.run(
         [python, "-BWerror", "-c", UNPRIVILEGED, str(home / "cluster")],
         env=environment,
         cwd="/",
@@ -481,9 +481,9 @@ def test_an_unprivileged_user_has_a_cluster_with_the_posix_launcher(base: Path) 
         timeout=60,
         check=False,
     )
-    if "No module named 'mesos_gpu'" in found.stderr:
+    if "No module named 'mesos_gpu'" in done.stderr:
         pytest.skip(f"{root} cannot be read by the user nobody")
-    assert (found.stdout, found.stderr) == ("posix True\n", "")
+    assert (done.stdout, done.stderr) == ("posix True\n", "")
     assert_nothing_left(home / "cluster")
 
 

@@ -144,12 +144,12 @@ class Nest:
     def executors(self, executor_id: str) -> list[int]:
         """Processes of an executor."""
         want = {f"MESOS_EXECUTOR_ID={executor_id}", f"MESOS_FRAMEWORK_ID={self.framework.id}"}
-        found = []
+        pids = []
         for process in leftovers.processes(leftovers.own(self.cluster.directory)):
             with contextlib.suppress(OSError):
                 if want <= set(Path(f"/proc/{process}/environ").read_text().split("\0")):
-                    found.append(process)
-        return found
+                    pids.append(process)
+        return pids
 
     def end(self) -> End:
         """How the latest container ends."""

@@ -186,14 +186,14 @@ def test_down_cleans_up_after_a_killed_demo(
 
 
 def processes_of(home: Path) -> list[psutil.Process]:
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if any(str(home) in value for value in process.environ().values()):
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
             continue
-    return found
+    return processes
 
 
 def left_of(home: Path) -> list[str]:

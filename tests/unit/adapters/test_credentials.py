@@ -26,9 +26,9 @@ def file_of(tmp_path: Path, text: str, mode: int = 0o600) -> Path:
 
 @pytest.mark.parametrize("text", ['{"principal": "gpu", "secret": "s3"}', "gpu s3", "gpu s3\n"])
 def test_both_forms_of_mesos_are_read(tmp_path: Path, text: str) -> None:
-    found = read(file_of(tmp_path, text))
-    assert found.header == "Basic " + base64.b64encode(b"gpu:s3").decode()
-    assert "s3" not in repr(found)
+    credential = read(file_of(tmp_path, text))
+    assert credential.header == "Basic " + base64.b64encode(b"gpu:s3").decode()
+    assert "s3" not in repr(credential)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_file_of_somebody_else_is_not_used(tmp_path: Path) -> None:
 
 def test_a_missing_file_stops_the_scheduler_with_its_name(tmp_path: Path) -> None:
     words = ["scheduler", "--master", "m:1", "--state", str(tmp_path / "s"), "--port", "0"]
-    found = CliRunner().invoke(main, [*words, "--mesos-credentials", str(tmp_path / "none")])
-    assert found.exit_code == BadConfiguration.exit_code
-    assert str(tmp_path / "none") in found.stderr
+    done = CliRunner().invoke(main, [*words, "--mesos-credentials", str(tmp_path / "none")])
+    assert done.exit_code == BadConfiguration.exit_code
+    assert str(tmp_path / "none") in done.stderr
 
 
 def test_the_operator_api_gets_the_credentials_before_the_executors_token(tmp_path: Path) -> None:

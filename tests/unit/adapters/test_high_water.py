@@ -41,8 +41,8 @@ def killed(path: Path) -> str:
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:
-    found = {p.name: p.read_bytes() for p in path.parent.iterdir() if not p.name.endswith("-shm")}
-    return {name: body for name, body in found.items() if body or not name.endswith("-wal")}
+    files = {p.name: p.read_bytes() for p in path.parent.iterdir() if not p.name.endswith("-shm")}
+    return {name: body for name, body in files.items() if body or not name.endswith("-wal")}
 
 
 @pytest.mark.parametrize("harm", ["lost", "torn", "empty", "another"])
@@ -78,8 +78,8 @@ def test_an_operator_may_go_on_with_it(path: Path, caplog: pytest.LogCaptureFixt
     key = killed(path)
     path.write_bytes(b"")
     store = SqliteStore(path, accept_older=True)
-    found = store.load()
-    assert (found.framework_id, found.doubtful) == ("fw", True), "its tasks are found by the framework's id"
+    saved = store.load()
+    assert (saved.framework_id, saved.doubtful) == ("fw", True), "its tasks are found by the framework's id"
     assert store.key().hex() == key, "and believed by its key"
     assert "older than what was written" in caplog.text
     store.close()

@@ -74,10 +74,10 @@ def test_all_nouns_come_back_as_they_were(store: SqliteStore, path: Path) -> Non
     store.save([SaveFramework("fw"), *nouns])
     store.close()
     again = SqliteStore(path)
-    found = again.load()
+    saved = again.load()
     again.close()
-    assert (found.framework_id, found.jobs, found.tasks, found.nodes) == ("fw", (JOB,), (TASK,), (NODE,))
-    assert (found.drains, found.cards) == ((DRAIN,), (CARD,))
+    assert (saved.framework_id, saved.jobs, saved.tasks, saved.nodes) == ("fw", (JOB,), (TASK,), (NODE,))
+    assert (saved.drains, saved.cards) == ((DRAIN,), (CARD,))
 
 
 def test_forgotten_is_gone(store: SqliteStore) -> None:
@@ -115,8 +115,8 @@ def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> No
     db.close()
     store = SqliteStore(path)
     assert store.load().nodes == (Node(AgentId("a1"), "h", inventory=Inventory((), "nvml", "535.1")),)
-    (found,) = store.load().jobs
-    assert (found.spec, found.min_driver) == (JobSpec("j", "true"), None)
+    (read,) = store.load().jobs
+    assert (read.spec, read.min_driver) == (JobSpec("j", "true"), None)
     store.save([SaveCard(CARD)])
     assert store.load().cards == (CARD,)
     store.close()

@@ -18,11 +18,11 @@ HAPROXY = shutil.which("haproxy")
 
 def tasks(**numbers: int) -> Serving:
     """So many tasks of each app serve, at ports 1000 and 2000 on."""
-    found: Mapping[str, Sequence[Address]] = {
+    addresses: Mapping[str, Sequence[Address]] = {
         f"/{app}": [(f"{app}.{n}", "10.0.0.1", (1000 + n, 2000 + n)) for n in range(number)]
         for app, number in numbers.items()
     }
-    return lambda id: found.get(id, ())
+    return lambda id: addresses.get(id, ())
 
 
 def app(id: str, labels: Mapping[str, str] | None = None, instances: int = 1, ports: int = 1) -> App:
@@ -30,29 +30,29 @@ def app(id: str, labels: Mapping[str, str] | None = None, instances: int = 1, po
     return App(id, cmd="x", labels=labels or {}, instances=instances, port_definitions=definitions)
 
 
-def apps(*found: App) -> Mapping[str, App]:
-    return {each.id: each for each in found}
+def apps(*definitions: App) -> Mapping[str, App]:
+    return {each.id: each for each in definitions}
 
 
 # --- named services
 
 
 def test_a_split_weighs_the_tasks_that_serve() -> None:
-    found = named(TrafficSplit("web", {"/a": 90, "/b": 10}), apps(app("/a"), app("/b")), tasks(a=2, b=1))
-    assert [(each.task_id, each.app_id, each.port) for each in found.servers] == [
+    backend = named(TrafficSplit("web", {"/a": 90, "/b": 10}), apps(app("/a"), app("/b")), tasks(a=2, b=1))
+    assert [(each.task_id, each.app_id, each.port) for each in backend.servers] == [
         ("a.0", "/a", 1000),
         ("a.1", "/a", 1001),
         ("b.0", "/b", 1000),
     ]
-    total = sum(each.weight for each in found.servers)
-    assert found.servers[2].weight / total == pytest.approx(0.1, abs=0.005)
-    assert (found.shares, found.mode, found.port) == ({"/a": 90, "/b": 10}, Mode.HTTP, None)
+    total = sum(each.weight for each in backend.servers)
+    assert backend.servers[2].weight / total == pytest.approx(0.1, abs=0.005)
+    assert (backend.shares, backend.mode, backend.port) == ({"/a": 90, "/b": 10}, Mode.HTTP, None)
 
 
 def test_what_has_no_task_leaves_its_share_to_the_others() -> None:
     for serving in (tasks(a=1), tasks(a=1, b=0)):
-        found = named(TrafficSplit("web", {"/a": 1, "/b": 99}), apps(app("/a"), app("/b")), serving)
-        assert ([each.app_id for each in found.servers], found.shares) == (["/a"], {"/a": 1})
+        backend = named(TrafficSplit("web", {"/a": 1, "/b": 99}), apps(app("/a"), app("/b")), serving)
+        assert ([each.app_id for each in backend.servers], backend.shares) == (["/a"], {"/a": 1})
     gone = named(TrafficSplit("web", {"/a": 1, "/b": 99}), apps(app("/a")), tasks(a=1, b=1))
     assert gone.shares == {"/a": 1}
     none = named(TrafficSplit("web", {"/a": 1, "/b": 0}), apps(app("/a"), app("/b")), tasks(b=3))
@@ -60,8 +60,8 @@ def test_what_has_no_task_leaves_its_share_to_the_others() -> None:
 
 
 def test_a_second_port_serves_if_there_is_one() -> None:
-    found = named(TrafficSplit("web", {"/a": 1}, port_index=1), apps(app("/a")), tasks(a=1))
-    assert [each.port for each in found.servers] == [2000]
+    backend = named(TrafficSplit("web", {"/a": 1}, port_index=1), apps(app("/a")), tasks(a=1))
+    assert [each.port for each in backend.servers] == [2000]
     assert named(TrafficSplit("web", {"/a": 1}, port_index=2), apps(app("/a")), tasks(a=1)).servers == ()
 
 
@@ -75,9 +75,14 @@ def test_labels_say_what_a_split_leaves_open() -> None:
         "HAPROXY_1_PORT": "9",
         "HAPROXY_GROUP": "external",
     }
-    found = named(TrafficSplit("web", {"/a": 1, "/b": 1}), apps(app("/a"), app("/b", labels)), tasks(a=1))
-    assert (found.port, found.hosts) == (8000, ("shop.example", "www.example"))
-    assert (found.mode, found.balance, found.sticky, found.problems) == (Mode.HTTP, "leastconn", True, ())
+    backend = named(TrafficSplit("web", {"/a": 1, "/b": 1}), apps(app("/a"), app("/b", labels)), tasks(a=1))
+    assert (backend.port, backend.hosts) == (8000, ("shop.example", "www.example"))
+    assert (backend.mode, backend.balance, backend.sticky, backend.problems) == (
+        Mode.HTTP,
+        "leastconn",
+        True,
+        (),
+    )
     own = named(
         TrafficSplit("web", {"/b": 1}, 0, 80, ("x.example",), Mode.TCP), apps(app("/b", labels)), tasks()
     )
@@ -99,18 +104,18 @@ def test_labels_say_what_a_split_leaves_open() -> None:
 )
 def test_a_label_of_another_form_is_left_out_and_named(label: str, value: str) -> None:
     bad = app("/a", {f"HAPROXY_0_{label}": value})
-    found = named(TrafficSplit("web", {"/a": 1}), apps(bad), tasks(a=1))
-    (problem,) = found.problems
+    backend = named(TrafficSplit("web", {"/a": 1}), apps(bad), tasks(a=1))
+    (problem,) = backend.problems
     assert problem.startswith(f"/a: HAPROXY_0_{label} ")
     plain = named(TrafficSplit("web", {"/a": 1}), apps(app("/a")), tasks(a=1))
-    comment, _, rest = haproxy.render([found], http_port=80).partition("\n")
+    comment, _, rest = haproxy.render([backend], http_port=80).partition("\n")
     assert comment.startswith("# /a: HAPROXY_0_")
     assert rest.strip() == haproxy.render([plain], http_port=80).strip()
 
 
 def test_a_label_that_has_no_effect_is_named() -> None:
-    found = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
-    assert found.problems == ("/a: HAPROXY_0_PATH is of no effect here",)
+    backend = named(TrafficSplit("web", {"/a": 1}), apps(app("/a", {"HAPROXY_0_PATH": "/x"})), tasks())
+    assert backend.problems == ("/a: HAPROXY_0_PATH is of no effect here",)
 
 
 # --- apps by their labels
@@ -160,15 +165,15 @@ def test_colours_serve_together_and_the_old_one_gives_way(
     blue: int, green: int, asked: int, want: tuple[int, int]
 ) -> None:
     members = [colour("/green", "2026-02", asked), colour("/blue", "2026-01", 4)]
-    (found,) = labelled(members, tasks(blue=blue, green=green), ["x"])
-    assert (found.name, found.port) == ("shop_80", 80)
-    served = [each.app_id for each in found.servers]
+    (backend,) = labelled(members, tasks(blue=blue, green=green), ["x"])
+    assert (backend.name, backend.port) == ("shop_80", 80)
+    served = [each.app_id for each in backend.servers]
     assert (served.count("/blue"), served.count("/green")) == want
-    assert len({each.weight for each in found.servers}) == 1
+    assert len({each.weight for each in backend.servers}) == 1
 
 
 def test_a_port_or_host_serves_one_only() -> None:
-    found = without_clashes(
+    backends = without_clashes(
         [
             Backend("a", port=8000, hosts=("h",)),
             Backend("a", port=1),
@@ -177,16 +182,16 @@ def test_a_port_or_host_serves_one_only() -> None:
         ],
         80,
     )
-    assert [(each.name, each.port, each.hosts) for each in found] == [
+    assert [(each.name, each.port, each.hosts) for each in backends] == [
         ("a", 8000, ("h",)),
         ("b", None, ("i",)),
         ("c", None, ()),
     ]
-    assert found[1].problems == (
+    assert backends[1].problems == (
         "8000 is that of a already, and left out",
         "h is that of a already, and left out",
     )
-    assert len(found[2].problems) == 1
+    assert len(backends[2].problems) == 1
 
 
 # --- for load balancers
@@ -231,11 +236,11 @@ def test_haproxy_takes_it(tmp_path: Path) -> None:
 
 
 def test_traefik_gets_its_dynamic_configuration() -> None:
-    found = traefik.render([WEB, RAW, NOBODY])
-    assert found["http"]["routers"] == {
+    document = traefik.render([WEB, RAW, NOBODY])
+    assert document["http"]["routers"] == {
         "web": {"rule": "Host(`shop.example`) || Host(`www.example`)", "service": "web"}
     }
-    services = found["http"]["services"]
+    services = document["http"]["services"]
     assert services["web"]["weighted"]["services"] == [
         {"name": "web__a", "weight": 90},
         {"name": "web__b", "weight": 10},
@@ -243,5 +248,7 @@ def test_traefik_gets_its_dynamic_configuration() -> None:
     assert services["web"]["weighted"]["sticky"] == {"cookie": {"httpOnly": True}}
     assert services["web__b"]["loadBalancer"]["servers"] == [{"url": "http://[::1]:31001"}]
     assert services["nobody"] == {"loadBalancer": {"servers": []}}
-    assert found["tcp"]["services"]["raw__c"] == {"loadBalancer": {"servers": [{"address": "node1:31000"}]}}
+    assert document["tcp"]["services"]["raw__c"] == {
+        "loadBalancer": {"servers": [{"address": "node1:31000"}]}
+    }
     assert traefik.render([]) == {}

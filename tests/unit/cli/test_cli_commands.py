@@ -30,7 +30,7 @@ def _leaves(command: click.Command) -> list[click.Command]:
         return [command]
     context = click.Context(command)
     inner = [command.get_command(context, name) for name in command.list_commands(context)]
-    return [leaf for found in inner if found is not None for leaf in _leaves(found)]
+    return [leaf for subcommand in inner if subcommand is not None for leaf in _leaves(subcommand)]
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,23 @@ def _run(*arguments: str, code: int = 0) -> Result:
 def test_list_names_them_all() -> None:
     lines = _run("list").stdout.splitlines()
     assert [line.split()[0] for line in lines[1:]] == template.names()
-    found = {each["name"]: each for each in json.loads(_run("list", "--json").stdout)}
-    assert (found["vllm"]["kind"], found["vllm"]["route"]) == ("app", "/v2/apps")
-    assert (found["tensorflow-train"]["kind"], found["tensorflow-train"]["route"]) == ("group", "/v2/groups")
+    by_name = {each["name"]: each for each in json.loads(_run("list", "--json").stdout)}
+    assert (by_name["vllm"]["kind"], by_name["vllm"]["route"]) == ("app", "/v2/apps")
+    assert (by_name["tensorflow-train"]["kind"], by_name["tensorflow-train"]["route"]) == (
+        "group",
+        "/v2/groups",
+    )
 
 
 def test_show_says_what_can_be_set() -> None:
     shown = _run("show", "torch-distributed").stdout
     assert "torch-distributed: PyTorch training over several nodes" in shown
     assert "(required)" in shown
-    found = json.loads(_run("show", "torch-distributed", "--json").stdout)
-    assert found["parameters"]["host"]["required"] is True
-    assert found["parameters"]["host"]["default"] is None
-    assert found["parameters"]["workers"]["default"] == 2
-    assert found["document"]["id"] == "/train/torch"
+    described = json.loads(_run("show", "torch-distributed", "--json").stdout)
+    assert described["parameters"]["host"]["required"] is True
+    assert described["parameters"]["host"]["default"] is None
+    assert described["parameters"]["workers"]["default"] == 2
+    assert described["document"]["id"] == "/train/torch"
 
 
 def test_render_prints_what_marathon_takes() -> None:

@@ -197,11 +197,11 @@ def test_what_yaml_merges_may_be_overridden() -> None:
 
 
 def test_a_mistyped_field_is_answered_with_the_nearest_and_the_fields_are_listed_once() -> None:
-    with pytest.raises(BadJobFile) as found:
+    with pytest.raises(BadJobFile) as refusal:
         read_jobs(
             json.dumps({"command": "a", "gpu": 1, "memory_mib": 5, "colour": 1, "zzz": 2}), name="x.json"
         )
-    lines = found.value.what.splitlines()[1:]
+    lines = refusal.value.what.splitlines()[1:]
     assert lines[:2] == [
         "  /gpu: unknown field; did you mean gpus?",
         "  /memory_mib: unknown field; did you mean gpu_memory_mib or mem_mib?",

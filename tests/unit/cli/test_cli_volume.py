@@ -59,8 +59,8 @@ def test_build_says_what_it_did(host: Host) -> None:
 def test_options_go_before_the_environment(host: Host, tmp_path: Path) -> None:
     driver_tree(tmp_path / "other", NEW)
     place = ("--store", str(tmp_path / "elsewhere"))
-    found = host.json("build", "--root", str(tmp_path / "other"), *place)
-    assert found["version"] == NEW  # type: ignore[index]
+    built = host.json("build", "--root", str(tmp_path / "other"), *place)
+    assert built["version"] == NEW  # type: ignore[index]
     assert [each["version"] for each in host.json("list", *place)] == [NEW]  # type: ignore[attr-defined]
     assert host.json("list") == []
 
@@ -69,11 +69,11 @@ def test_the_plan_gives_a_reason_for_all_that_is_left_out(host: Host) -> None:
     text = host.run("plan").stdout
     assert f"lib64/libcuda.so.{V}" in text
     assert "it loads kernel modules, which is the host's matter" in text
-    found = host.json("plan")
-    assert isinstance(found, dict)
-    assert found["version"] == V
-    assert {"target": "lib64/libcuda.so.1", "to": f"libcuda.so.{V}"} in found["links"]
-    assert all(each["reason"] for each in found["excluded"])
+    planned = host.json("plan")
+    assert isinstance(planned, dict)
+    assert planned["version"] == V
+    assert {"target": "lib64/libcuda.so.1", "to": f"libcuda.so.{V}"} in planned["links"]
+    assert all(each["reason"] for each in planned["excluded"])
     assert not host.store.exists(), "nothing is done"
 
 
@@ -111,8 +111,8 @@ def test_verify_names_what_changed(host: Host) -> None:
     result = host.run("verify", V, code=65)
     assert "bin/nvidia-smi is missing" in result.stdout
     assert "mesos-gpu volume build --anew" in result.stderr
-    found = host.run("verify", "--json", code=65).stdout
-    assert json.loads(found) == {"volumes": {build.name: {"problems": ["bin/nvidia-smi is missing"]}}}
+    printed = host.run("verify", "--json", code=65).stdout
+    assert json.loads(printed) == {"volumes": {build.name: {"problems": ["bin/nvidia-smi is missing"]}}}
 
 
 def test_gc_leaves_what_is_held_and_what_the_driver_needs(host: Host) -> None:

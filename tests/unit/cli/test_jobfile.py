@@ -42,8 +42,8 @@ def test_no_command_ends_with_a_traceback(text: str, words: list[str]) -> None:
 
 
 def test_aliases_that_are_few_are_taken() -> None:
-    found = parse("env: &e {A: b}\njobs: [{env: *e}, {env: *e}]", "job.yaml")
-    assert found["jobs"] == [{"env": {"A": "b"}}, {"env": {"A": "b"}}]
+    document = parse("env: &e {A: b}\njobs: [{env: *e}, {env: *e}]", "job.yaml")
+    assert document["jobs"] == [{"env": {"A": "b"}}, {"env": {"A": "b"}}]
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ def world_of(user: Quota = Quota(), queue: Quota = Quota(), **more: object) -> W
 
 def counted(state: State) -> dict[tuple[str, str], tuple[int, int]]:
     """From the jobs themselves."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    uses: dict[tuple[str, str], tuple[int, int]] = {}
     for job in state.jobs.values():
         for key in (("user", job.spec.user or ""), ("queue", job.spec.queue)):
-            pending, size = found.get(key, (0, 0))
-            found[key] = pending + (job.state.value == "pending"), size + size_of(job.spec)
-    return found
+            pending, size = uses.get(key, (0, 0))
+            uses[key] = pending + (job.state.value == "pending"), size + size_of(job.spec)
+    return uses
 
 
 def test_jobs_that_wait_are_counted_by_user_and_by_queue() -> None:

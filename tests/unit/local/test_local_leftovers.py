@@ -95,10 +95,10 @@ def test_processes_are_found_by_note_mark_session_and_descent(
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, start_new_session=True) as marked:
         assert marked.stdout is not None
         marked.stdout.readline()
-        while len(found := leftovers.processes(record)) < 3:
+        while len(members := leftovers.processes(record)) < 3:
             assert marked.poll() is None
-        assert {marked.pid, sleeper.pid} < found
-        assert os.getpid() not in found
+        assert {marked.pid, sleeper.pid} < members
+        assert os.getpid() not in members
         leftovers.clean_up(tmp_path)
     assert sleeper.wait() == -9
     assert leftovers.processes(record) == set()
@@ -122,10 +122,10 @@ def test_who_shares_the_session_of_the_caller_is_none_of_the_clusters(tmp_path: 
     record = Record(tmp_path, GONE, False)
     record.save()
     command = [sys.executable, "-c", CALLER, leftovers.MARK, str(tmp_path)]
-    found = subprocess.run(
+    done = subprocess.run(
         command, start_new_session=True, capture_output=True, text=True, timeout=60, check=False
     )
-    assert found.stdout == "0 -9 None\n", found.stderr
+    assert done.stdout == "0 -9 None\n", done.stderr
 
 
 def test_only_what_was_made_is_removed(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ BOTH = (Control.API, Control.MASTER)
     ],
 )
 def test_wrong_permits_of_the_scheduler_are_refused(given: list[str], said: str) -> None:
-    found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *given])
-    assert found.exit_code == 2
-    assert said in found.stderr
+    done = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *given])
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 def test_names_of_jobs_and_ids_of_apps_are_read_with_their_users() -> None:
@@ -70,9 +70,9 @@ def told(permits: Permits, **asked: object) -> Assignment:
 
 def test_an_executor_is_told_what_its_task_may_reach_and_what_there_is() -> None:
     listed = Permits(control_access={"lb": BOTH})
-    found = told(listed, name="lb", control_access=BOTH)
-    assert found.control_access == ("api", "master")
-    assert found.control_ports == (
+    assignment = told(listed, name="lb", control_access=BOTH)
+    assert assignment.control_access == ("api", "master")
+    assert assignment.control_ports == (
         ControlPort("api", 8080, boot_id="b"), ControlPort("agent", 5051), ControlPort("agent", 5052),
         ControlPort("master", 5050),
     )  # fmt: skip

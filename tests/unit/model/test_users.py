@@ -44,9 +44,9 @@ KNOWN = {
     ],
 )
 def test_a_list_of_users(text: str, yes: list[tuple[str, int]], no: list[tuple[str, int]]) -> None:
-    found = Users.parse(text)
-    assert [found.may_have(*who) for who in (*yes, *no)] == [True] * len(yes) + [False] * len(no)
-    assert Users.parse(str(found)) == found
+    users = Users.parse(text)
+    assert [users.may_have(*who) for who in (*yes, *no)] == [True] * len(yes) + [False] * len(no)
+    assert Users.parse(str(users)) == users
 
 
 @pytest.mark.parametrize("text", ["root", "0-", "0", "9-5", "a b", ",", "1-99999999999", "Alice", "5"])
@@ -54,8 +54,8 @@ def test_a_list_that_says_nothing_clear_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"must|neither"):
         Users.parse(text)
     words = ["scheduler", "--master", "m:1", "--state", "/nowhere/s", "--users", text]
-    found = CliRunner().invoke(main, words)
-    assert (found.exit_code, "--users" in found.stderr) == (2, True)
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, "--users" in done.stderr) == (2, True)
 
 
 # --- the scheduler
@@ -82,15 +82,15 @@ def test_a_job_or_an_app_of_a_user_who_is_not_on_the_list_is_refused(
     user: str | None, users: str, refused: str
 ) -> None:
     permits = Permits(default_user="gpu", users=Users.parse(users), account_of=KNOWN.get)
-    found = decode(json.dumps({"command": "id", "user": user}).encode(), permits=permits)
+    problems = decode(json.dumps({"command": "id", "user": user}).encode(), permits=permits)
     reasons = unsupported(App("/a", cmd="id", user=user), GpuOptions(), permits=permits)
     if not refused:
-        assert (isinstance(found, JobSpec), reasons) == (True, ())
+        assert (isinstance(problems, JobSpec), reasons) == (True, ())
         return
-    assert isinstance(found, list)
-    assert [problem.path for problem in found] == ["/user"]
-    assert refused in found[0].reason
-    assert [(reason.field, reason.why) for reason in reasons] == [("user", found[0].reason)]
+    assert isinstance(problems, list)
+    assert [problem.path for problem in problems] == ["/user"]
+    assert refused in problems[0].reason
+    assert [(reason.field, reason.why) for reason in reasons] == [("user", problems[0].reason)]
 
 
 def test_an_account_of_this_host_has_its_uid_and_groups() -> None:
@@ -133,9 +133,9 @@ def test_the_host_has_its_own_word(
 ) -> None:
     plan = Assignment("j", 1, user=user, **more)  # type: ignore[arg-type]
     if not refused:
-        found = identity(plan, env)
-        assert found is not None
-        assert found.pw_name == (user or "root")
+        entry = identity(plan, env)
+        assert entry is not None
+        assert entry.pw_name == (user or "root")
         return
     with pytest.raises(NotStarted, match=refused.replace("?", r"\?")):
         identity(plan, env)

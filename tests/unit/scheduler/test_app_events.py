@@ -44,8 +44,8 @@ class Reporter:
         self.tell(self.follower.follow(event, effects, state, now))
         return effects
 
-    def tell(self, found: list[app_event.AppEvent]) -> None:
-        self.told += [each.what for each in found]
+    def tell(self, events: list[app_event.AppEvent]) -> None:
+        self.told += [each.what for each in events]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -76,8 +76,8 @@ def test_what_is_told_last_is_what_holds(seed: int, monkeypatch: pytest.MonkeyPa
             for task in state.round_of(job):
                 if not task.ended and task.id in health:
                     assert health[task.id] is app_events._healthy(state, job, task)
-    for id, found in stages.items():
-        count = Counter(found)
+    for id, told in stages.items():
+        count = Counter(told)
         ended = count[Stage.DONE] + count[Stage.FAILED]
         assert ended == (id not in state.deployments)
         assert count[Stage.STEP_BEGUN] == count[Stage.STEP_DONE] + count[app_event.Stage.STEP_FAILED] + (

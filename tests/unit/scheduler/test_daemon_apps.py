@@ -85,8 +85,8 @@ def test_all_of_it_outlives_a_restart(path: Path) -> None:
     daemon.stop()
     again = daemon_of(path)
     try:
-        found = again.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(10)
-        assert found == before
+        after = again.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(10)
+        assert after == before
         assert again.read(lambda view: [app for _, app in view.past("/web")]).result(10) == [WEB]
     finally:
         again.stop()

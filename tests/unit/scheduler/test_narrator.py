@@ -40,9 +40,9 @@ def world(caplog: pytest.LogCaptureFixture) -> Told:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     caplog.clear()
-    return found
+    return messages
 
 
 def test_a_job_s_life(world: Told, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,9 +89,9 @@ def test_a_deployment_is_told_of_from_begin_to_end(world: Told, caplog: pytest.L
     web = App("/web", cmd="serve", instances=1, cpus=0.1, mem_mib=32, port_definitions=())
     world.feed(ev.AppsChanged("d1", Group("/", (web,))))
     world.feed(ev.DeploymentDeleted("d1", "d2", force=True))
-    found = [line for line in said(caplog) if line.startswith("deployment")]
-    assert found[0].startswith("deployment d1: begins, of /web, step 1 of ")
-    assert found[-1] == "deployment d1: ended where it was"
+    lines = [line for line in said(caplog) if line.startswith("deployment")]
+    assert lines[0].startswith("deployment d1: begins, of /web, step 1 of ")
+    assert lines[-1] == "deployment d1: ended where it was"
 
 
 def test_unknown_tasks_refusals_and_the_master_s_loss(world: Told, caplog: pytest.LogCaptureFixture) -> None:
@@ -122,14 +122,14 @@ def test_a_message_has_one_line(bad: str) -> None:
 
 
 def test_json_has_the_line_s_own_fields() -> None:
-    found = json.loads(Json().format(record("job j1: running", fields={"job": "j1", "exit_code": None})))
-    assert found.pop("at").endswith("+00:00")
-    assert (found["level"], found["logger"], found["message"]) == (
+    body = json.loads(Json().format(record("job j1: running", fields={"job": "j1", "exit_code": None})))
+    assert body.pop("at").endswith("+00:00")
+    assert (body["level"], body["logger"], body["message"]) == (
         "INFO",
         "mesos_gpu.scheduler",
         "job j1: running",
     )
-    assert (found["job"], found["exit_code"]) == ("j1", None)
+    assert (body["job"], body["exit_code"]) == ("j1", None)
 
 
 def test_who_changes_something_is_said_at_every_level() -> None:

@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prober_module, "pause_s", lambda _: 0.05)
 
 
-class Found:
+class CheckRig:
     """What is reported, and the checks that report it."""
 
     def __init__(self, stack: ExitStack) -> None:
@@ -39,15 +39,15 @@ class Found:
 
     def first(self, check: ReadinessCheck, port: int | None) -> Readiness:
         self.checks.watch(Candidate("t", "127.0.0.1", port, check))
-        task, found = self.reports.get(timeout=10)
+        task, readiness = self.reports.get(timeout=10)
         assert task == "t"
-        return found
+        return readiness
 
 
 @pytest.fixture
-def found() -> Iterator[Found]:
+def rig() -> Iterator[CheckRig]:
     with ExitStack() as stack:
-        yield Found(stack)
+        yield CheckRig(stack)
 
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\n\r\nready"
@@ -82,43 +82,41 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_means_ready_by_its_status(found: Found, case: str) -> None:
+def test_an_answer_means_ready_by_its_status(rig: CheckRig, case: str) -> None:
     words, check, wanted = ANSWERS[case]
     with answering(says(words)) as server:
-        assert found.first(check, server.port) == wanted
-        found.checks.forget("t")
+        assert rig.first(check, server.port) == wanted
+        rig.checks.forget("t")
 
 
 @pytest.mark.parametrize("behave", [hangs, closes], ids=["hangs", "closes"])
-def test_one_that_gives_no_answer_is_not_ready(found: Found, behave: Behaviour) -> None:
+def test_one_that_gives_no_answer_is_not_ready(rig: CheckRig, behave: Behaviour) -> None:
     with answering(behave) as server:
-        assert found.first(KEEP, server.port) == Readiness("readinessCheck", False)
-        found.checks.forget("t")
+        assert rig.first(KEEP, server.port) == Readiness("readinessCheck", False)
+        rig.checks.forget("t")
 
 
-def test_no_port_and_nobody_there(found: Found) -> None:
-    assert not found.first(KEEP, None).ready
-    found.checks.forget("t")
-    assert not found.first(KEEP, closed_port()).ready
+def test_no_port_and_nobody_there(rig: CheckRig) -> None:
+    assert not rig.first(KEEP, None).ready
+    rig.checks.forget("t")
+    assert not rig.first(KEEP, closed_port()).ready
 
 
-def test_https_asks_for_no_name(found: Found, tmp_path: Path) -> None:
+def test_https_asks_for_no_name(rig: CheckRig, tmp_path: Path) -> None:
     with answering(says(OK), server_context(tmp_path)) as server:
-        assert found.first(ReadinessCheck(protocol=HttpScheme.HTTPS), server.port).ready
-        found.checks.forget("t")
+        assert rig.first(ReadinessCheck(protocol=HttpScheme.HTTPS), server.port).ready
+        rig.checks.forget("t")
 
 
-def test_it_is_asked_until_it_is_forgotten(found: Found) -> None:
+def test_it_is_asked_until_it_is_forgotten(rig: CheckRig) -> None:
     with answering(says(BUSY)) as server, answering(says(BUSY)) as other:
-        found.first(ReadinessCheck(), server.port)
+        rig.first(ReadinessCheck(), server.port)
         wait_until("it is asked again", lambda: server.requests >= 3)
         server.behave = says(OK)
-        wait_until("it is ready", lambda: found.reports.get(timeout=10)[1].ready)
-        found.checks.forget("t")
-        found.checks.watch(Candidate("u", "127.0.0.1", other.port, ReadinessCheck()))
-        wait_until(
-            "another is asked", lambda: other.requests
-        )  # by the same thread, which does things in order
+        wait_until("it is ready", lambda: rig.reports.get(timeout=10)[1].ready)
+        rig.checks.forget("t")
+        rig.checks.watch(Candidate("u", "127.0.0.1", other.port, ReadinessCheck()))
+        wait_until("another is rig", lambda: other.requests)  # by the same thread, which does things in order
         before = server.requests
         wait_until("time has passed", lambda: other.requests >= 4)
         assert server.requests == before

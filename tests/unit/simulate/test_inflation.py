@@ -44,8 +44,8 @@ def seeds(request: pytest.FixtureRequest) -> tuple[int, ...]:
 
 def allocated(workload: str, policy: str, seeds: tuple[int, ...]) -> float:
     nodes, pods = read_nodes(NODES), read_pods(DATA / f"openb_pod_list_{workload}.csv.gz")
-    found = [run(nodes, pods, policy, seed, marks=[100], target=100) for seed in seeds]
-    return statistics.mean(result.alloc_pct["100"] for result in found)
+    results = [run(nodes, pods, policy, seed, marks=[100], target=100) for seed in seeds]
+    return statistics.mean(result.alloc_pct["100"] for result in results)
 
 
 def test_bundle_is_better_than_the_published_packing_and_best_fit(seeds: tuple[int, ...]) -> None:
@@ -104,8 +104,8 @@ def test_the_more_requests_name_models_the_more_it_is_above_fgd(
     nodes, pods = read_nodes(NODES), make(share)
 
     def mean(policy: str) -> float:
-        found = [run(nodes, pods, policy, seed, marks=[100], target=100) for seed in seeds]
-        return statistics.mean(result.alloc_pct["100"] for result in found)
+        results = [run(nodes, pods, policy, seed, marks=[100], target=100) for seed in seeds]
+        return statistics.mean(result.alloc_pct["100"] for result in results)
 
     assert mean("fragmentation") > mean("fgd") + more
 
@@ -133,11 +133,11 @@ def test_the_order_of_nodes_decides_nothing() -> None:
     """The same requests on nodes in another order: as much is allocated."""
     nodes, pods = read_nodes(NODES), read_pods(DATA / "openb_pod_list_default.csv.gz")
     for policy in ("bundle", "fragmentation"):
-        found = [
+        shares = [
             run(order, pods, policy, 0, order="file", marks=[100], target=100).alloc_pct["100"]
             for order in (nodes, nodes[::-1])
         ]
-        assert found[0] == pytest.approx(found[1], abs=0.3)
+        assert shares[0] == pytest.approx(shares[1], abs=0.3)
 
 
 def test_a_seed_is_a_run() -> None:
@@ -161,9 +161,9 @@ def test_the_command_prints_and_repeats_by_its_seed(tmp_path: Path) -> None:
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\nx,1000,10,1,1000,\ny,1000,10,2,1000,T4\n"
     )
     where = ["simulate", "inflation", "--nodes", str(nodes), "--pods", str(pods)]
-    found = CliRunner().invoke(main, [*where, "--json", "--seed", "3"])
-    assert found.exit_code == 0, found.output
-    body = json.loads(found.stdout)
+    printed = CliRunner().invoke(main, [*where, "--json", "--seed", "3"])
+    assert printed.exit_code == 0, printed.output
+    body = json.loads(printed.stdout)
     assert body["alloc_pct"]["130"] == 100
     assert body.keys() == {
         "policy", "alloc_pct", "frag_pct_total", "frag_pct_idle", "attempts_per_s", "placements_per_s", "seed",

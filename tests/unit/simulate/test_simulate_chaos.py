@@ -184,8 +184,8 @@ def test_reconciliation_s_echo_of_a_failure_waits_for_the_executor_s_own_word() 
 def test_shrinking_leaves_what_is_needed() -> None:
     acts = [Act("moment", number, 0) for number in range(100)]
     needed = {13, 14, 77}
-    found = chaos.shrink(acts, lambda fewer: needed <= {act.a for act in fewer})
-    assert {act.a for act in found} == needed
+    left = chaos.shrink(acts, lambda fewer: needed <= {act.a for act in fewer})
+    assert {act.a for act in left} == needed
 
 
 # --- the command

@@ -120,9 +120,14 @@ def test_dear_preemption_ends_one_day(prices: Prices) -> None:
 
 def test_figures_are_those_of_the_outcome() -> None:
     jobs = [TraceJob("a", 2, 10, 100), TraceJob("b", 4, 10, 30)]
-    found = figures(jobs, ONE_NODE, Outcome({"a": 140, "b": 40}, 0, 0, 0))
-    assert (found.avg_jct_s, found.p50_jct_s, found.p99_jct_s, found.makespan_s) == (0.08, 0.03, 0.13, 0.13)
-    assert found.gpu_utilisation_pct == pytest.approx(100 * 320 / (4 * 130))
+    measured = figures(jobs, ONE_NODE, Outcome({"a": 140, "b": 40}, 0, 0, 0))
+    assert (measured.avg_jct_s, measured.p50_jct_s, measured.p99_jct_s, measured.makespan_s) == (
+        0.08,
+        0.03,
+        0.13,
+        0.13,
+    )
+    assert measured.gpu_utilisation_pct == pytest.approx(100 * 320 / (4 * 130))
 
 
 def test_only_srtf_and_srsf_know_durations() -> None:
@@ -254,9 +259,13 @@ def test_the_command_prints_the_figures(tmp_path: Path) -> None:
         "fifo",
     ]
     result = CliRunner().invoke(main, [*words, "--json"], catch_exceptions=False)
-    found = json.loads(result.output)
-    assert (found["avg_jct_s"], found["makespan_s"], found["p99_jct_s"]) == (7.5, 10.0, 10.0)
-    assert (found["gpu_utilisation_pct"], found["policy"], found["knows_durations"]) == (100.0, "fifo", False)
+    document = json.loads(result.output)
+    assert (document["avg_jct_s"], document["makespan_s"], document["p99_jct_s"]) == (7.5, 10.0, 10.0)
+    assert (document["gpu_utilisation_pct"], document["policy"], document["knows_durations"]) == (
+        100.0,
+        "fifo",
+        False,
+    )
     shown = CliRunner().invoke(main, words, catch_exceptions=False).output
     assert "avg_jct_s" in shown
     assert "7.5" in shown

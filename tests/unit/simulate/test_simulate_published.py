@@ -32,24 +32,24 @@ def _found(policy: str, trace: str) -> Figures:
 @pytest.mark.parametrize("trace", WITHIN)
 @pytest.mark.parametrize("policy", ["srtf", "srsf"])
 def test_known_durations_as_published(policy: str, trace: str) -> None:
-    found, name = _found(policy, trace), policy.upper()
-    assert found.avg_jct_s == pytest.approx(_published()[f"{name}_JCT", trace], rel=WITHIN[trace])
-    assert found.makespan_s == pytest.approx(_published()[f"{name}_makespan", trace], rel=0.02)
+    measured, name = _found(policy, trace), policy.upper()
+    assert measured.avg_jct_s == pytest.approx(_published()[f"{name}_JCT", trace], rel=WITHIN[trace])
+    assert measured.makespan_s == pytest.approx(_published()[f"{name}_makespan", trace], rel=0.02)
 
 
 @pytest.mark.parametrize("trace", WITHIN)
 def test_no_knowledge_of_durations_and_yet_ahead(trace: str) -> None:
-    found = _found("mesos-gpu", trace)
-    assert found.avg_jct_s < 0.85 * _published()["TiresiasL_JCT", trace]
-    assert found.avg_jct_s < _published()["Themis_JCT", trace]  # on trace4 level rather than ahead
+    measured = _found("mesos-gpu", trace)
+    assert measured.avg_jct_s < 0.85 * _published()["TiresiasL_JCT", trace]
+    assert measured.avg_jct_s < _published()["Themis_JCT", trace]  # on trace4 level rather than ahead
     assert (
-        found.avg_jct_s > _found("srsf", trace).avg_jct_s
+        measured.avg_jct_s > _found("srsf", trace).avg_jct_s
     )  # who knows more does better: it would smell otherwise
 
 
 @pytest.mark.parametrize("trace", WITHIN)
 def test_no_gpu_time_out_of_nothing(trace: str) -> None:
     for policy in ("srtf", "srsf", "mesos-gpu"):
-        found = _found(policy, trace)
-        assert 0 < found.gpu_utilisation_pct <= 100
-        assert found.avg_jct_s < found.makespan_s
+        measured = _found(policy, trace)
+        assert 0 < measured.gpu_utilisation_pct <= 100
+        assert measured.avg_jct_s < measured.makespan_s

@@ -29,14 +29,14 @@ COMMAND = {"protocol": "COMMAND", "command": "test -e up"}
 
 
 def problems(check: object, **more: object) -> dict[str, str]:
-    found = spec_from_mapping({"command": "true", "health_checks": [check], **more})
-    return {} if isinstance(found, JobSpec) else {p.path: p.reason for p in found}
+    spec = spec_from_mapping({"command": "true", "health_checks": [check], **more})
+    return {} if isinstance(spec, JobSpec) else {p.path: p.reason for p in spec}
 
 
 def accepted(*checks: Mapping[str, object], **more: object) -> tuple[HealthCheck, ...]:
-    found = spec_from_mapping({"command": "true", "health_checks": list(checks), **more})
-    assert isinstance(found, JobSpec), found
-    return found.health_checks
+    spec = spec_from_mapping({"command": "true", "health_checks": list(checks), **more})
+    assert isinstance(spec, JobSpec), spec
+    return spec.health_checks
 
 
 def test_what_is_asked_for() -> None:
@@ -75,16 +75,16 @@ def test_what_is_asked_for() -> None:
     ],
 )
 def test_each_problem_names_its_place(check: object, path: str, reason: str) -> None:
-    found = problems(check)
-    assert list(found) == [f"/health_checks/0{path}"]
-    assert reason in found[f"/health_checks/0{path}"]
+    reasons = problems(check)
+    assert list(reasons) == [f"/health_checks/0{path}"]
+    assert reason in reasons[f"/health_checks/0{path}"]
 
 
 @pytest.mark.parametrize("checks", [{}, [COMMAND] * 17, "COMMAND"])
 def test_what_is_no_list_of_checks(checks: object) -> None:
-    found = spec_from_mapping({"command": "true", "health_checks": checks})
-    assert isinstance(found, list)
-    assert [(problem.path) for problem in found] == ["/health_checks"]
+    problems = spec_from_mapping({"command": "true", "health_checks": checks})
+    assert isinstance(problems, list)
+    assert [(problem.path) for problem in problems] == ["/health_checks"]
 
 
 # --- of a job that runs
@@ -114,8 +114,8 @@ def test_an_executor_is_told_its_own_with_their_ports(world: World) -> None:
 
 
 def hear(world: World, state: str, healthy: bool | None, task: str = "j1.1") -> list[fx.Effect]:
-    found = Status(TaskId(task), state, AgentId("a1"), uuid="u", healthy=healthy)
-    return world.feed(ev.StatusArrived(found))
+    update = Status(TaskId(task), state, AgentId("a1"), uuid="u", healthy=healthy)
+    return world.feed(ev.StatusArrived(update))
 
 
 def saved(effects: list[fx.Effect]) -> list[bool | None]:

@@ -14,8 +14,8 @@ from mesos_gpu.wire.jobs import decode, spec_from_mapping
 
 
 def problems(**value: Any) -> dict[str, str]:
-    found = spec_from_mapping({"command": "true", **value}, permits=Permits())
-    return {} if isinstance(found, JobSpec) else {p.path: p.reason for p in found}
+    spec = spec_from_mapping({"command": "true", **value}, permits=Permits())
+    return {} if isinstance(spec, JobSpec) else {p.path: p.reason for p in spec}
 
 
 def test_a_command_alone_has_defaults() -> None:
@@ -217,15 +217,15 @@ def test_the_oldest_driver_is_the_one_given_or_that_of_the_label(
     ],
 )
 def test_root_is_allowed_by_where_it_is_root(where: Root, image: str | None, remedy: str) -> None:
-    found = decode(
+    spec = decode(
         json.dumps({"command": "id", "user": "root", "image": image}).encode(), permits=Permits(where)
     )
     if not remedy:
-        assert isinstance(found, JobSpec)
+        assert isinstance(spec, JobSpec)
     else:
-        assert isinstance(found, list)
-        assert [problem.path for problem in found] == ["/user"]
-        assert remedy in found[0].reason
+        assert isinstance(spec, list)
+        assert [problem.path for problem in spec] == ["/user"]
+        assert remedy in spec[0].reason
 
 
 LISTED = Permits(control_access={"lb": (Control.API,), "dns@bind": (Control.MASTER,)}, default_user="bind")
@@ -247,14 +247,14 @@ def test_what_commands_the_cluster_is_for_the_names_on_the_list(
     name: str, user: str | None, asked: list[str], refused: str
 ) -> None:
     body = {"name": name, "user": user, "command": "id", "control_access": asked}
-    found = decode(json.dumps(body).encode(), permits=LISTED)
+    spec = decode(json.dumps(body).encode(), permits=LISTED)
     if not refused:
-        assert isinstance(found, JobSpec)
-        assert [control.value for control in found.control_access] == list(dict.fromkeys(asked))
+        assert isinstance(spec, JobSpec)
+        assert [control.value for control in spec.control_access] == list(dict.fromkeys(asked))
     else:
-        assert isinstance(found, list)
-        assert [problem.path for problem in found] == ["/control_access"]
-        assert refused in found[0].reason
+        assert isinstance(spec, list)
+        assert [problem.path for problem in spec] == ["/control_access"]
+        assert refused in spec[0].reason
 
 
 @pytest.mark.parametrize("value", ["api", ["agent"], [1], {"api": 1}, [["api"]]])

@@ -86,15 +86,15 @@ def running(world: World, *apps: App) -> None:
 
 def test_instances_are_started_and_kept_up(world: World) -> None:
     running(world, WEB)
-    found = instances(world)
-    assert [job.state for job in found] == [JobState.RUNNING] * 2
-    assert all(job.id.startswith("web.instance-") and job.id.endswith("._app") for job in found)
-    assert found[0].spec.env["MARATHON_APP_ID"] == "/web"
-    world.status(f"{found[0].id}.1", "TASK_FAILED", agent="a1")
+    jobs = instances(world)
+    assert [job.state for job in jobs] == [JobState.RUNNING] * 2
+    assert all(job.id.startswith("web.instance-") and job.id.endswith("._app") for job in jobs)
+    assert jobs[0].spec.env["MARATHON_APP_ID"] == "/web"
+    world.status(f"{jobs[0].id}.1", "TASK_FAILED", agent="a1")
     assert len(instances(world)) == 1
     serve(world, 4)
     assert [job.state for job in instances(world)] == [JobState.RUNNING] * 2
-    assert found[0].id not in {job.id for job in instances(world)}
+    assert jobs[0].id not in {job.id for job in instances(world)}
 
 
 def test_an_instance_that_comes_back_keeps_its_name_and_counts_on(world: World) -> None:
@@ -151,12 +151,12 @@ def test_another_configuration_a_restart_and_a_way_back_start_at_once(world: Wor
     bad = replace(WEB, cmd="false", instances=1, backoff_s=100, max_launch_delay_s=1000)
 
     def launched(seconds: int = 3) -> list[str]:
-        found: list[str] = []
+        task_ids: list[str] = []
         for _ in range(seconds):
             world.serial += 1
             effects = world.offers(offer(f"l{world.serial}", cpus=100, mem=1e5)) + world.tick(1)
-            found += [item.task.id for effect in every(effects, fx.Launch) for item in effect.tasks]
-        return found
+            task_ids += [item.task.id for effect in every(effects, fx.Launch) for item in effect.tasks]
+        return task_ids
 
     want(world, bad, id="d1")
     for id, changed, restarts in (
@@ -197,10 +197,10 @@ def test_an_update_replaces_all_and_never_has_too_few_or_too_many(world: World) 
     old = {job.id for job in instances(world)}
     want(world, replace(app, cmd="serve --better"), id="update")
     for _ in range(40):
-        found = instances(world)
-        serving = [job for job in found if job.state is JobState.RUNNING and not job.kill_requested]
+        jobs = instances(world)
+        serving = [job for job in jobs if job.state is JobState.RUNNING and not job.kill_requested]
         assert len(serving) >= 2
-        assert len(found) <= 4
+        assert len(jobs) <= 4
         serve(world)
         if not world.state.deployments:
             break
@@ -265,8 +265,8 @@ def test_versions_are_remembered(world: World) -> None:
     world.now += 1
     want(world, replace(WEB, instances=3), id="scale")
     settled(world)
-    found = world.state.app_versions["/web"]
-    assert [version.app.instances for version in found] == [2, 3]
+    versions = world.state.app_versions["/web"]
+    assert [version.app.instances for version in versions] == [2, 3]
     info = world.state.catalog.versions["/web"]
     assert info.last_config_change_at < info.last_scaling_at == info.version
 
@@ -312,7 +312,7 @@ def test_what_is_taken_up_again_is_no_new_version(world: World) -> None:
     world.now += 1
     want(world, replace(WEB, cmd="bad"), id="bad")
     world.feed(ev.DeploymentDeleted("bad", "back"))
-    versions = [found.version for found in world.state.app_versions["/web"]]
+    versions = [version.version for version in world.state.app_versions["/web"]]
     assert len(versions) == len(set(versions)) == 2
     assert world.state.app_versions["/web"][0].app == WEB
     assert world.state.catalog.versions["/web"].version == versions[0] < versions[1]
@@ -516,10 +516,10 @@ def test_versions_are_unique_to_the_millisecond_and_not_kept_for_ever(world: Wor
     for count in range(60):  # at one moment, as in one batch
         want(world, replace(WEB, cmd=f"serve {count}", backoff_s=count), id=f"m{count}", force=True)
     kept = world.state.app_versions["/web"]
-    assert [found.app.cmd for found in kept[1:]] == [f"serve {count}" for count in range(10, 60)]
+    assert [version.app.cmd for version in kept[1:]] == [f"serve {count}" for count in range(10, 60)]
     assert kept[0].app == WEB, "what runs is known for as long as it does"
     assert kept[0].version == first[0].app_version
-    stamps = [stamp(found.version) for found in kept]
+    stamps = [stamp(version.version) for version in kept]
     assert stamps == sorted(set(stamps))
     settled(world)
     assert [job.spec.command for job in instances(world)] == ["serve 59"] * 2

@@ -224,9 +224,9 @@ def test_drained_again_the_new_reason_and_deadline_count(world: World) -> None:
     world.tick(3)
     world.feed(ev.DrainRequested(Target.GPU, "g0", "later", "bob", None))
     assert every(world.tick(20), fx.Kill) == []
-    found = world.state.drain_of("a1.example", G0)
-    assert found is not None
-    assert (found.reason, found.since, found.deadline_at) == ("later", 1000.0, None)
+    drained = world.state.drain_of("a1.example", G0)
+    assert drained is not None
+    assert (drained.reason, drained.since, drained.deadline_at) == ("later", 1000.0, None)
     assert world.state.cards[G0].totals == {"drained": 1}
 
 
@@ -279,9 +279,9 @@ def test_a_card_under_two_drains_comes_back_with_the_second(world: World) -> Non
 def test_a_card_whose_node_is_silent_is_shown_as_unknown(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.tick(world.settings.report_stale_s + 1)
-    (found,) = view(world).gpus()
-    assert (found.health, found.gpu.health, found.since) == (Health.UNKNOWN, Health.OK, 1000.0)
-    assert found.reason == "its node monitor has been silent for 31 s"
+    (card,) = view(world).gpus()
+    assert (card.health, card.gpu.health, card.since) == (Health.UNKNOWN, Health.OK, 1000.0)
+    assert card.reason == "its node monitor has been silent for 31 s"
     world.feed(drain(Target.GPU, "g0"))
     assert view(world).gpus()[0].health is Health.DRAINED
 
@@ -404,8 +404,8 @@ def test_an_agent_with_a_new_id_leaves_each_card_once(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.feed(ev.AgentLost(AgentId("a1")))
     world.node("a2", gpu("g0"))
-    (found,) = view(world).gpus()
-    assert found.node.id == "a2"
+    (card,) = view(world).gpus()
+    assert card.node.id == "a2"
     text = [
         labels
         for metric in metrics(snapshot(view(world)))

@@ -88,13 +88,13 @@ def test_enough_is_what_can_be_chosen(wishes: list[PortWish], ports: list[int]) 
     ],
 )
 def test_what_is_wrong_with_ports(ports: object, more: dict[str, object], words: str) -> None:
-    found = spec_from_mapping({"command": "true", "ports": ports, **more})
-    assert isinstance(found, list)
-    assert [problem.path for problem in found] == ["/ports"]
-    assert words in found[0].reason
+    problems = spec_from_mapping({"command": "true", "ports": ports, **more})
+    assert isinstance(problems, list)
+    assert [problem.path for problem in problems] == ["/ports"]
+    assert words in problems[0].reason
 
 
 def test_a_request_s_ports() -> None:
-    found = spec_from_mapping({"command": "true", "ports": [0, 80]})
-    assert isinstance(found, JobSpec)
-    assert found.ports == (ANY, wish(80))
+    spec = spec_from_mapping({"command": "true", "ports": [0, 80]})
+    assert isinstance(spec, JobSpec)
+    assert spec.ports == (ANY, wish(80))

@@ -29,9 +29,9 @@ def node(world: World, agent: str = "a1", gpus: int = 4, first: int = 0) -> None
 def runs(world: World, name: str, gpus: int = 1, *, ran_s: float = 0.0, **more: object) -> None:
     """A job that runs; nothing else is offered by its agent afterwards but what is left."""
     world.submit(name, **{"gpus": gpus, "preemptible": True, **more})
-    for found in list(world.state.nodes.values()):  # an idle scheduler has given its offers back
+    for node in list(world.state.nodes.values()):  # an idle scheduler has given its offers back
         if world.job(name).state is JobState.PENDING:
-            again(world, found.id)
+            again(world, node.id)
     for task in world.state.round_of(world.job(name)):
         world.status(task.id, "TASK_STARTING", agent=task.agent_id)
         world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
@@ -51,8 +51,8 @@ def again(world: World, agent: str) -> None:
 
 
 def report(world: World) -> None:
-    for found in list(world.state.nodes.values()):
-        world.report(found.id, *found.gpus)
+    for node in list(world.state.nodes.values()):
+        world.report(node.id, *node.gpus)
 
 
 def kills(effects: list[fx.Effect]) -> set[str]:

@@ -334,10 +334,10 @@ def test_when_it_may_start_is_said_or_not_known(world: World) -> None:
     world.status("endless.1", "TASK_RUNNING", agent="a0")
     world.offers(offer("rest", "a0", gpus=1, cpus=6))
     gang(world)
-    found = StateView(world.state, world.settings, world.now).explain(JobId("j1")).estimate
-    assert found is not None
-    assert found.at is None
-    assert "nobody knows when job endless ends" in found.basis
+    estimate = StateView(world.state, world.settings, world.now).explain(JobId("j1")).estimate
+    assert estimate is not None
+    assert estimate.at is None
+    assert "nobody knows when job endless ends" in estimate.basis
 
 
 def test_the_time_is_that_of_the_node_that_is_ready_last(world: World) -> None:
@@ -346,10 +346,10 @@ def test_the_time_is_that_of_the_node_that_is_ready_last(world: World) -> None:
     world.status("limited.1", "TASK_RUNNING", agent="a0")
     world.offers(offer("rest", "a0", gpus=1, cpus=6))
     gang(world)
-    found = StateView(world.state, world.settings, world.now).explain(JobId("j1")).estimate
-    assert found is not None
-    assert found.at == world.now + 100
-    assert "then there is room for all its 3 tasks" in found.basis
+    estimate = StateView(world.state, world.settings, world.now).explain(JobId("j1")).estimate
+    assert estimate is not None
+    assert estimate.at == world.now + 100
+    assert "then there is room for all its 3 tasks" in estimate.basis
 
 
 def test_a_gang_that_can_never_start_hides_no_single_job_that_asks_for_the_same(world: World) -> None:
@@ -361,8 +361,8 @@ def test_a_gang_that_can_never_start_hides_no_single_job_that_asks_for_the_same(
     world.submit("pair", gpus=2)
     world.submit("waits", gpus=1, timeout_s=2000.0)
     assert world.job("waits").state is JobState.PENDING, "what is free is kept for the pair"
-    found = StateView(world.state, world.settings, world.now)
-    assert found.explain(JobId("j1")).estimate != found.explain(JobId("pair")).estimate
-    pair = found.explain(JobId("pair")).estimate
+    view = StateView(world.state, world.settings, world.now)
+    assert view.explain(JobId("j1")).estimate != view.explain(JobId("pair")).estimate
+    pair = view.explain(JobId("pair")).estimate
     assert pair is not None
     assert pair.at == world.now + 1000

@@ -239,13 +239,13 @@ def test_what_a_launch_says_of_itself_comes_back(world: World) -> None:
     task = {"id": item.task.id, "slave_id": "a1", "state": "TASK_RUNNING", "name": info["name"],
             "labels": info["labels"]["labels"], "resources": {"cpus": 1.0, "mem": 128.0}}  # fmt: skip
     agent = {"id": "a1", "hostname": "h1", "pid": "slave(1)@10.0.0.1:5051"}
-    (found,) = listed_from_json([task], [agent])
-    assert (found.hostname, found.agent_url, found.labels) == (
+    (listed,) = listed_from_json([task], [agent])
+    assert (listed.hostname, listed.agent_url, listed.labels) == (
         "h1",
         "http://10.0.0.1:5051",
         {"team": "vision"},
     )
-    label = found.label
+    label = listed.label
     assert label is not None
     assert (label.job_id, label.gpus, label.launch, label.user, label.queue) == ("j1", ("g0",), 1, "ann", "q")
     assert label.launched_at == item.task.launched_at

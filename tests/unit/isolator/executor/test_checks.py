@@ -70,17 +70,17 @@ def names() -> Iterator[Callable[[Callable[[str, IpProtocol], str]], Names]]:
 
 def probe(prober: Prober, *asks: tuple[HealthCheck, int]) -> list[Finding]:
     """What the first attempt of each finds; all are made at once."""
-    found: dict[int, Finding] = {}
+    findings: dict[int, Finding] = {}
     for number, (check, port) in enumerate(asks):
         prober.add(
             number,
             check,
             0.0,
             lambda check=check, port=port: dial(check, "127.0.0.1", "localhost", port),  # type: ignore[misc]
-            lambda finding, number=number: found.update({number: finding}),  # type: ignore[misc]
+            lambda finding, number=number: findings.update({number: finding}),  # type: ignore[misc]
         )
-    wait_until("all have been made", lambda: len(found) == len(asks))
-    return [found[number] for number in range(len(asks))]
+    wait_until("all have been made", lambda: len(findings) == len(asks))
+    return [findings[number] for number in range(len(asks))]
 
 
 ANSWERS: dict[str, tuple[HealthCheck, Behaviour, bool | None, str]] = {
@@ -111,8 +111,8 @@ def test_what_answers_mean(prober: Prober) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(answering(behave)) for _, behave, _, _ in ANSWERS.values()]
         asks = [(case[0], server.port) for case, server in zip(ANSWERS.values(), servers, strict=True)]
-        found = probe(prober, *asks)
-    for (name, (_, _, ok, cause)), finding in zip(ANSWERS.items(), found, strict=True):
+        findings = probe(prober, *asks)
+    for (name, (_, _, ok, cause)), finding in zip(ANSWERS.items(), findings, strict=True):
         assert finding.ok is ok, f"{name}: {finding}"
         assert finding.cause == cause or (not cause and not ok), name
 
@@ -121,8 +121,8 @@ def test_https_takes_any_certificate(prober: Prober, tmp_path: Path) -> None:
     context = server_context(tmp_path)
     https = HealthCheck(Protocol.HTTPS)
     with answering(status("204 No Content"), context) as good, answering(hangs, context) as bad:
-        found = probe(prober, (https, good.port), (HealthCheck(Protocol.HTTPS, timeout_s=1), bad.port))
-    assert [finding.ok for finding in found] == [True, False]
+        findings = probe(prober, (https, good.port), (HealthCheck(Protocol.HTTPS, timeout_s=1), bad.port))
+    assert [finding.ok for finding in findings] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -143,28 +143,28 @@ def test_who_answers_without_an_end_holds_up_no_other_check(prober: Prober, text
 
 def test_where_nobody_listens_the_connection_is_refused(prober: Prober) -> None:
     port = closed_port()
-    found = probe(prober, (HTTP, port), (HealthCheck(Protocol.TCP), port))
-    assert [finding.cause for finding in found] == ["Connection refused"] * 2
+    findings = probe(prober, (HTTP, port), (HealthCheck(Protocol.TCP), port))
+    assert [finding.cause for finding in findings] == ["Connection refused"] * 2
 
 
 def test_what_this_process_lacks_is_not_the_tasks_fault(prober: Prober) -> None:
     def begin() -> Attempt:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    found: list[Finding] = []
-    prober.add("x", HTTP, 0.0, begin, found.append)
-    wait_until("it is made", lambda: found)
-    assert found[0].ok is None
+    findings: list[Finding] = []
+    prober.add("x", HTTP, 0.0, begin, findings.append)
+    wait_until("it is made", lambda: findings)
+    assert findings[0].ok is None
 
 
 def test_a_check_goes_on_until_it_is_removed(prober: Prober) -> None:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     with answering(status("200 OK")) as server:
         often = HealthCheck(interval_s=0)
-        prober.add("x", often, 0.0, lambda: dial(often, "127.0.0.1", "x", server.port), found.append)
-        wait_until("it goes on", lambda: len(found) >= 3)
+        prober.add("x", often, 0.0, lambda: dial(often, "127.0.0.1", "x", server.port), findings.append)
+        wait_until("it goes on", lambda: len(findings) >= 3)
         server.behave = status("500 Oops")
-        wait_until("the change is seen", lambda: found[-1].ok is False)
+        wait_until("the change is seen", lambda: findings[-1].ok is False)
         prober.remove("x")
         prober.remove("never there")
         probe(prober, (HTTP, closed_port()))  # it is removed: orders are obeyed one after another
@@ -177,23 +177,23 @@ def test_a_check_goes_on_until_it_is_removed(prober: Prober) -> None:
 def test_more_than_there_is_room_for_take_turns(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prober_module, "MOST_AT_ONCE", 2)
     with answering(hangs) as slow, answering(status("200 OK")) as server:
-        found = probe(prober, (SHORT, slow.port), (SHORT, slow.port), *[(HTTP, server.port)] * 5)
-    assert [finding.ok for finding in found] == [False] * 2 + [True] * 5
+        findings = probe(prober, (SHORT, slow.port), (SHORT, slow.port), *[(HTTP, server.port)] * 5)
+    assert [finding.ok for finding in findings] == [False] * 2 + [True] * 5
 
 
 def test_a_report_may_stop_it() -> None:
     prober = Prober(spread=lambda: 0.0)
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def report(finding: Finding) -> None:
-        found.append(finding)
+        findings.append(finding)
         prober.stop()
 
     prober.add("x", HTTP, 0.0, lambda: dial(HTTP, "127.0.0.1", "x", closed_port()), report)
-    wait_until("it was made", lambda: found)
+    wait_until("it was made", lambda: findings)
     prober.stop()
     prober.add("y", HTTP, 0.0, lambda: dial(HTTP, "127.0.0.1", "x", 1), report)
-    assert len(found) == 1
+    assert len(findings) == 1
 
 
 def test_stop_does_not_wait_for_what_hangs() -> None:

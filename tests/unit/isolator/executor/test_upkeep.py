@@ -40,9 +40,9 @@ def test_a_log_is_cut_at_a_line_and_says_so_and_offsets_stay(tmp_path: Path) -> 
         task.write(lines(200_000, 50_000))
         assert one.look() == ""
         task.write(lines(250_000, 10))
-        found = begin_of((tmp_path / "stdout").read_bytes()[:HEAD_BYTES])
-        assert found is not None
-        begin, said = found
+        cut = begin_of((tmp_path / "stdout").read_bytes()[:HEAD_BYTES])
+        assert cut is not None
+        begin, said = cut
         assert "keep 2 MiB" in said
         assert said.endswith("\n")
         text = (tmp_path / "stdout").read_bytes()
@@ -155,9 +155,9 @@ def test_a_name_that_cannot_be_had_back_leaves_the_file_that_is_held(
 
 
 def test_the_word_of_a_cut_is_read_by_whom_it_is_for() -> None:
-    found = begin_of(head(12345, 7))
-    assert found is not None
-    assert found[0] == 12345
+    cut = begin_of(head(12345, 7))
+    assert cut is not None
+    assert cut[0] == 12345
     assert len(head(1 << 50, 1 << 30)) == HEAD_BYTES
     for other in (
         b"",

@@ -344,7 +344,7 @@ def changes(module: ast.Module) -> Iterator[ast.Call]:
 
 def _writes(call: ast.Call, owner: str) -> bool:
     if owner == "os":
-        flags = {found.attr for found in ast.walk(call) if isinstance(found, ast.Attribute)}
+        flags = {node.attr for node in ast.walk(call) if isinstance(node, ast.Attribute)}
         return bool(flags & {"O_WRONLY", "O_RDWR", "O_CREAT"})
     modes = [
         *call.args[0 if owner not in ("", "tarfile") else 1 :][:1],
@@ -355,13 +355,13 @@ def _writes(call: ast.Call, owner: str) -> bool:
 
 def test_no_other_module_of_the_isolator_changes_a_file_system_but_for_a_reason() -> None:
     directory = Path(isolator.__file__).parent
-    found = {
+    lines_by_module = {
         path.relative_to(directory).with_suffix("").as_posix(): [
             call.lineno for call in changes(ast.parse(path.read_text()))
         ]
         for path in directory.rglob("*.py")
     }
-    others = {name: lines for name, lines in found.items() if lines and name != "host/sandbox"}
+    others = {name: lines for name, lines in lines_by_module.items() if lines and name != "host/sandbox"}
     assert set(others) - set(ELSEWHERE) == set(), f"use isolator.host.sandbox: {others}"
     assert set(ELSEWHERE) - set(others) == set(), "they change nothing any more"
 

@@ -479,8 +479,8 @@ def test_checkpoints_of_the_agent_that_everybody_can_read(
     meta.mkdir(parents=True)
     meta.chmod(mode)
     meta.parent.chmod(above)
-    found = scene.one("agent", level, "/var/lib/mesos/meta" if level is Level.WARN else "flags are right")
-    assert found.remedy == ("chmod 700 /var/lib/mesos/meta" if level is Level.WARN else "")
+    finding = scene.one("agent", level, "/var/lib/mesos/meta" if level is Level.WARN else "flags are right")
+    assert finding.remedy == ("chmod 700 /var/lib/mesos/meta" if level is Level.WARN else "")
 
 
 def test_ports_that_cannot_be_listed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

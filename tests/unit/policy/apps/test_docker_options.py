@@ -48,8 +48,8 @@ def test_more_that_is_the_containers_own() -> None:
 def test_a_log_does_not_fill_the_engines_disk() -> None:
     assert isinstance(options(("log-opt", "max-size=100m"), ("log-opt", "max-file=10")), DockerOptions)
     for size, files in (("999999g", "1"), ("100m", "11")):
-        found = options(("log-opt", f"max-size={size}"), ("log-opt", f"max-file={files}"))
-        assert found == "log-opt: max-size times max-file is more than 1 GiB; ask for less"
+        refusal = options(("log-opt", f"max-size={size}"), ("log-opt", f"max-file={files}"))
+        assert refusal == "log-opt: max-size times max-file is more than 1 GiB; ask for less"
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_sizes_are_read_as_docker_reads_them(text: str, size: int) -> None:
     "key", ["volume", "device", "privileged", "cap-add", "net", "pid", "runtime", "gpus", "mount"]
 )
 def test_what_is_not(key: str) -> None:
-    found = options(("label", "a=b"), (key, "x"))
+    refusal = options(("label", "a=b"), (key, "x"))
     known = "add-host, dns, env, hostname, init, label, log-driver, log-opt, shm-size, stop-timeout, ulimit, workdir"
-    assert found == f"'{key}' is not passed on, only {known}; leave it out"
+    assert refusal == f"'{key}' is not passed on, only {known}; leave it out"
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,8 @@ LABELS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 @pytest.mark.parametrize(("labels", "want"), LABELS.values(), ids=LABELS)
 def test_labels_become_these_variables(labels: dict[str, str], want: dict[str, str]) -> None:
     env = app_env(App("/app", labels=labels), version=VERSION)
-    found = {key: value for key, value in env.items() if key.startswith("MARATHON_APP_LABEL")}
-    assert found == {
+    variables = {key: value for key, value in env.items() if key.startswith("MARATHON_APP_LABEL")}
+    assert variables == {
         "MARATHON_APP_LABELS": " ".join(want),
         **{f"MARATHON_APP_LABEL_{key}": value for key, value in want.items()},
     }

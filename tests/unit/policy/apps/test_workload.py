@@ -251,8 +251,11 @@ def test_what_is_refused(field: str, asked: dict[str, Any]) -> None:
 )
 def test_what_commands_the_cluster_is_for_apps_on_the_list(how: dict[str, Any]) -> None:
     app = replace(PLAIN, user="alice", **how)
-    (found,) = unsupported(app, gpu_options(app), permits=NOTHING)
-    assert (found.field, "--control-access /shop/db@alice=api" in found.why) == ("gpu.control_access", True)
+    (problem,) = unsupported(app, gpu_options(app), permits=NOTHING)
+    assert (problem.field, "--control-access /shop/db@alice=api" in problem.why) == (
+        "gpu.control_access",
+        True,
+    )
     allowed = Permits(control_access={"/shop/db@alice": (Control.API,)})
     made = job(app, gpu_options(app), permits=allowed)
     assert made.control_access == (Control.API,)

@@ -88,9 +88,9 @@ def test_shapes_that_cannot_be(bad: tuple[int, int, int, int]) -> None:
 
 def test_the_same_seed_gives_the_same_chance() -> None:
     nodes = [node(*FULL) for _ in range(50)]
-    found = [[chosen(Random(seed), ONE, *nodes) for _ in range(2)] for seed in range(8)]
-    assert all(first == second for first, second in found)
-    assert len({first for first, _ in found}) > 3
+    pairs = [[chosen(Random(seed), ONE, *nodes) for _ in range(2)] for seed in range(8)]
+    assert all(first == second for first, second in pairs)
+    assert len({first for first, _ in pairs}) > 3
 
 
 # --- fragmentation
@@ -165,28 +165,28 @@ def test_what_may_run_anywhere_leaves_scarce_models_to_those_who_name_them() -> 
 
 
 def test_halves_are_worth_half() -> None:
-    found = worth({500: 7})
-    assert found[[0, 499, 500, 999, 1000]] == pytest.approx([0, 0, 0.5, 0.5, 1])
+    prices = worth({500: 7})
+    assert prices[[0, 499, 500, 999, 1000]] == pytest.approx([0, 0, 0.5, 0.5, 1])
 
 
 def test_what_is_always_left_over_is_worth_nothing() -> None:
     """Each 810 leaves 190, and few ask for so little: a GPU with 810 on it is as good as full."""
-    found = worth({810: 1000, 160: 50})
-    assert found[190] == pytest.approx(0)
-    assert found[810] == pytest.approx(1)
+    prices = worth({810: 1000, 160: 50})
+    assert prices[190] == pytest.approx(0)
+    assert prices[810] == pytest.approx(1)
 
 
 def test_a_rest_is_worth_what_it_can_be_filled_with() -> None:
     """There are more 320s than 650s: the space beside a 650 is worth a third, as it is anywhere."""
-    found = worth({650: 10, 320: 300})
-    assert found[350] == pytest.approx(1 / 3)
-    assert found[650] == pytest.approx(2 / 3)
+    prices = worth({650: 10, 320: 300})
+    assert prices[350] == pytest.approx(1 / 3)
+    assert prices[650] == pytest.approx(2 / 3)
 
 
 def test_without_fractions_only_whole_gpus_are_worth_something() -> None:
-    found = worth({})
-    assert (found[999], found[1000]) == (0, 1)
-    assert np.array_equal(found, worth({1000: 5, 0: 3}))
+    prices = worth({})
+    assert (prices[999], prices[1000]) == (0, 1)
+    assert np.array_equal(prices, worth({1000: 5, 0: 3}))
 
 
 # --- scarcity
@@ -194,8 +194,8 @@ def test_without_fractions_only_whole_gpus_are_worth_something() -> None:
 
 def test_scarcity_by_hand() -> None:
     """Ten of the two models are free, and eight are asked for: each of them counts as 10 / 8."""
-    found = scarcity({(): 4, ("T4",): 2, ("T4", "A10"): 2}, {"T4": 4, "A10": 6, "gone": 0})
-    assert found == pytest.approx({"T4": (2 / 4 + 2 / 10) * 10 / 8, "A10": 2 / 10 * 10 / 8, "gone": 0})
+    scarce = scarcity({(): 4, ("T4",): 2, ("T4", "A10"): 2}, {"T4": 4, "A10": 6, "gone": 0})
+    assert scarce == pytest.approx({"T4": (2 / 4 + 2 / 10) * 10 / 8, "A10": 2 / 10 * 10 / 8, "gone": 0})
 
 
 def test_nobody_names_a_model_and_none_is_scarce() -> None:

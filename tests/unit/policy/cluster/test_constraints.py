@@ -40,10 +40,10 @@ def request(**fields: object) -> JobSpec | list[Problem]:
 
 
 def meets(rule: str, where: str, *placed: str, instances: int = 1) -> bool:
-    found = constraint_of(rule.split(" "))
-    assert isinstance(found, Constraint), found
+    constraint = constraint_of(rule.split(" "))
+    assert isinstance(constraint, Constraint), constraint
     others = [Placed(f"job-{i}", node(text)) for i, text in enumerate(placed, 1)]
-    return not violated(found, node(where), others, instances)
+    return not violated(constraint, node(where), others, instances)
 
 
 # From Marathon's ConstraintsTest: rule, offer, what is placed, whether it fits.
@@ -220,24 +220,24 @@ def test_attributes_have_marathons_text() -> None:
         ],
         "domain": {"fault_domain": {"region": {"name": "eu"}, "zone": {"name": "eu-1"}}},
     }
-    found = offer_from_json(offer, 0.0)
+    parsed = offer_from_json(offer, 0.0)
     expected = {"text": "A 1.0", "scalar": "1234567.5", "ranges": "[1-3,7-9]", "set": "{a,b}"}
-    assert (dict(found.attributes), found.region, found.zone) == (expected, "eu", "eu-1")
+    assert (dict(parsed.attributes), parsed.region, parsed.zone) == (expected, "eu", "eu-1")
     del offer["domain"]
-    found = offer_from_json(offer, 0.0)
-    assert (found.region, found.zone) == (None, None)
+    parsed = offer_from_json(offer, 0.0)
+    assert (parsed.region, parsed.zone) == (None, None)
 
 
 def test_good_constraints_are_taken() -> None:
-    found = request(
+    spec = request(
         app="web",
         constraints=[["hostname", "unique"], ["rack", "GROUP_BY", 3], ["disk", "IS", 1.5], ["a", "CLUSTER"]],
         near="db",
         away="batch",
     )
-    assert isinstance(found, JobSpec)
-    assert (found.app, found.near, found.away) == ("web", "db", "batch")
-    assert [c.as_list() for c in found.constraints] == [
+    assert isinstance(spec, JobSpec)
+    assert (spec.app, spec.near, spec.away) == ("web", "db", "batch")
+    assert [c.as_list() for c in spec.constraints] == [
         ["hostname", "UNIQUE"],
         ["rack", "GROUP_BY", "3"],
         ["disk", "IS", "1.5"],
@@ -264,10 +264,10 @@ BAD: list[tuple[object, str]] = [
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
-    found = request(app="web", constraints=[constraint for constraint, _ in BAD])
-    assert isinstance(found, list)
-    assert [problem.path for problem in found] == [f"/constraints/{i}" for i in range(len(BAD))]
-    for problem, (_, words) in zip(found, BAD, strict=True):
+    problems = request(app="web", constraints=[constraint for constraint, _ in BAD])
+    assert isinstance(problems, list)
+    assert [problem.path for problem in problems] == [f"/constraints/{i}" for i in range(len(BAD))]
+    for problem, (_, words) in zip(problems, BAD, strict=True):
         assert words in problem.reason
         assert "; got " in problem.reason
 
@@ -284,10 +284,10 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     ],
 )
 def test_a_wrong_field_is_named(fields: dict[str, object], path: str, words: str) -> None:
-    found = request(**fields)
-    assert isinstance(found, list)
-    assert [problem.path for problem in found] == [path]
-    assert words in found[0].reason
+    problems = request(**fields)
+    assert isinstance(problems, list)
+    assert [problem.path for problem in problems] == [path]
+    assert words in problems[0].reason
 
 
 def test_the_command_line_takes_and_shows_them() -> None:
@@ -319,8 +319,8 @@ def submit(world: World, *names: str, **fields: object) -> list[str]:
 
 
 def rules(text: object) -> tuple[Constraint, ...]:
-    found = [constraint_of(rule.split(" ")) for rule in str(text).split(";") if rule]
-    return tuple(rule for rule in found if isinstance(rule, Constraint))
+    parsed = [constraint_of(rule.split(" ")) for rule in str(text).split(";") if rule]
+    return tuple(rule for rule in parsed if isinstance(rule, Constraint))
 
 
 def where(world: World, name: str) -> str:
@@ -338,8 +338,8 @@ def again(world: World) -> None:
 
 
 def test_launches_of_one_match_see_each_other(world: World) -> None:
-    found = submit(world, "j1", "j2", "j3", "j4", app="web", constraints="hostname UNIQUE")
-    assert sorted(found) == ["-", "a1", "a2", "a3"]
+    agents = submit(world, "j1", "j2", "j3", "j4", app="web", constraints="hostname UNIQUE")
+    assert sorted(agents) == ["-", "a1", "a2", "a3"]
 
 
 def test_launches_before_any_update_are_seen_by_later_matches(world: World) -> None:
@@ -391,10 +391,10 @@ def test_they_hold_over_a_restart(world: World) -> None:
     ],
 )
 def test_apps_over_a_cluster(world: World, constraints: str, count: int, counts: list[int]) -> None:
-    found = Counter(submit(world, *(f"j{i}" for i in range(count)), app="web", constraints=constraints))
-    assert found.pop("-", 0) == count - sum(counts)
-    zones = Counter({"east": found["a1"] + found["a2"], "west": found["a3"]})
-    by_value = zones if constraints.startswith("@zone GROUP") else found
+    by_agent = Counter(submit(world, *(f"j{i}" for i in range(count)), app="web", constraints=constraints))
+    assert by_agent.pop("-", 0) == count - sum(counts)
+    zones = Counter({"east": by_agent["a1"] + by_agent["a2"], "west": by_agent["a3"]})
+    by_value = zones if constraints.startswith("@zone GROUP") else by_agent
     assert sorted(n for n in by_value.values() if n) == counts
 
 

@@ -106,6 +106,6 @@ def test_what_is_known_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -
 
 def test_too_large_an_expression_and_too_many_are_refused() -> None:
     assert problem_of("(.?){300}.*|N") == "it is too large"
-    found = spec_from_mapping({"command": "true", "constraints": [["hostname", "UNIQUE"]] * 17})
-    assert isinstance(found, list)
-    assert "at most 16 constraints" in str(found[0])
+    problems = spec_from_mapping({"command": "true", "constraints": [["hostname", "UNIQUE"]] * 17})
+    assert isinstance(problems, list)
+    assert "at most 16 constraints" in str(problems[0])

@@ -120,11 +120,11 @@ def test_a_slowdown_is_said_while_it_lasts_and_an_xid_for_an_hour() -> None:
 
 def run(readings: Sequence[Reading | None], *, step_s: float = 10.0, **settings: Any) -> list[CardHealth]:
     """A card's records, a reading each `step_s` from 1000 s on."""
-    record, found = unread(GPU), []
+    record, records = unread(GPU), []
     for number, reading in enumerate(readings):
         record = advance(record, reading, 1000.0 + step_s * number, replace(SETTINGS, **settings))
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def path(records: Sequence[CardHealth]) -> str:
@@ -198,11 +198,11 @@ def test_only_an_operator_ends_a_latch_and_then_it_is_rechecked() -> None:
     record = run([with_(row_remapping_failed=True), *[WELL] * 9])[-1]
     assert record.latched
     record = released(record, 2000.0, SETTINGS)
-    found = []
+    records = []
     for now in range(2010, 2100, 10):
         record = advance(record, WELL, float(now), SETTINGS)
-        found.append(record)
-    assert path(found) == "sick sick sick sick sick suspect suspect suspect ok"
+        records.append(record)
+    assert path(records) == "sick sick sick sick sick suspect suspect suspect ok"
 
 
 def test_a_clock_that_is_set_back_keeps_no_card_out_for_long() -> None:
@@ -303,17 +303,21 @@ def test_the_inventory_has_also_cards_that_are_gone_under_numbers_of_no_device()
     gone = advance(unread(OTHER), ABSENT, 1000.0, SETTINGS)
     here = advance(unread(GPU), Reading(replace(GPU, minor=OTHER.minor)), 1000.0, SETTINGS)
     survey = Survey((Reading(replace(GPU, minor=OTHER.minor)),), "nvml", "535", "12.2")
-    found = inventory_of(survey, {r.gpu.id: r for r in (gone, here)}, isolation="cgroup2")
-    assert {gpu.id: (gpu.minor, gpu.health) for gpu in found.gpus} == {
+    inventory = inventory_of(survey, {r.gpu.id: r for r in (gone, here)}, isolation="cgroup2")
+    assert {gpu.id: (gpu.minor, gpu.health) for gpu in inventory.gpus} == {
         GPU.id: (OTHER.minor, Health.OK),
         OTHER.id: (1048575, Health.LOST),
     }
-    assert (found.driver_version, found.cuda_version, found.isolation) == ("535", "12.2", "cgroup2")
+    assert (inventory.driver_version, inventory.cuda_version, inventory.isolation) == (
+        "535",
+        "12.2",
+        "cgroup2",
+    )
 
 
 def test_whoever_looks_once_sees_what_is_read() -> None:
-    found = at_first_sight(Survey((WELL, Reading(OTHER, lost=True)), "nvml"), 5.0)
-    assert [gpu.health for gpu in found.gpus] == [Health.OK, Health.LOST]
+    inventory = at_first_sight(Survey((WELL, Reading(OTHER, lost=True)), "nvml"), 5.0)
+    assert [gpu.health for gpu in inventory.gpus] == [Health.OK, Health.LOST]
 
 
 def test_records_and_readings_survive_json() -> None:

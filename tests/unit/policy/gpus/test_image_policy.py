@@ -144,8 +144,8 @@ def test_a_disabling_zero_disables_nothing() -> None:
 )  # fmt: skip
 def test_expressions_of_requirements_are_read(expression: str, why: str | None) -> None:
     config = image({"NVIDIA_REQUIRE_CUDA": expression})
-    found = unmet(config, "535.183.01", "12.2", brand="tesla", arch="8.0")
-    assert found == (why and f"the image needs {why}")
+    reason = unmet(config, "535.183.01", "12.2", brand="tesla", arch="8.0")
+    assert reason == (why and f"the image needs {why}")
 
 
 def test_all_requirements_must_hold_but_those_of_other_boards() -> None:
@@ -191,8 +191,8 @@ def test_the_oldest_driver_that_would_do(
 
 
 def test_unknown_capability_is_refused() -> None:
-    found = unmet(image({"NVIDIA_REQUIRE_ARCH": "arch>=8.0"}), "535.1", "12.2")
-    assert found == "the image needs compute capability 8.0 or newer; that of this host's GPUs is not known"
+    reason = unmet(image({"NVIDIA_REQUIRE_ARCH": "arch>=8.0"}), "535.1", "12.2")
+    assert reason == "the image needs compute capability 8.0 or newer; that of this host's GPUs is not known"
 
 
 def test_environment_of_a_bare_image() -> None:
@@ -203,9 +203,9 @@ def test_environment_of_a_bare_image() -> None:
 
 
 def test_environment_keeps_what_the_image_has() -> None:
-    found = container_environment(image({"PATH": "/opt/bin", "LD_LIBRARY_PATH": "/opt/lib"}))
-    assert found["PATH"] == "/opt/bin:/usr/local/nvidia/bin"
-    assert found["LD_LIBRARY_PATH"].split(":")[:2] == ["/opt/lib", "/usr/local/cuda/compat"]
+    environment = container_environment(image({"PATH": "/opt/bin", "LD_LIBRARY_PATH": "/opt/lib"}))
+    assert environment["PATH"] == "/opt/bin:/usr/local/nvidia/bin"
+    assert environment["LD_LIBRARY_PATH"].split(":")[:2] == ["/opt/lib", "/usr/local/cuda/compat"]
 
 
 def test_compatible_libraries_come_first_and_only_for_an_older_driver() -> None:

@@ -32,8 +32,8 @@ def arrived(said: seal.Said, sealed: bytes, key: bytes = KEY) -> Status:
 
 
 def test_what_the_executor_sealed_is_proven_and_its_body_comes_out() -> None:
-    found = arrived(SAID, seal.seal(seal.secret_for(KEY, "t1"), SAID))
-    assert (found.proof, found.data) == (3, SAID.body.encode())
+    update = arrived(SAID, seal.seal(seal.secret_for(KEY, "t1"), SAID))
+    assert (update.proof, update.data) == (3, SAID.body.encode())
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_without_a_key_nothing_is_proven() -> None:
 def test_secrets_differ_by_task_and_by_key_and_are_found_in_any_data() -> None:
     made = {seal.secret_for(key, task) for key in (KEY, b"other" * 4) for task in ("t1", "t2")}
     assert len(made) == 4
-    found = [seal.secret_in(data) for data in (b'{"secret": "s", "new": 1}', b"[]", b"", b'{"secret": 1}')]
-    assert found == ["s", "", "", ""]
+    secrets = [seal.secret_in(data) for data in (b'{"secret": "s", "new": 1}', b"[]", b"", b'{"secret": 1}')]
+    assert secrets == ["s", "", "", ""]
 
 
 # --- the engine
@@ -108,9 +108,9 @@ def say_inventory(
 
 
 def monitor(world: World, agent: str = "a1") -> str:
-    found = world.state.nodes[AgentId(agent)].monitor
-    assert found is not None
-    return found
+    task_id = world.state.nodes[AgentId(agent)].monitor
+    assert task_id is not None
+    return task_id
 
 
 def running(world: World) -> TaskId:

@@ -37,16 +37,16 @@ from mesos_gpu.wire.marathon.rules import Allowed
 
 
 def app(**sent: Any) -> App:
-    found = app_of({"id": "/a", "cmd": "sleep 1", **sent})
-    assert isinstance(found, App), found
-    return found
+    definition = app_of({"id": "/a", "cmd": "sleep 1", **sent})
+    assert isinstance(definition, App), definition
+    return definition
 
 
 def wrong(sent: object, allowed: Allowed = Allowed()) -> dict[str, list[str]]:  # noqa: B008 - frozen
-    found = app_of(sent, allowed=allowed)
-    assert isinstance(found, Problems), found
-    assert found.status == 422
-    return {each["path"]: each["errors"] for each in found.as_json()["details"]}
+    problems = app_of(sent, allowed=allowed)
+    assert isinstance(problems, Problems), problems
+    assert problems.status == 422
+    return {each["path"]: each["errors"] for each in problems.as_json()["details"]}
 
 
 def faults(**sent: Any) -> dict[str, list[str]]:
@@ -78,27 +78,27 @@ def test_the_defaults_are_marathons() -> None:
 
 
 def test_integral_numbers_come_as_floats_and_leave_as_ints() -> None:
-    found = decode_app(b'{"id": "a", "cmd": "true", "instances": 3.000000, "mem": 64.0, "cpus": 0.5}')
-    assert isinstance(found, App)
-    printed = json.dumps(app_to_json(found))
-    assert found.id == "/a"
+    definition = decode_app(b'{"id": "a", "cmd": "true", "instances": 3.000000, "mem": 64.0, "cpus": 0.5}')
+    assert isinstance(definition, App)
+    printed = json.dumps(app_to_json(definition))
+    assert definition.id == "/a"
     assert '"instances": 3,' in printed
     assert '"mem": 64,' in printed
     assert '"cpus": 0.5,' in printed
 
 
 def test_syntax_is_400_and_types_are_422_all_at_once() -> None:
-    found = decode_app(b'{"id": ')
-    assert isinstance(found, Problems)
-    assert (found.status, found.as_json()["message"]) == (400, "Invalid JSON")
-    assert isinstance(found.as_json()["details"], str)
-    found = decode_app(
+    problems = decode_app(b'{"id": ')
+    assert isinstance(problems, Problems)
+    assert (problems.status, problems.as_json()["message"]) == (400, "Invalid JSON")
+    assert isinstance(problems.as_json()["details"], str)
+    problems = decode_app(
         b'{"id": 1, "cmd": true, "cpus": "1", "instances": 1.5, "args": {}, "labels": [],'
         b' "requirePorts": 1, "killSelection": "NONE", "healthChecks": [{}, {"path": 1}], "env": {"A": 1}}'
     )
-    assert isinstance(found, Problems)
-    assert found.status == 422
-    assert found.as_json() == {
+    assert isinstance(problems, Problems)
+    assert problems.status == 422
+    assert problems.as_json() == {
         "message": "Invalid JSON",
         "details": [
             {"path": "/id", "errors": ["error.expected.jsstring"]},
@@ -124,10 +124,10 @@ def test_ranges_and_rules_are_said_together() -> None:
         "cpus": 0,
         "constraints": [["rack", "NEAR"]],
     }
-    found = app_of(sent)
-    assert isinstance(found, Problems)
-    assert found.message == "Object is not valid"
-    paths = {each["path"]: each["errors"] for each in found.as_json()["details"]}
+    problems = app_of(sent)
+    assert isinstance(problems, Problems)
+    assert problems.message == "Object is not valid"
+    paths = {each["path"]: each["errors"] for each in problems.as_json()["details"]}
     assert paths["/upgradeStrategy/minimumHealthCapacity"] == ["is greater than 1"]
     assert paths["/cpus"] == ["is less than 0.001"]
     assert set(paths) == {"/upgradeStrategy/minimumHealthCapacity", "/cpus", "/constraints(0)", "/id", "/"}
@@ -290,9 +290,9 @@ def test_what_volumes_are_not_offered_and_what_to_use_instead() -> None:
 
 
 def test_old_fields_are_turned_into_todays() -> None:
-    found = app(ports=[80, 0], uris=["http://x/a.tgz?b=c", "http://x/a"], id="b")
-    assert found.port_definitions == (PortDefinition(80), PortDefinition(0))
-    assert found.fetch == (
+    definition = app(ports=[80, 0], uris=["http://x/a.tgz?b=c", "http://x/a"], id="b")
+    assert definition.port_definitions == (PortDefinition(80), PortDefinition(0))
+    assert definition.fetch == (
         Artifact("http://x/a.tgz?b=c", extract=True),
         Artifact("http://x/a", extract=False),
     )
@@ -314,10 +314,10 @@ def test_old_fields_are_turned_into_todays() -> None:
 
 
 def test_port_mappings_have_no_meaning_on_the_host() -> None:
-    found = app(container={"docker": {"image": "i"}, "portMappings": [{"containerPort": 80}]})
-    assert isinstance(found.container, Container)
-    assert found.container.port_mappings is None
-    assert "portMappings" not in app_to_json(found)["container"]
+    definition = app(container={"docker": {"image": "i"}, "portMappings": [{"containerPort": 80}]})
+    assert isinstance(definition.container, Container)
+    assert definition.container.port_mappings is None
+    assert "portMappings" not in app_to_json(definition)["container"]
 
 
 def test_what_has_no_meaning_for_a_check_is_dropped() -> None:
@@ -348,21 +348,21 @@ def test_what_is_absent_null_or_unknown_is_passed_over() -> None:
     ],
 )
 def test_ids_are_resolved_against_the_group(path: str, base: str, want: str) -> None:
-    found = app_of({"id": path, "cmd": "true", "dependencies": [path, want, "/z"]}, base=base)
-    assert isinstance(found, App)
-    assert (found.id, found.dependencies) == (want, (want, "/z"))
+    definition = app_of({"id": path, "cmd": "true", "dependencies": [path, want, "/z"]}, base=base)
+    assert isinstance(definition, App)
+    assert (definition.id, definition.dependencies) == (want, (want, "/z"))
 
 
 def test_the_id_of_the_path_wins() -> None:
-    found = decode_app(b'{"id": "/other", "cmd": "true"}', id_from_path="//mine")
-    assert isinstance(found, App)
-    assert found.id == "/mine"
+    definition = decode_app(b'{"id": "/other", "cmd": "true"}', id_from_path="//mine")
+    assert isinstance(definition, App)
+    assert definition.id == "/mine"
 
 
 def test_gpus_with_docker_are_a_superset() -> None:
-    found = app(gpus=2.0, container={"docker": {"image": "cuda"}})
-    assert found.gpus == 2
-    assert isinstance(found.gpus, int)
+    definition = app(gpus=2.0, container={"docker": {"image": "cuda"}})
+    assert definition.gpus == 2
+    assert isinstance(definition.gpus, int)
     assert "/gpus" in faults(gpus=0.5)
 
 
@@ -391,15 +391,15 @@ def test_secrets_are_taken_once_enabled() -> None:
     }
     assert wrong(sent, Allowed(secrets=True)) == {"/env/B/secret": ["references an undefined secret"]}
     del sent["env"]["B"]  # type: ignore[attr-defined]
-    found = app_of(sent, allowed=Allowed(secrets=True))
-    assert isinstance(found, App)
-    assert app_to_json(found)["env"] == {"A": {"secret": "s"}}
+    definition = app_of(sent, allowed=Allowed(secrets=True))
+    assert isinstance(definition, App)
+    assert app_to_json(definition)["env"] == {"A": {"secret": "s"}}
 
 
 def test_an_update_changes_what_it_names() -> None:
     old = app(instances=2, labels={"a": "b"}, ports=[80], uris=["http://x/a"])
-    found = update(old, b'{"instances": 3, "id": "/ignored", "mem": null}')
-    assert found == replace(old, instances=3)
+    changed = update(old, b'{"instances": 3, "id": "/ignored", "mem": null}')
+    assert changed == replace(old, instances=3)
     assert updated(old, {"labels": {"c": "d"}}) == replace(old, labels={"c": "d"})
     assert updated(old, {"ports": [81]}) == replace(old, port_definitions=(PortDefinition(81),))
     assert updated(old, {"uris": ["u"]}) == replace(old, fetch=(Artifact("u", extract=False),))
@@ -491,17 +491,17 @@ def test_every_field_is_printed_as_it_was_sent() -> None:
         "unreachableStrategy": "disabled",
         "user": "nobody",
     }
-    found = app_of(sent, allowed=Allowed(secrets=True))
-    assert isinstance(found, App), found
-    printed = app_to_json(found)
+    definition = app_of(sent, allowed=Allowed(secrets=True))
+    assert isinstance(definition, App), definition
+    printed = app_to_json(definition)
     gpu = {"in_place": False, **sent["gpu"]}  # type: ignore[dict-item]
     assert {key: printed[key] for key in sent} == {**sent, "gpu": gpu}
 
 
 def test_strategies_and_constraints_are_read() -> None:
     assert app(unreachableStrategy="disabled").unreachable_strategy is None
-    found = app(unreachableStrategy={"expungeAfterSeconds": 60})
-    assert found.unreachable_strategy == UnreachableStrategy(0, 60)
+    definition = app(unreachableStrategy={"expungeAfterSeconds": 60})
+    assert definition.unreachable_strategy == UnreachableStrategy(0, 60)
     upgrade = app(upgradeStrategy={"minimumHealthCapacity": 0.5, "maximumOverCapacity": 0})
     assert upgrade.upgrade_strategy == UpgradeStrategy(0.5, 0)
     assert app(constraints=[["rack", "group_by", "3"]]).constraints == (

@@ -62,21 +62,21 @@ def paths_of(problems: object) -> str:
 @pytest.mark.parametrize("each", APPS, ids=[each["file"] for each in APPS])
 def test_an_app_gets_its_verdict(each: dict[str, Any]) -> None:
     needs_secrets = any("secrets" in error for error in each["errors"])
-    found = app_of(each["document"])
+    verdict = app_of(each["document"])
     if each["file"] in REFUSED:
         assert each["verdict"] == "valid"
-        assert REFUSED[each["file"]] in paths_of(found)
+        assert REFUSED[each["file"]] in paths_of(verdict)
         return
-    assert isinstance(found, Problems) == (each["verdict"] != "valid")
+    assert isinstance(verdict, Problems) == (each["verdict"] != "valid")
     if needs_secrets:
-        assert "secret" in paths_of(found)
-        found = app_of(each["document"], allowed=Allowed(secrets=True))
-        assert isinstance(found, Problems) == (each["verdict"] == "invalid")
-    if not isinstance(found, Problems):
+        assert "secret" in paths_of(verdict)
+        verdict = app_of(each["document"], allowed=Allowed(secrets=True))
+        assert isinstance(verdict, Problems) == (each["verdict"] == "invalid")
+    if not isinstance(verdict, Problems):
         allowed = Allowed(secrets=needs_secrets)
-        printed = app_to_json(found)
+        printed = app_to_json(verdict)
         PRINTED.validate(printed)
-        assert app_of(json.loads(json.dumps(printed)), allowed=allowed) == found
+        assert app_of(json.loads(json.dumps(printed)), allowed=allowed) == verdict
 
 
 def test_the_role_of_the_framework_makes_the_documents_of_that_role_valid() -> None:
@@ -92,8 +92,8 @@ def test_the_role_of_the_framework_makes_the_documents_of_that_role_valid() -> N
 def test_groups_and_lists(file: str) -> None:
     document, kind = OTHERS[file]["document"], OTHERS[file]["kind"]
     documents = document if isinstance(document, list) else [document]
-    found: list[object] = [group_of(each) if kind == "group" else app_of(each) for each in documents]
-    for each in found:
+    read: list[object] = [group_of(each) if kind == "group" else app_of(each) for each in documents]
+    for each in read:
         if file in REFUSED_OTHERS:
             assert REFUSED_OTHERS[file] in paths_of(each)
         else:

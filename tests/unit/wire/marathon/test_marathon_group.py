@@ -9,15 +9,15 @@ from mesos_gpu.wire.marathon.problems import Problems
 
 
 def group(**sent: Any) -> Group:
-    found = group_of({"id": "/g", **sent})
-    assert isinstance(found, Group), found
-    return found
+    definition = group_of({"id": "/g", **sent})
+    assert isinstance(definition, Group), definition
+    return definition
 
 
 def faults(**sent: Any) -> dict[str, list[str]]:
-    found = group_of({"id": "/g", **sent})
-    assert isinstance(found, Problems), found
-    return {each["path"]: each["errors"] for each in found.as_json()["details"]}
+    problems = group_of({"id": "/g", **sent})
+    assert isinstance(problems, Problems), problems
+    return {each["path"]: each["errors"] for each in problems.as_json()["details"]}
 
 
 def one(id: str) -> dict[str, Any]:
@@ -25,24 +25,24 @@ def one(id: str) -> dict[str, Any]:
 
 
 def test_ids_are_resolved_down_the_tree() -> None:
-    found = group(
+    tree = group(
         dependencies=["../base"],
         apps=[{**one("web"), "dependencies": ["db/main", "/other"]}],
         groups=[{"id": "db", "apps": [one("main"), one("/g/db/copy")]}],
     )
-    assert found.dependencies == ("/base",)
-    assert [app.id for app in found.all_apps()] == ["/g/web", "/g/db/main", "/g/db/copy"]
-    assert found.apps[0].dependencies == ("/g/db/main", "/other")
-    assert group_of(json.loads(json.dumps(group_to_json(found)))) == found
+    assert tree.dependencies == ("/base",)
+    assert [app.id for app in tree.all_apps()] == ["/g/web", "/g/db/main", "/g/db/copy"]
+    assert tree.apps[0].dependencies == ("/g/db/main", "/other")
+    assert group_of(json.loads(json.dumps(group_to_json(tree)))) == tree
 
 
 def test_all_problems_are_said_with_their_places() -> None:
-    found = faults(
+    by_place = faults(
         apps=[{**one("a"), "cpus": 0}, one("/elsewhere"), one("x"), one("x")],
         groups=[{"id": "/h"}, {"id": "b", "apps": [{"id": "B"}], "enforceRole": True}, {"id": "x"}],
         pods=[{}],
     )
-    assert set(found) == {
+    assert set(by_place) == {
         "/",
         "/pods(0)",
         "/apps(0)/cpus",
@@ -56,10 +56,10 @@ def test_all_problems_are_said_with_their_places() -> None:
 
 
 def test_types_make_it_invalid_json() -> None:
-    found = group_of({"id": "/g", "apps": [3, {"cmd": 3}], "groups": [{}]})
-    assert isinstance(found, Problems)
-    assert found.message == "Invalid JSON"
-    paths = [each["path"] for each in found.as_json()["details"]]
+    problems = group_of({"id": "/g", "apps": [3, {"cmd": 3}], "groups": [{}]})
+    assert isinstance(problems, Problems)
+    assert problems.message == "Invalid JSON"
+    paths = [each["path"] for each in problems.as_json()["details"]]
     assert paths == ["/apps(0)", "/apps(1)/id", "/apps(1)/cmd", "/groups(0)/id"]
     assert isinstance(group_of([]), Problems)
     assert isinstance(group_of({}), Problems)
@@ -71,10 +71,10 @@ def test_types_make_it_invalid_json() -> None:
 def test_what_was_not_sent_stays() -> None:
     old = group(apps=[one("a"), one("b")], groups=[{"id": "h", "apps": [one("c")]}], dependencies=["/x"])
     update = {"groups": [{"id": "h", "dependencies": ["/y"]}, {"id": "new"}]}
-    found = group_of(update, id_from_path="/g", current=old)
-    assert isinstance(found, Group)
-    assert (found.apps, found.dependencies) == (old.apps, old.dependencies)
-    assert found.groups == (
+    updated = group_of(update, id_from_path="/g", current=old)
+    assert isinstance(updated, Group)
+    assert (updated.apps, updated.dependencies) == (old.apps, old.dependencies)
+    assert updated.groups == (
         Group("/g/h", old.groups[0].apps, dependencies=("/y",)),
         Group("/g/new"),
     )
@@ -100,7 +100,7 @@ def test_groups_that_do_not_go_down_are_not_gone_into() -> None:
 
 
 def test_the_root_has_apps_of_its_own() -> None:
-    found = decode_group(b'{"apps": [{"id": "a", "cmd": "true"}]}', id_from_path="/")
-    assert isinstance(found, Group)
-    assert isinstance(found.apps[0], App)
-    assert (found.id, found.apps[0].id) == ("/", "/a")
+    root = decode_group(b'{"apps": [{"id": "a", "cmd": "true"}]}', id_from_path="/")
+    assert isinstance(root, Group)
+    assert isinstance(root.apps[0], App)
+    assert (root.id, root.apps[0].id) == ("/", "/a")

@@ -30,9 +30,9 @@ CASES = {
 
 @pytest.mark.parametrize(("text", "want"), CASES.items(), ids=CASES)
 def test_selectors_match_these_labels(text: str, want: bool) -> None:
-    found = selectors_of(text)
-    assert not isinstance(found, str), found
-    assert all(selector.matches(LABELS) for selector in found) == want
+    selectors = selectors_of(text)
+    assert not isinstance(selectors, str), selectors
+    assert all(selector.matches(LABELS) for selector in selectors) == want
 
 
 @pytest.mark.parametrize(

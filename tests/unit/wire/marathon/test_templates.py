@@ -40,9 +40,9 @@ def _apps(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _meant(document: dict[str, Any]) -> App | Group:
-    found = group_of(document) if "apps" in document else app_of(document)
-    assert isinstance(found, App | Group), found
-    return found
+    meant = group_of(document) if "apps" in document else app_of(document)
+    assert isinstance(meant, App | Group), meant
+    return meant
 
 
 def test_there_is_one_for_each_use() -> None:
