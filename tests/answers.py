@@ -60,7 +60,7 @@ def floods(connection: socket.socket, over: threading.Event) -> None:
 
 
 class Server:
-    """One port. `requests` counts connections."""
+    """A server at a port. `requests` counts connections."""
 
     def __init__(self, behave: Behaviour, context: ssl.SSLContext | None, family: int) -> None:
         self.behave = behave

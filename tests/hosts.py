@@ -1,4 +1,4 @@
-"""One executor as a process on a host of its own, with a scripted agent: for tests of what it does."""
+"""An executor as a process on a host of its own, with a scripted agent: for tests of what it does."""
 
 import base64
 import os
@@ -45,7 +45,7 @@ def driver_volume(store: Path, version: str) -> Path:
 
 @dataclass
 class Host:
-    """One executor on a host of its own, with its agent."""
+    """An executor on a host of its own, with its agent."""
 
     agent: ScriptedAgent
     sandbox: Path
@@ -100,7 +100,8 @@ def host(
     container: str = "",
     **env: str,
 ) -> Iterator[Host]:
-    """As Mesos starts it: in the sandbox, with its streams there, from a shell command, which `prefix` begins."""
+    """Start an executor as Mesos does: in the sandbox, with its streams there, from a shell command with `prefix`
+    before it."""
     sandbox, node = directory / (container or f"sandbox-{time.monotonic_ns()}"), directory / "node"
     sandbox.mkdir()
     write_inventory(node, INVENTORY)

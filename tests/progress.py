@@ -42,7 +42,7 @@ class Running:
 
 
 def read(directory: Path) -> list[Running]:
-    """Of each process that began and did not end of its own."""
+    """List the tests of each process that began and did not end of its own."""
     found = []
     for path in sorted(directory.iterdir()):
         if path.suffix:
@@ -97,7 +97,7 @@ class Teller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One that failed, whole."""
+        """Show a failure, whole."""
         if report.failed:
             self._reporter.ensure_newline()
             self._reporter.write_sep("_", f"{report.nodeid} ({report.when})", red=True, bold=True)

@@ -30,7 +30,7 @@ FAILED, SIGNALLED = 1, 128
 
 
 class Run:
-    """One run of pytest, from its start until nothing of it is left.
+    """A run of pytest, from its start until nothing of it is left.
 
     Args:
         arguments: Of pytest.

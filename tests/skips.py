@@ -38,11 +38,11 @@ class Judge:
         self._refused: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One of a test that was skipped."""
+        """Look at the report of a test that was skipped."""
         self._look(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """One of a file that was skipped whole."""
+        """Look at the report of a file that was skipped whole."""
         self._look(report)
 
     def _look(self, report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -14,7 +14,7 @@ def spoilt(
     keys: st.SearchStrategy[str],
     values: st.SearchStrategy[Any],
 ) -> Any:
-    """One of the documents with up to three values replaced or added."""
+    """Draw one of the documents, with up to three values replaced or added."""
     document = json.loads(json.dumps(draw(st.sampled_from(documents))))
     for _ in range(draw(st.integers(0, 3))):
         at = document

@@ -1,4 +1,4 @@
-"""One suite over both probes, and what is particular to each."""
+"""The suite of both probes, and what is particular to each."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], Health]] = {
 
 @pytest.fixture(params=["simulated", "nvml"])
 def survey(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Survey]]:
-    """Of the GPUs given, with what is wrong with the fourth."""
+    """Survey the GPUs given, with what is wrong with the fourth."""
     opened: list[Nvml] = []
 
     def simulated(gpus: tuple[Gpu, ...], wrong: str = "well") -> Survey:

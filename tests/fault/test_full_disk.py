@@ -160,7 +160,7 @@ def test_a_kill_on_a_full_disk_loses_nothing(stack: Stack, client: Client, small
 
 
 def test_up_lives_through_it_and_down_leaves_nothing(open_directory: Path) -> None:
-    """Its own log, the agents' and the note of what it runs are on the disk that is full."""
+    """Fill the disk that has its own log, the agents', and the note of what it runs."""
     home = open_directory / "home"
     home.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,mode=0755", "tmpfs", str(home)], check=True)

@@ -82,7 +82,7 @@ def test_a_scheduler_that_dies_at_a_launch_grants_nothing_twice_and_forgets_noth
 
 
 def granted(node: Path) -> dict[str, tuple[set[int], set[int]]]:
-    """Of each living task of a node: minors by the ledger, and minors by its cgroup's rules."""
+    """Minors of each living task of a node: by the ledger, and by its cgroup's rules."""
     ledger = Ledger(node / "ledger.sqlite")
     minors = {gpu.id: gpu.minor for gpu in read_inventory(node).gpus}
     root = cgroups.mounted()["cgroup1"] / cgroups.OWN_ROOT

@@ -37,7 +37,7 @@ def kill_master(stack: Stack) -> None:
 
 
 def executors(stack: Stack, prefix: str) -> list[psutil.Process]:
-    """Its executor processes by the start of their executor id: the agent sets it, the task's own id it does not."""
+    """Executor processes by the start of their executor id: the agent sets it, the task's own id it does not."""
     processes = []
     for process in psutil.process_iter():
         try:

@@ -127,7 +127,8 @@ def settled(client: Client, task_id: str) -> bool:
 
 
 def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client, tmp_path: Path) -> None:
-    """One job was there at the backup, of one the backup knows only that it waits, and of one it knows nothing."""
+    """A job was there at the backup, of another the backup knows only that it waits, and of a third it knows
+    nothing."""
     before = start_job(client, "before")
     request = {
         "name": "waits",

@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def small_plan(root: Path) -> Plan:
-    """Of all that is found a few files: each is like the others."""
+    """Plan with a few of the files that were discovered: each is like the others."""
     files = discover(root)
     few = [
         file for file in files.libraries if file.name.startswith(("libcuda.so", "libnvidia-ml", "libnvcuvid"))

@@ -182,7 +182,7 @@ def test_v1_keeps_what_stays_and_takes_only_what_goes() -> None:
 
 
 def attach_other(path: Path, rules: tuple[Rule, ...], flags: int) -> None:
-    """As systemd or a container runtime does it: another name, and flags of its own choice."""
+    """Attach as systemd or a container runtime does: another name, and flags of its own choice."""
     program = bpf_sys.load(bpf.encode(bpf.compile_rules(rules)), name=b"sd_devices")
     with directory_fd(path) as fd:
         attr = bpf_sys._attr("=IIIII", fd, program, bpf_sys.DEVICE.attach, flags, 0)

@@ -54,7 +54,7 @@ def test_a_task_has_only_so_many_processes(
 def test_without_a_controller_the_users_limit_holds(
     open_directory: Path,
 ) -> None:
-    """As the kernel counts it: all processes of the user on this host."""
+    """The kernel counts all processes of the user on this host."""
     needs("cgroup1")
     launcher = Launcher.fork()
     path = open_directory / f"out-{time.monotonic_ns()}"

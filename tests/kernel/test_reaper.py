@@ -95,7 +95,7 @@ def test_after_a_reboot_every_claim_is_void_whatever_the_pids_are(one: Host) -> 
 def test_an_owner_in_a_pid_namespace_of_its_own_is_known_dead_by_its_lock(
     open_directory: Path, agent: ScriptedAgent, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on agents with Mesos' isolator namespaces/pid: pids say nothing across."""
+    """On agents with Mesos' isolator namespaces/pid, pids say nothing across."""
     inside = "unshare --pid --fork --kill-child --mount-proc " + executor_command().removeprefix("exec ")
     monkeypatch.setattr("tests.hosts.executor_command", lambda: "exec " + inside)
     directory = open_directory / f"pidns-{time.monotonic_ns()}"

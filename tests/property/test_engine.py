@@ -19,7 +19,7 @@ COMMON = st.sampled_from(
 
 
 class Scheduler(RuleBasedStateMachine):
-    """One world; every act checks what it leads to, and raises what it finds."""
+    """A world whose every act checks what it leads to, and raises what it finds."""
 
     world: World
 

@@ -365,7 +365,7 @@ def _ignore(call: Callable[[], object]) -> None:
 
 
 class Broken(Daemon):
-    """Its state cannot be read: a defect."""
+    """A daemon whose state cannot be read: a defect."""
 
     def read(self, fn: Any) -> Future[Any]:
         return super().read(lambda _view: dict[str, int]()["defect"])

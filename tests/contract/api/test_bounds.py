@@ -169,7 +169,7 @@ def test_as_many_as_there_are_descriptors_for(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def open_rig() -> Iterator[Rig]:
-    """One that listens on every address."""
+    """Start a server that listens on every address."""
     rig = Rig()
     rig.server.stop()
     settings = ApiSettings("http://w", "0.1.0", host_names=("gpu.example.com",))
@@ -191,7 +191,7 @@ def open_rig() -> Iterator[Rig]:
     ],
 )
 def test_a_name_that_is_not_this_host_s_is_refused(open_rig: Rig, host: str, status: int) -> None:
-    """As a page does whose own name was made to resolve to this address."""
+    """Ask as a page does whose own name was made to resolve to this address."""
     open_rig.url = f"http://127.0.0.1:{open_rig.server.port}"
     headers = {"Host": f"{host}:{open_rig.server.port}"}
     answer = open_rig.call("POST", "/v1/jobs", json={"command": "true"}, headers=headers)

@@ -175,7 +175,7 @@ def keep(rig: Rig, operation: tuple[str, str], count: int) -> None:
 
 
 def soon(timeout_s: Any) -> Any:
-    """The same if it is wrong; nobody waits for a minute."""
+    """Shorten a time, and leave what is wrong as it is; nobody waits for a minute."""
     try:
         return min(float(timeout_s), 0.02)
     except (TypeError, ValueError):

@@ -134,7 +134,7 @@ class Fuzzed(Marathon):
         self.start_over()
 
     def start_over(self) -> None:
-        """One app, and nothing else."""
+        """Leave an app, and nothing else."""
         kept = {"id": "kept", **CMD, "instances": 0}
         self.ask("PUT", "/v2/groups?force=true", json={"apps": [kept], "groups": []})
         self.settled()

@@ -252,6 +252,6 @@ def serves(port: int, version: str) -> bool:
 
 
 def apps_of(url: str) -> set[str]:
-    """Those that serve the shop."""
+    """The apps that serve the shop."""
     services = call("GET", f"{url}/v1/services?group=test")["services"]
     return {server["app"] for each in services if each["asked"] is None for server in each["servers"]}

@@ -71,7 +71,7 @@ def client(stack: Stack) -> Iterator[Client]:
 
 
 def ports(stack: Stack) -> list[int]:
-    """Of what commands this cluster: its agents, its master, its scheduler."""
+    """Ports of what commands this cluster: its agents, its master, its scheduler."""
     return [*(agent.port for agent in stack.cluster.agents), stack.cluster.master.port, stack.scheduler.port]
 
 

@@ -71,7 +71,7 @@ NAMES = (
 
 @pytest.fixture(scope="module")
 def roots(open_directory: Path) -> dict[str, Path]:
-    """Of two drivers, as Debian installs them."""
+    """Roots of two drivers, as Debian installs them."""
     lacks = dockerd.missing()
     if "busybox" in lacks:
         pytest.skip(lacks)
@@ -126,7 +126,7 @@ def look(client: Client, **more: Any) -> dict[str, Any]:
 
 
 def look_by_docker(directory: Path, root: Path, archive: Path) -> dict[str, Any]:
-    """The same by a Docker Engine; the executor is real, and the agent scripted."""
+    """Look from a container of a Docker Engine; the executor is real, and the agent scripted."""
     if lacks := dockerd.missing():
         pytest.skip(lacks)
     needs("cgroup1")

@@ -34,7 +34,7 @@ class Web:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Of a Web."""
+    """A handler of a Web's requests."""
 
     def __init__(self, web: Web, *args: Any) -> None:
         self.web = web

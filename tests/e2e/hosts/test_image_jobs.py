@@ -68,7 +68,7 @@ MODES: dict[str, Devices] = {"cgroup1": "mesos", "cgroup2": "cgroup2"}
 
 @pytest.fixture(scope="module")
 def images(open_directory: Path) -> Path:
-    """One with the official CUDA image's own metadata, one that asks for nothing, one that asks for too much."""
+    """An image with the official CUDA image's metadata, one that asks for nothing, and one that asks for too much."""
     directory, base = open_directory / "images", busybox_layer(dockerd.busybox(), APPLETS)
     env = [f"PATH=/bin:{entry[5:]}" if entry.startswith("PATH=") else entry for entry in CUDA["Env"]]
     save(directory, IMAGE, [base], {**CUDA, "Env": env})
@@ -479,7 +479,8 @@ def test_the_docker_engines_containers_are_told_the_same_and_keep_their_output(
 
 
 def test_an_app_on_a_bridge(docker: Stack, data: Path) -> None:
-    """Its own port 80, a port of the host that leads there, and what else of its container is Docker's."""
+    """An app on a bridge has a port 80, a port of the host that leads there, and what else of its container is
+    Docker's."""
     (data / "models/index.html").write_text("served\n")
     app = {
         "id": "/web",

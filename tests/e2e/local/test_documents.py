@@ -55,7 +55,7 @@ def home(open_directory: Path) -> Iterator[Path]:
 
 
 def shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """One line as a person types it, in a directory of its own, with a port that is free for `up`."""
+    """Run a line as a person types it, in a directory of its own, with a port that is free for `up`."""
     env = {
         **os.environ,
         "MESOS_GPU_HOME": str(home),

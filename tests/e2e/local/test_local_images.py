@@ -138,7 +138,7 @@ class Nest:
                 return status
 
     def sandbox(self) -> Path:
-        """Of the latest container."""
+        """The sandbox of the latest container."""
         return next(self.agent.directory.glob(f"work/slaves/**/containers/task-{self._count}"))
 
     def executors(self, executor_id: str) -> list[int]:

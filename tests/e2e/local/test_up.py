@@ -156,7 +156,7 @@ def _get(url: str) -> str:
 
 @pytest.fixture
 def demo(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One that has its master already, in a directory below `home`."""
+    """Start a demo that has its master already, in a directory below `home`."""
     command = [sys.executable, "-m", "mesos_gpu", "demo"]
     env = {**os.environ, "MESOS_GPU_HOME": str(home), "TMPDIR": str(home)}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:

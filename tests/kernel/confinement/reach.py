@@ -57,7 +57,7 @@ def bound(family: int, target: Target, kind: socket.SocketKind = socket.SOCK_STR
 
 
 def in_user_namespace(family: int, target: Target) -> None:
-    """As root of a user namespace of its own, which the kernel may refuse."""
+    """Try as root of a user namespace of its own, which the kernel may refuse."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -240,7 +240,7 @@ def test_without_cgroup_v2_no_task_starts(
 
 
 def test_no_check_of_the_executor_goes_to_a_denied_port(one: Host) -> None:
-    """It is made outside the task's cgroup, and says of each page whether it is there."""
+    """A check is made outside the task's cgroup, and says of each page whether it is there."""
     for protocol in (Protocol.MESOS_TCP, Protocol.MESOS_HTTP):
         check = HealthCheck(
             protocol=protocol, port=agent_port(one), interval_s=1, grace_period_s=0, delay_s=0

@@ -36,7 +36,7 @@ def directory(open_directory: Path) -> Path:
 
 
 def start(stack: ExitStack, directory: Path, number: int) -> Host:
-    """One task of a host."""
+    """Start a task of a host."""
     agent = stack.enter_context(scripted_agent())
     task = f"pooled-{number}.{os.getpid()}"
     return stack.enter_context(host(directory, agent, task=task, MESOS_GPU_USER_POOL=POOL))

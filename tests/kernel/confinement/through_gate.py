@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 class NoFence(Fence):
-    """One that takes nobody in."""
+    """A fence that takes nobody in."""
 
     def take(self, pid: int, own_cgroup: str = "") -> None:
         pass

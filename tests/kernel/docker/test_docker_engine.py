@@ -407,7 +407,7 @@ def cgroup(pid: int, controller: str) -> Path:
 
 @pytest.fixture
 def parent(tmp_path: Path) -> Iterator[str]:
-    """As Mesos makes one for a container: in some hierarchies, with this list of devices."""
+    """Make a cgroup as Mesos does for a container: in some hierarchies, with this list of devices."""
     name = f"/mesos-gpu-test-{os.getpid()}-{next(_numbers)}"
     made = [Path(f"/sys/fs/cgroup/{kind}{name}") for kind in ("devices", "memory")]
     for path in made:

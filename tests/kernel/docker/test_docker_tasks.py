@@ -243,7 +243,7 @@ def test_a_container_reaches_no_control_port(one: Host, engine: Dockerd, user: s
 def test_what_is_fetched_for_root_of_an_image_is_not_fetched_by_root_of_the_host(
     open_directory: Path, agent: ScriptedAgent, engine: Dockerd, mode: int, end: str
 ) -> None:
-    """Its operator allowed for root in images; fetching is done on the host."""
+    """An operator has allowed for root in images; fetching is done on the host."""
     needs("cgroup1")
     directory = open_directory / f"fetch-{time.monotonic_ns()}"
     directory.mkdir()

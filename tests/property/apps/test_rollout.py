@@ -37,7 +37,7 @@ def targets(draw: st.DrawFn) -> Target:
 
 
 class World:
-    """One app on a cluster that has room for `room` instances; chance decides what becomes of each."""
+    """An app on a cluster that has room for `room` instances; chance decides what becomes of each."""
 
     def __init__(self, target: Target, olds: int, seed: int) -> None:
         self.target, self.random, self.now, self.count = target, Random(seed), 100.0, 0

@@ -137,7 +137,7 @@ def real_files() -> tuple[list[bytes], list[bytes]]:
 
 @st.composite
 def spoilt(draw: st.DrawFn, originals: list[bytes]) -> bytes:
-    """One of them with some bytes changed, perhaps cut off; most changes are where the structure is."""
+    """Draw an original with some bytes changed, perhaps cut off; most changes are where the structure is."""
     data = bytearray(draw(st.sampled_from(originals)))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, min(len(data), 1000) - 1) | st.integers(0, len(data) - 1))

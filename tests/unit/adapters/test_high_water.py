@@ -125,7 +125,7 @@ def test_nor_is_one_before_the_first_mark_that_has_the_framework(path: Path) -> 
 
 
 def test_without_a_mark_it_is_doubted(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As of a copy on another machine."""
+    """A copy on another machine has no mark."""
     killed(path)
     Path(f"{path}.mark").unlink()
     store = SqliteStore(path)

@@ -17,7 +17,7 @@ V, NEW = "535.129.03", "550.54.14"
 
 
 class Host:
-    """Its root and its store; `run` gives a command both."""
+    """A host's root and store; `run` gives a command both."""
 
     def __init__(self, path: Path) -> None:
         self.root, self.store = path / "root", path / "volumes"

@@ -135,7 +135,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own(short: Path, tmp_path: Path) -> Path:
-    """One to be changed."""
+    """Copy the journal, to be changed."""
     return Path(shutil.copytree(short, tmp_path / "own"))
 
 

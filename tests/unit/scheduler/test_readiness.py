@@ -116,7 +116,9 @@ def test_it_is_asked_until_it_is_forgotten(rig: CheckRig) -> None:
         wait_until("it is ready", lambda: rig.reports.get(timeout=10)[1].ready)
         rig.checks.forget("t")
         rig.checks.watch(Candidate("u", "127.0.0.1", other.port, ReadinessCheck()))
-        wait_until("another is rig", lambda: other.requests)  # by the same thread, which does things in order
+        wait_until(
+            "another is asked", lambda: other.requests
+        )  # by the same thread, which does things in order
         before = server.requests
         wait_until("time has passed", lambda: other.requests >= 4)
         assert server.requests == before

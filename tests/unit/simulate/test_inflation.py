@@ -66,7 +66,7 @@ def test_fragmentation_on_other_workloads(workload: str, seeds: tuple[int, ...])
 
 
 def test_cards_that_some_requests_name_are_left_to_them(seeds: tuple[int, ...]) -> None:
-    """One GPU request in ten names models."""
+    """A GPU request in ten names models."""
     assert allocated("gpuspec10", "fragmentation", seeds) > published("gpuspec10", "FGD") + 0.1
 
 
@@ -130,7 +130,7 @@ def test_fragmentation_is_measured_as_published() -> None:
 
 
 def test_the_order_of_nodes_decides_nothing() -> None:
-    """The same requests on nodes in another order: as much is allocated."""
+    """Nodes in another order have as much allocated."""
     nodes, pods = read_nodes(NODES), read_pods(DATA / "openb_pod_list_default.csv.gz")
     for policy in ("bundle", "fragmentation"):
         shares = [

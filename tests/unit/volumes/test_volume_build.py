@@ -223,7 +223,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 def _flip(path: Path) -> None:
-    """One byte, with the time of the last change put back."""
+    """Change a byte, with the time of the last change put back."""
     status = path.stat()
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -357,7 +357,7 @@ def test_forty_links_are_followed_and_no_more(tmp_path: Path) -> None:
 
 def test_a_link_put_there_after_the_look_leads_nowhere(tmp_path: Path) -> None:
     class Late(Root):
-        """One that looked before."""
+        """A root that looked before."""
 
         def resolve(self, path: str) -> str | None:
             return path

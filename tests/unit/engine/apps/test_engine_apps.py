@@ -54,7 +54,7 @@ def serve(world: World, seconds: int = 1) -> None:
 
 
 def serve_gpus(world: World, *names: str) -> None:
-    """The same for a second on a node with these GPUs."""
+    """Serve for a second on a node with these GPUs."""
     world.serial += 1
     world.offers(offer(f"g{world.serial}", cpus=50, gpus=len(names) - len(world.state.holders)))
     world.report("a1", *map(gpu, names))
@@ -378,7 +378,7 @@ def test_one_that_is_cut_off_is_not_ended_for_its_health(world: World) -> None:
 
 
 def test_a_new_app_waits_for_no_look_at_all_apps(world: World) -> None:
-    """As long as nothing else happens, ticks alone bring its deployment to its instances."""
+    """Ticks alone bring a deployment to its instances, as long as nothing else happens."""
     want(world, WEB)
     for _ in range(3):
         world.now += 0.1

@@ -27,7 +27,7 @@ def world() -> World:
 
 
 def listed(job: str = "old", launch: int = 1, *, state: str = "TASK_RUNNING", **label: object) -> Listed:
-    """As the master lists a task that another scheduler process has launched."""
+    """Make what the master lists of a task that another scheduler process has launched."""
     known = Label(JobId(job), (GpuId("g0"),), launch=launch, launched_at=900.0, **label)  # type: ignore[arg-type]
     rank = f".{known.rank}" if known.tasks > 1 else ""
     task_id = TaskId(f"{job}.{launch}{rank}")

@@ -118,7 +118,7 @@ def test_a_bridge_with_ports() -> None:
 def test_on_a_bridge_any_port_may_be_listened_on(
     bindings: tuple[PortBinding, ...] | None, binds: bool
 ) -> None:
-    """It is not the host's; there a listener could be taken for an agent that is being restarted."""
+    """A bridge is not the host's network; there a listener could be taken for an agent that is being restarted."""
     fence = Fence((Denial(5051),), Cgroup("cgroup2", Path("/c"), own=True))
     made = Enclosure("c", isolated=True, cgroup=None, devices=(), extra=(), gpu_major=195, fence=fence)
     run = DockerRun(
@@ -266,7 +266,7 @@ def test_answers_without_a_body(scripted: Scripted) -> None:
 
 
 def test_frames_of_any_length_are_read(scripted: Scripted, tmp_path: Path) -> None:
-    """Of any length, also none, and one that breaks off."""
+    """Frames are of any length, also none, and one breaks off."""
 
     def frame(stream: int, data: bytes, length: int | None = None) -> bytes:
         return bytes([stream, 0, 0, 0]) + (len(data) if length is None else length).to_bytes(4, "big") + data

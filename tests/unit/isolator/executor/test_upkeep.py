@@ -120,7 +120,7 @@ def directory(path: Path) -> None:
 
 @pytest.mark.parametrize("replace", [fifo, link, directory])
 def test_a_name_is_put_back(tmp_path: Path, replace: Callable[[Path], None]) -> None:
-    """As root of a task can take it, or who is the owner on a file system without access control lists."""
+    """Root of a task can take a name, or the owner on a file system without access control lists."""
     with log(tmp_path) as one:
         (tmp_path / "stdout").write_text("said\n")
         replace(tmp_path / "stdout")

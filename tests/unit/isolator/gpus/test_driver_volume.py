@@ -51,7 +51,7 @@ class Node:
         self.inventory = replace(self.inventory, driver_version=NEW, cuda_version="12.4")
 
     def hold(self, task: str) -> Path:
-        """As an executor does; the build."""
+        """Claim the build, as an executor does, and return it."""
         build = driver_volume.for_tasks(self.env, self.inventory)
         assert build is not None
         self.ledger.claim(task, [], Owner.of(os.getpid()), traces=driver_volume.lease(build))

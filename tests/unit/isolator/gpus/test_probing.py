@@ -50,7 +50,7 @@ class Driver:
         part.rename(self.path)
 
     def pids(self) -> list[int]:
-        """Of its children, from the first on."""
+        """Pids of the probe's children, from the first on."""
         return [int(pid) for pid in Path(f"{self.path}.pids").read_text().split()]
 
     def unreadable(self) -> list[int]:

@@ -14,7 +14,7 @@ GOOD: Mapping[str, str] = {
 
 
 def remedies(**changed: str | None) -> list[str]:
-    """Of a host with these settings."""
+    """The remedies for a host with these settings."""
     given = {**GOOD, **{name.replace("__", "/"): value for name, value in changed.items()}}
 
     def read(path: str) -> str:

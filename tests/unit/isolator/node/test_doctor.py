@@ -305,7 +305,7 @@ def test_leftovers_that_nobody_has_written_down(scene: Scene) -> None:
 
 
 def test_a_living_task_of_another_node_directory_is_no_leftover(scene: Scene) -> None:
-    """Its nodes and cgroups bear the name of its container, and so does the cgroup of its processes."""
+    """A task's nodes and cgroups bear the name of its container, and so does the cgroup of its processes."""
     for path in ("dev/mesos_gpu/c-1", "sys/fs/cgroup/devices/mesos_gpu/c-1", "dev/mesos_gpu/c-2", "proc/77"):
         (scene.root / path).mkdir(parents=True)
     (scene.root / "proc/77/cgroup").write_text("5:devices:/mesos_gpu/c-1\n0::/user.slice\n")

@@ -92,7 +92,7 @@ class Scene:
         return [report.decode(base64.b64decode(s["data"])) for s in seen.values()]
 
     def healths(self) -> list[Healths]:
-        """Of each report."""
+        """The healths of each report."""
         return [tuple(gpu.health.value for gpu in each.gpus) for each in self.reports()]
 
     def wait_for_report(self, *healths: str) -> Inventory:

@@ -450,7 +450,7 @@ def test_damaged_answers_of_a_registry_are_refused(front: Any, body: bytes, matc
 
 
 def test_registry_that_never_ends() -> None:
-    """One byte now and then keeps each wait short; the deadline is for all of them."""
+    """A byte now and then keeps each wait short; the deadline is for all of them."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         done = threading.Event()
 

@@ -25,7 +25,7 @@ START_S = 1000.0
 
 
 def after(check: HealthCheck, *findings: tuple[float, Finding]) -> CheckHealth:
-    """Of each finding: seconds after the start, and what."""
+    """Judge findings, each given as seconds after the start, and what."""
     health = CheckHealth()
     for at_s, finding in findings:
         health = judged(check, health, finding, START_S + at_s, START_S)

@@ -20,7 +20,7 @@ COSTLY = "(.?){150}.*|N"
 
 
 def costly(job: int, operator: Operator = Operator.LIKE) -> tuple[Constraint, ...]:
-    """As many as a job may have; all of them hold everywhere, and no two jobs share one."""
+    """Make as many constraints as a job may have; all of them hold everywhere, and no two jobs share one."""
     value = COSTLY if operator is Operator.LIKE else "(.?){150}!"
     return tuple(Constraint("hostname", operator, f"{value}{job}.{i}") for i in range(MOST_CONSTRAINTS))
 
