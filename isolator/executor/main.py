@@ -1,6 +1,7 @@
 """The executor: one for each task. Claim the GPUs, run the command, tell how it ended, let go.
 
-It starts once for every task, so it stays lean: the standard library and plain nouns only.
+Threads post events into one queue; one loop takes them to the table (`life`) and carries out what follows. It starts
+once for every task, so it stays lean: the standard library and plain nouns only.
 """
 
 import os
@@ -8,412 +9,234 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from isolator.agent.agent_api import TERMINAL, Connection, Settings
-from isolator.confinement.enclosure import Enclosure, undo
-from isolator.confinement.enclosure import plan as enclosure_for
-from isolator.devices.facts import read_inventory
-from isolator.executor.upkeep import Upkeep, limit_of
-from isolator.gpus import driver_volume
-from isolator.gpus.ledger import Claimed, Holding, Ledger, NoneFree, Owner, Refused, Stale, Trace
+from isolator.executor.life import TABLE, Action, Effect, Event, Kind, Life, Refused, State, step
+from isolator.executor.work import Work, failure, log
+from isolator.gpus.ledger import Ledger
 from isolator.host import processes
-from isolator.host.control_ports import denials
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
-from isolator.node.reaper import end
-from isolator.runs.gang import Barrier, write_hostfile
-from isolator.runs.host_run import HostRun
+from isolator.runs.gang import may_start
 from isolator.runs.launcher import Launcher
-from isolator.runs.run import Ended, Launch, Run, container_of, sandbox_of
-from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from isolator.runs.run import container_of, sandbox_of
 from mesos_gpu.wire.mesos import assignment as wire
 
-if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
-    from isolator.runs.fetching import Fetch
-    from mesos_gpu.model.jobs.healthcheck import HealthCheck
-    from mesos_gpu.policy.apps.healthcheck import TaskHealth
+if TYPE_CHECKING:  # its module costs each executor what only one with health checks need pay
+    from isolator.executor.checks import Checker
 
 LOG: Final = "executor.log"  # in the sandbox: stdout and stderr belong to the task
-_UNHEALTHY: Final = "unhealthy: "
+DEATH_S: Final = 10.0  # after SIGKILL, until the end of the command is no longer waited for
 LAST_S: Final = 25.0  # beyond the grace: what ending and undoing take at most, when processes hang
+LONGEST_WAIT_S: Final = 3600.0  # a timer may be further off than a wait can be long
 
 
 class Executor:
-    """`Handler` of the agent's events; the task itself lives on a thread of its own."""
+    """`Handler` of the agent's events, and the loop."""
 
     def __init__(
         self, settings: Settings, ledger: Ledger, env: Mapping[str, str], launcher: Launcher
     ) -> None:
         """Nothing runs yet. `env`: the executor's environment."""
-        self._ledger, self._launcher = ledger, launcher
-        self._env = {name: value for name, value in env.items() if name != "MESOS_GPU_POOL_UID"}
-        self._shutdown_grace_s = settings.shutdown_grace_s
-        self._owner, self._container = Owner.of(os.getpid()), container_of(env)
-        self._run: Run | None = None
-        self._uid: tuple[Trace, ...] = ()  # of the uid that the task has of the pool
-        self._fetch: Fetch | None = None  # while it is at work
-        self._started = False  # whether its command runs, or has run
-        self._holds = False  # whether the ledger has something of this task
+        self._ledger, self._env, self._launcher = ledger, env, launcher
+        self._shutdown_grace_s = max(settings.shutdown_grace_s - 1.0, 0.0)
         self._connection = Connection(settings, self)
-        self._task_id: str | None = None
-        self._assignment: Assignment | None = None
-        self._denied: frozenset[int] = frozenset()  # ports that its checks do not go to, on whichever address
-        self._healthy: bool | None = None  # what health checks say of the task; None: nothing, or not yet
-        self._ended: str | None = None  # the terminal state that was reported
-        self._worker: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._barrier = Barrier()
-        self._ending = threading.Event()  # somebody wants the end; `_end` is set before it, once
-        self._end: tuple[str, str, float] = ("", "", 0.0)  # state, message, grace
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._life = Life()
+        self._timers: dict[Kind, float] = {}  # when each is due, on the monotonic clock
+        self._work: Work | None = None
+        self._checker: Checker | None = None
 
     def run(self) -> int:
         """Until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
+        threading.Thread(target=self._converse, daemon=True).start()
         try:
-            return self._connection.run()
+            while self._life.state is not State.DONE:
+                self._life, effects = step(self._life, self._next())
+                for effect in effects:
+                    self._carry_out(effect)
+            return self._life.exit_code
         finally:
-            self._want_end("TASK_KILLED", "the executor ended", 0.0)
-            if self._worker is not None:
-                self._worker.join(self._end[2] + LAST_S)
+            self._connection.finish()
             processes.kill_descendants()
 
-    # --- events of the agent
+    # --- events of the agent, on any thread, also in a signal's handler
 
     def launch(self, task: Mapping[str, Any]) -> None:
-        """Start working on the one task."""
-        if self._task_id is not None:
-            self._connection.update(task["task_id"]["value"], "TASK_FAILED", message="one executor, one task")
-            return
-        self._task_id = str(task["task_id"]["value"])
-        self._worker = threading.Thread(target=self._work, args=(task,), daemon=True)
-        self._worker.start()
+        """As `Handler.launch`."""
+        self._post(Event(Kind.LAUNCH, str(task["task_id"]["value"]), payload=task))
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
-        """SIGTERM to the whole tree, SIGKILL after the grace."""
-        if task_id == self._task_id:
-            own_s = self._assignment.kill_grace_s if self._assignment else 0.0
-            self._want_end("TASK_KILLED", "killed on request", own_s if grace_s is None else grace_s)
+        """As `Handler.kill`."""
+        self._post(Event(Kind.KILL, task_id, grace_s=grace_s))
 
     def shutdown(self) -> None:
         """The agent wants the executor to go: within its grace period, or it will kill it."""
-        if self._task_id is None or self._ended:
-            self._connection.finish()
-        self._want_end(
-            "TASK_KILLED", "the agent shut the executor down", max(self._shutdown_grace_s - 1.0, 0.0)
-        )
+        self._post(Event(Kind.SHUTDOWN, grace_s=self._shutdown_grace_s))
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """After the last word there is nothing more to do."""
-        if task_id == self._task_id and state in TERMINAL:
-            self._connection.finish()
+        """As `Handler.acknowledged`; after the last word there is nothing more to do."""
+        if state in TERMINAL:
+            self._post(Event(Kind.ACKNOWLEDGED, task_id))
 
     def message(self, data: bytes) -> None:
-        """The scheduler says when a gang's members may begin."""
-        self._barrier.hear(data)
+        """As `Handler.message`: the scheduler says when a gang's members may begin."""
+        if may_start(data):
+            self._post(Event(Kind.GO))
 
-    def _want_end(self, state: str, message: str, grace_s: float) -> None:
-        with self._lock:
-            if not self._ending.is_set():
-                self._end = (state, message, grace_s)
-                self._ending.set()
-        self._barrier.open()
-        if not self._started:
-            work: Fetch | Run | None = self._fetch or self._run
-            if work is not None:
-                threading.Thread(target=work.abort, daemon=True).start()
+    # --- other threads
 
-    # --- the task's thread
+    def _post(self, event: Event) -> None:
+        self._events.put(event)
 
-    def _work(self, task: Mapping[str, Any]) -> None:
-        assert self._task_id is not None
-        state = "TASK_FAILED"
+    def _converse(self) -> None:
+        code = 1
         try:
-            state, message, outcome = self._run_task(task)
-        except NotStarted as error:
-            message, outcome = str(error), error.outcome
-            if self._ending.is_set() and self._end[0] == "TASK_KILLED":
-                state = "TASK_KILLED"
-        except (MesosGpuError, OSError) as error:
-            # The host's fault, not the job's: it may run elsewhere.
-            message, outcome = f"the host cannot run it: {error}", Outcome(infrastructure=True)
-        except Exception as error:  # noqa: BLE001 - without a last word the task would stay for ever
-            import traceback
+            code = self._connection.run()
+        except Exception as error:  # noqa: BLE001 - whatever it is: the task must not run on unseen
+            log(f"the connection to the agent failed: {failure(error).message}")
+        self._post(Event(Kind.GONE, exit_code=code))
 
-            log(traceback.format_exc())
-            message, outcome = f"the executor failed: {error!r}", Outcome(infrastructure=True)
-        self._ended = state
-        log(f"{state}: {message}")
-        self._connection.update(
-            self._task_id, state, message=message, data=wire.encode(outcome), healthy=self._healthy
-        )
+    def _aside(self, *steps: Callable[[], None]) -> None:
+        """Take steps on a thread of its own; what fails is an event, and ends them."""
+        threading.Thread(target=self._take, args=steps, daemon=True).start()
 
-    def _run_task(self, task: Mapping[str, Any]) -> tuple[str, str, Outcome]:
-        import base64
-
+    def _aside_if_possible(self, way_out: Callable[[], None]) -> None:
+        """As `_aside`; but it must be done, and if no more thread is to be had it is done here."""
         try:
-            plan = wire.decode_assignment(base64.b64decode(task.get("data", "")))
-            checks = _checks_of(plan)
-        except ValueError as error:
-            raise NotStarted(f"not a task for this executor: {error}") from error
-        self._assignment = plan
-        assert self._task_id is not None
-        inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
-        run = self._run = self._run_for(plan, inventory)
-        denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
-        self._denied = frozenset(each.port for each in denied if each.address is None)
-        enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied))
-        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
-        volume = choose(self._env, inventory)
-        log_limit_mib, upkeep = limit_of(self._env, plan.log_limit_mib), None
+            self._aside(way_out)
+        except RuntimeError:
+            self._take(way_out)
+
+    def _take(self, *steps: Callable[[], None]) -> None:
         try:
-            self._claim(plan, (*enclosure.traces(), *run.traces(), *driver_volume.lease(volume)))
-            if volume is not None and not volume.exists():  # it was removed before it was leased
-                raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
-            if not plan.hosts:
-                self._connection.update(self._task_id, "TASK_STARTING")
-            enclosure.set_up()
-            self._fetch_for(plan, enclosure)
-            if plan.hosts:
-                self._await_others(plan)
-            if self._ending.is_set():
-                return "TASK_KILLED", self._end[1], Outcome()
-            run.start(Launch(plan, self._task_id, self._env, enclosure, volume))
-            self._started = True
-            upkeep = self._keep_up(run, plan, log_limit_mib)
-            self._connection.update(self._task_id, "TASK_RUNNING")
-            return self._watch(run, plan, checks)
-        finally:
-            self._let_go(run, enclosure)
-            if upkeep is not None:  # what ran is gone: nobody is in the way of its last look
-                upkeep.stop()
+            for take in steps:
+                take()
+        except Exception as error:  # noqa: BLE001 - without an event the task would stay for ever
+            kind = Kind.NOT_STARTED if isinstance(error, NotStarted) else Kind.BROKEN
+            self._post(Event(kind, verdict=failure(error)))
 
-    def _fetch_for(self, plan: Assignment, enclosure: Enclosure) -> None:
-        """Into the sandbox; of an image that the agent runs into that one's, which is below."""
-        if plan.fetch:
-            from isolator.runs.fetching import Fetch
+    # --- the loop
 
-            assert self._task_id is not None
-            self._fetch = Fetch(plan, self._task_id, self._launcher, enclosure, self._env)
+    def _next(self) -> Event:
+        """The next event; of those that are due, one of the queue comes before a timer's."""
+        while True:
+            kind = min(self._timers, key=self._timers.__getitem__, default=None)
+            left_s = None if kind is None else self._timers[kind] - time.monotonic()
             try:
-                if not self._ending.is_set():
-                    self._fetch.run(_nested(plan))
-            finally:
-                self._fetch = None
-        if plan.image is not None:
-            self._launcher.dismiss()
+                return self._events.get(
+                    timeout=None if left_s is None else min(max(left_s, 0.0), LONGEST_WAIT_S)
+                )
+            except Empty:
+                if kind is not None and self._timers[kind] <= time.monotonic():
+                    del self._timers[kind]
+                    return Event(kind)
 
-    def _await_others(self, plan: Assignment) -> None:
-        """TASK_STARTING of a gang's member says that it has its place: nothing but the others keeps it."""
-        assert self._task_id is not None
-        write_hostfile(plan, sandbox_of(self._env))
-        self._connection.update(self._task_id, "TASK_STARTING")
-        self._barrier.wait()
-
-    def _run_for(self, plan: Assignment, inventory: Inventory) -> Run:
-        if plan.image is None:
-            return HostRun(self._launcher)
-        if plan.container_engine == "docker":
-            from isolator.runs.docker_run import DockerRun
-
-            return DockerRun(plan, inventory, self._env)
-        from isolator.runs.nested_run import NestedRun
-
-        return NestedRun(plan, self._connection, inventory, self._env)
-
-    def _claim(self, plan: Assignment, traces: Sequence[Trace]) -> None:
-        pooled = self._pooled(plan)
-        if not plan.gpus and not traces and not pooled:
-            return
-        assert self._task_id is not None
-        for _ in range(3):
-            found = self._ledger.claim(
-                self._task_id, plan.gpus, self._owner, container=self._container, traces=traces, **pooled
-            )
-            if isinstance(found, NoneFree):
-                why = "every uid of MESOS_GPU_USER_POOL on this host is another's"
-                raise NotStarted(why, Outcome(infrastructure=True))
-            if isinstance(found, Claimed):
-                self._holds = True
-                if found.uid is not None:
-                    self._env = {**self._env, "MESOS_GPU_POOL_UID": str(found.uid)}
-                    self._uid = (_uid_trace(self._env)(found.uid),)
-                return
-            gpus = tuple(gpu for holding in _holdings(found) for gpu in holding.gpus if gpu in plan.gpus)
-            refused = Outcome(infrastructure=True, refused_gpus=gpus)
-            if isinstance(found, Refused):
-                who = ", ".join(f"{gpu} by {h.task}" for h in found.held for gpu in h.gpus if gpu in gpus)
-                raise NotStarted(f"claimed already: {who}", refused)
-            for holding in found.dead:
-                log(f"ending what is left of {holding.task}, whose executor died")
-                if left := end(self._ledger, holding, timeout_s=10.0):
-                    raise NotStarted(
-                        f"processes {left} of the dead task {holding.task} would not die", refused
-                    )
-        raise NotStarted(
-            "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
-        )
-
-    def _pooled(self, plan: Assignment) -> dict[str, Any]:
-        """What the ledger is asked for the sake of a uid; nothing: its user is one that somebody names."""
-        if os.geteuid() != 0 or not (plan.user is None or plan.user_is_default):
-            return {}
-        if not self._env.get("MESOS_GPU_USER_POOL"):
-            return {}
-        from isolator.host.user_pool import candidates, pool_of
-
-        return {"uids": candidates(pool_of(self._env)), "uid_trace": _uid_trace(self._env)}
-
-    def _watch(self, run: Run, plan: Assignment, checks: "Sequence[HealthCheck]") -> tuple[str, str, Outcome]:
-        ended: list[Ended] = []
-        waiter = threading.Thread(target=self._wait_for, args=(run, ended), daemon=True)
-        waiter.start()
-        with self._checking(run, checks):
-            in_time = self._ending.wait(plan.timeout_s)
-        if not in_time:
-            self._want_end(
-                "TASK_FAILED", f"Ran longer than its timeout_s of {plan.timeout_s:g}", plan.kill_grace_s
-            )
-        state, message, grace_s = self._end
-        if not state:  # the command ended by itself
-            waiter.join()
-            return result_of(ended[0])
-        if state == "TASK_KILLED":
-            assert self._task_id is not None
-            self._connection.update(self._task_id, "TASK_KILLING", message=message)
-        run.terminate(grace_s)
-        waiter.join(10)
-        how = ended[0] if ended else Ended()
-        unhealthy = message.removeprefix(_UNHEALTHY) if message.startswith(_UNHEALTHY) else ""
-        return state, message, Outcome(how.exit_status, how.signal, unhealthy=unhealthy)
-
-    @contextmanager
-    def _checking(self, run: Run, checks: "Sequence[HealthCheck]") -> Iterator[None]:
-        """Health checks are made; afterwards nothing of them is left, and TASK_RUNNING is not said again."""
-        if not checks:
-            yield
-            return
-        from isolator.executor.checks import Checker
-
-        assert self._task_id is not None
-        checker = Checker(checks, self._task_id, run.pid(), self._hear, denied=self._denied)
-        checker.start()
+    def _carry_out(self, effect: Effect) -> None:
         try:
-            yield
-        finally:
-            checker.stop()
+            DO[effect.action](self, effect)
+        except Exception as error:  # noqa: BLE001 - the loop goes on, with an end of the task
+            self._post(Event(Kind.BROKEN, verdict=failure(error)))
 
-    def _keep_up(self, run: Run, plan: Assignment, limit_mib: int) -> Upkeep:
-        """Its logs stay within their limit, and its sandbox within what was asked for."""
-        upkeep = Upkeep(
-            sandbox_of(self._env),
-            limit_mib=limit_mib,
-            disk_mib=plan.disk_mib,
-            streams=run.streams(),
-            say=log,
-            end=lambda why: self._want_end("TASK_FAILED", why, plan.kill_grace_s),
+    def _prepare(self, effect: Effect) -> None:
+        self._work = Work(
+            effect.event.payload,
+            self._env,
+            ledger=self._ledger,
+            launcher=self._launcher,
+            connection=self._connection,
+            post=self._post,
         )
-        upkeep.start()
-        return upkeep
+        self._aside(self._work.prepare)
 
-    def _hear(self, health: "TaskHealth") -> None:
-        """Each failure that counts is told: who gets it can count them, as with Mesos' own executors."""
-        assert self._task_id is not None
-        assert self._assignment is not None
-        if health.healthy is None:
-            return
-        self._healthy = health.healthy
-        causes = [one.last_failure_cause for one in health.healths if one.alive is False]
+    @property
+    def _at(self) -> Work:
+        assert self._work is not None
+        return self._work
+
+    def _start(self, effect: Effect) -> None:
+        self._aside(self._at.start, self._at.watch)
+
+    def _check(self, effect: Effect) -> None:
+        self._checker = effect.event.payload
+        self._checker.start()
+
+    def _terminate(self, effect: Effect) -> None:
+        end, checker = effect.life.end, self._checker
+        assert end is not None
+        self._aside_if_possible(lambda: self._at.terminate(end.grace_s, checker))
+
+    def _undo(self, effect: Effect) -> None:
+        checker = self._checker
+        self._aside_if_possible(lambda: self._at.undo(checker))
+
+    def _say(self, effect: Effect, state: str, message: str = "") -> None:
+        self._connection.update(effect.life.task_id, state, message=message)
+
+    def _say_health(self, effect: Effect) -> None:
         self._connection.update(
-            self._task_id,
+            effect.life.task_id,
             "TASK_RUNNING",
-            message="; ".join(causes),
-            healthy=health.healthy,
+            message=effect.event.message,
+            healthy=effect.event.healthy,
             reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED",
         )
-        if health.kill:
-            self._want_end("TASK_KILLED", f"{_UNHEALTHY}{health.kill}", self._assignment.kill_grace_s)
 
-    def _wait_for(self, run: Run, ended: list[Ended]) -> None:
-        try:
-            ended.append(self._explained(run.wait()))
-        except (MesosGpuError, OSError) as error:
-            ended.append(Ended(why=f"its end could not be seen: {error}", infrastructure=True))
-        self._want_end("", "", 0.0)
+    def _say_killing(self, effect: Effect) -> None:
+        assert effect.life.end is not None
+        self._say(effect, "TASK_KILLING", effect.life.end.message)
 
-    def _explained(self, ended: Ended) -> Ended:
-        """With the want of memory that the kernel met in this container, unless it is known already."""
-        if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
-            return ended
-        from isolator.runs.memory import lack
+    def _say_end(self, effect: Effect) -> None:
+        life = effect.life
+        assert life.verdict is not None
+        state, message, outcome = life.verdict
+        log(f"{state}: {message}")
+        self._connection.update(
+            life.task_id, state, message=message, data=wire.encode(outcome), healthy=life.healthy
+        )
 
-        asked_mib = self._assignment.mem_mib if self._assignment else 0
-        return replace(ended, limit=lack(self._container, asked_mib))
-
-    def _let_go(self, run: Run, enclosure: Enclosure) -> None:
-        """End what the command left running; the claim goes last, when nothing can use the GPU any more. What cannot
-        be undone now stays on record: the monitor tries again."""
-        try:
-            left = run.clear()
-            made = (*self._uid, *enclosure.traces()) if self._holds else ()
-            for trace in reversed(made):
-                left += undo(trace)
-            if left:
-                log(f"processes {left} would not die: the claim stays until they do")
-            elif self._holds:
-                assert self._task_id is not None
-                self._ledger.release(self._task_id, self._owner, self._container)
-        except (MesosGpuError, OSError) as error:  # the command's own end is what counts
-            log(f"what was made for the task could not be undone, and its claim stays: {error}")
+    def _limit(self, kind: Kind, after_s: float | None) -> None:
+        if after_s is not None:
+            self._timers[kind] = time.monotonic() + after_s
 
 
-def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:
-    return lambda uid: Trace("uid", f"{uid} {sandbox_of(own)}")
+def refusal(effect: Effect) -> str:
+    """What the log says of an event that should not have come."""
+    pair = TABLE[effect.life.state, effect.event.kind]
+    assert isinstance(pair, Refused)
+    return f"{effect.event.kind.value} while {effect.life.state.value}: {pair.why}"
 
 
-def _nested(plan: Assignment) -> str:
-    """The container that the agent runs an image in; "": none."""
-    if plan.image is None or plan.container_engine == "docker":
-        return ""
-    from isolator.runs.nested_run import CONTAINER
-
-    return CONTAINER
-
-
-def _checks_of(plan: Assignment) -> "Sequence[HealthCheck]":
-    if not plan.checks:
-        return ()
-    from mesos_gpu.wire.mesos.checks import decode
-
-    return decode(plan.checks)
-
-
-def _holdings(found: Refused | Stale) -> Sequence[Holding]:
-    return found.held if isinstance(found, Refused) else found.dead
-
-
-def result_of(ended: Ended) -> tuple[str, str, Outcome]:
-    """State, message and outcome of a command that ended by itself."""
-    why = "".join(f": {text}" for text in (ended.why, ended.limit) if text)
-    outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
-    if ended.limit and ended.killed:
-        return "TASK_FAILED", ended.limit, outcome
-    if ended.signal is not None:
-        name = signal.strsignal(ended.signal) or "unknown"
-        return "TASK_FAILED", f"Command terminated with signal {ended.signal} ({name}){why}", outcome
-    if ended.exit_status is None:
-        return "TASK_FAILED", ended.why, outcome
-    state = "TASK_FINISHED" if ended.exit_status == 0 else "TASK_FAILED"
-    return state, f"Command exited with status {ended.exit_status}{why}", outcome
-
-
-def log(text: str) -> None:
-    """One line into the executor's own log."""
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
+    Action.PREPARE: Executor._prepare,
+    Action.FETCH: lambda self, _: self._aside(self._at.fetch),
+    Action.START: Executor._start,
+    Action.ABORT_FETCH: lambda self, _: threading.Thread(target=self._at.abort_fetch, daemon=True).start(),
+    Action.ABORT_START: lambda self, _: threading.Thread(target=self._at.abort_start, daemon=True).start(),
+    Action.CHECK: Executor._check,
+    Action.DISMISS_CHECKS: lambda _, effect: effect.event.payload.stop(),
+    Action.TERMINATE: Executor._terminate,
+    Action.UNDO: Executor._undo,
+    Action.SAY_STARTING: lambda self, effect: self._say(effect, "TASK_STARTING"),
+    Action.SAY_RUNNING: lambda self, effect: self._say(effect, "TASK_RUNNING"),
+    Action.SAY_HEALTH: Executor._say_health,
+    Action.SAY_KILLING: Executor._say_killing,
+    Action.SAY_END: Executor._say_end,
+    Action.REFUSE_TASK: lambda self, effect: self._connection.update(
+        effect.event.task_id, "TASK_FAILED", message="one executor, one task"
+    ),
+    Action.LIMIT_TIME: lambda self, effect: self._limit(Kind.TIMED_OUT, effect.life.terms.timeout_s),
+    Action.LIMIT_DYING: lambda self, _: self._limit(Kind.DEATH_OVERDUE, DEATH_S),
+    Action.LIMIT_STAY: lambda self, effect: self._limit(
+        Kind.OVERDUE, LAST_S + (effect.life.end.grace_s if effect.life.end is not None else 0.0)
+    ),
+    Action.LEAVE: lambda self, _: self._connection.finish(),
+    Action.COMPLAIN: lambda _, effect: log(refusal(effect)),
+}
+assert len(DO) == len(Action), "each action is carried out"
 
 
 def main() -> int:
@@ -427,8 +250,8 @@ def main() -> int:
     ledger = Ledger()
     lock = ledger.lock(container_of(env))  # as long as this process lives
     executor = Executor(settings, ledger, env, launcher)
-    # On a thread: a handler may run while the main thread holds a lock that `shutdown` needs.
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=executor.shutdown).start())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: executor.shutdown())  # a put into the queue may interrupt another
     try:
         return executor.run()
     finally:

@@ -4,7 +4,6 @@ Lean: the executor imports it; what builds is imported when it is needed.
 """
 
 import contextlib
-import logging
 import os
 import re
 import threading
@@ -12,12 +11,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.gpus.ledger import Ledger, Trace
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
 from volumes.store import Store, default_path, verify
+
+if TYPE_CHECKING:  # it costs each executor what only the monitor need pay
+    import logging
 
 KIND: Final = "volume"  # of a trace: a lease, for as long as the holding is in the ledger
 AT_WORK: Final = "it is being built"
@@ -26,7 +28,12 @@ RETRY_S: Final = 60.0
 LOOK_AGAIN_S: Final = 3600.0  # packages of the same driver version may be added
 VERIFY_S: Final = 24 * 3600.0
 _MOUNTED: Final = re.compile(r"/builds/([^/\s]+)")
-logger = logging.getLogger("isolator.monitor")
+
+
+def _logger() -> "logging.Logger":
+    import logging
+
+    return logging.getLogger("isolator.monitor")
 
 
 def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
@@ -148,7 +155,7 @@ class Keeper:
             self._remove_old(version)
         except (MesosGpuError, OSError) as error:
             self._problem = error.what if isinstance(error, MesosGpuError) else str(error)
-            logger.error("the driver volume of %s: %s", version, error)
+            _logger().error("the driver volume of %s: %s", version, error)
         else:
             self._problem = ""
             self._again_at = time.monotonic() + LOOK_AGAIN_S
@@ -169,11 +176,13 @@ class Keeper:
             asked, nvml = (None, version) if root == Path("/") else (version, None)
             built = make(self._store.path, root, asked, nvml=nvml, held=held)
             if time.monotonic() >= self._verify_at and not built.new and (wrong := verify(built.volume)):
-                logger.error("the driver volume %s: %s: built anew", built.path, "; ".join(wrong))
+                _logger().error("the driver volume %s: %s: built anew", built.path, "; ".join(wrong))
                 built = make(self._store.path, root, asked, nvml=nvml, held=held, anew=True)
         self._verify_at = time.monotonic() + VERIFY_S
         if built.new:
-            logger.info("built the driver volume %s in %.2f s: %s", built.path, built.took_s, dict(built.how))
+            _logger().info(
+                "built the driver volume %s in %.2f s: %s", built.path, built.took_s, dict(built.how)
+            )
 
     def _remove_old(self, version: str) -> None:
         """What a newer driver, or a newer build, replaced, once no task has it."""
@@ -182,7 +191,7 @@ class Keeper:
             lambda volume: volume.current and not is_older(volume.version, version),
         )
         for volume in removed:
-            logger.info("removed the driver volume %s: nobody has it", volume.path)
+            _logger().info("removed the driver volume %s: nobody has it", volume.path)
 
 
 def is_older(version: str, other: str) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from typing import Final
 
 from isolator.host.sandbox import Sandbox
@@ -25,26 +24,10 @@ def write_hostfile(plan: Assignment, sandbox: str) -> None:
         place.put(HOSTFILE, lines.encode())
 
 
-class Barrier:
-    """Opened by the scheduler's word, or by the wish for an end. It stays open."""
-
-    def __init__(self) -> None:
-        """Closed."""
-        self._open = threading.Event()
-
-    def open(self) -> None:
-        """Let the member through."""
-        self._open.set()
-
-    def hear(self, data: bytes) -> None:
-        """A message of the scheduler; another one than `mesos_v1.start_message` is none of its business."""
-        try:
-            value = json.loads(data)
-        except ValueError:
-            return
-        if isinstance(value, dict) and value.get("start") is True:
-            self.open()
-
-    def wait(self) -> None:
-        """Until it is open."""
-        self._open.wait()
+def may_start(data: bytes) -> bool:
+    """Whether a message of the scheduler says that all members are in their places (`mesos_v1.start_message`)."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("start") is True

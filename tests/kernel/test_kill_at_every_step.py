@@ -47,15 +47,16 @@ def seen(frame, event, argument):
         os.kill(os.getpid(), signal.SIGKILL)
 sys.path.insert(0, ROOT)
 from isolator.executor import main as executor
-def begin(run=executor.Executor._run_task):
-    def counted(self, task):
+def counted(step):
+    def taken(self, *given):
         sys.setprofile(seen)
         try:
-            return run(self, task)
+            return step(self, *given)
         finally:
             sys.setprofile(None)
-    return counted
-executor.Executor._run_task = begin()
+    return taken
+for name in ("prepare", "fetch", "start", "undo"):  # one after the other, each on a thread of its own
+    setattr(executor.Work, name, counted(getattr(executor.Work, name)))
 sys.exit(executor.main())
 """
 

@@ -1,0 +1,383 @@
+"""The steps of the one task's life that may take long: its claim and enclosure, its start, its end, its undo.
+
+When a step comes is the table's matter (`isolator.executor.life`). Each is called on a thread of its own and posts what
+came of it. `prepare`, `fetch`, `start` with `watch`, and `undo` follow one upon the other.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from isolator.agent.agent_api import Connection
+from isolator.confinement.enclosure import plan as enclosure_for
+from isolator.confinement.enclosure import undo
+from isolator.devices.facts import read_inventory
+from isolator.executor.life import Event, Kind, Terms, Verdict
+from isolator.executor.upkeep import Upkeep, limit_of
+from isolator.gpus import driver_volume
+from isolator.gpus.ledger import Claimed, Ledger, NoneFree, Owner, Refused, Stale, Trace
+from isolator.host.control_ports import denials
+from isolator.host.not_started import NotStarted
+from isolator.runs.gang import write_hostfile
+from isolator.runs.host_run import HostRun
+from isolator.runs.launcher import Launcher
+from isolator.runs.run import Ended, Launch, Run, container_of, sandbox_of
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.wire.mesos import assignment as wire
+
+if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
+    from isolator.executor.checks import Checker
+    from isolator.runs.fetching import Fetch
+    from mesos_gpu.model.jobs.healthcheck import HealthCheck
+    from mesos_gpu.policy.apps.healthcheck import TaskHealth
+
+DEAD_S: Final = 10.0  # what is left of a dead executor's task has so long to die
+
+
+class Prepared(NamedTuple):
+    """What `Work.prepare` has found out. `denied`: ports that health checks do not go to, on whichever address.
+    `fetch`: None if there is nothing to fetch."""
+
+    launch: Launch
+    run: Run
+    checks: "Sequence[HealthCheck]"
+    denied: frozenset[int]
+    log_limit_mib: int
+    fetch: "Fetch | None"
+
+
+class Work:
+    """One task of one executor."""
+
+    def __init__(
+        self,
+        task: Mapping[str, Any],
+        env: Mapping[str, str],
+        *,
+        ledger: Ledger,
+        launcher: Launcher,
+        connection: Connection,
+        post: Callable[[Event], None],
+    ) -> None:
+        """Nothing is done yet.
+
+        Args:
+            task: The TaskInfo.
+            env: The executor's environment.
+            ledger: Of this host.
+            launcher: The process that becomes the task, or fetches for it.
+            connection: To the agent, which runs images.
+            post: Takes what came of a step; on any thread.
+        """
+        self._task_id, self._data = str(task["task_id"]["value"]), task.get("data", "")
+        self._env = {name: value for name, value in env.items() if name != "MESOS_GPU_POOL_UID"}
+        self._owner, self._container = Owner.of(os.getpid()), container_of(env)
+        self._ledger, self._launcher, self._connection, self._post = ledger, launcher, connection, post
+        self._run: Run | None = None
+        self._claimed: tuple[Trace, ...] | None = (
+            None  # what is to be undone before the release; None: no claim
+        )
+        self._prepared: Prepared | None = None
+        self._upkeep: Upkeep | None = None
+
+    # --- until it can be started
+
+    def prepare(self) -> None:
+        """Claim what the task is granted, and set up its enclosure.
+
+        Posts CLAIMED unless it is of a gang; then SET_UP if files are to be fetched, else READY or IN_PLACE.
+
+        Raises:
+            NotStarted: It cannot run here, or nowhere.
+            MesosGpuError, OSError: This host is not fit for it.
+        """
+        plan, checks = _decoded(self._data)
+        inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
+        run = self._run_for(plan, inventory)
+        denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
+        enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied))
+        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
+        volume = choose(self._env, inventory)
+        log_limit_mib = limit_of(self._env, plan.log_limit_mib)
+        self._run = run
+        self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume)))
+        if volume is not None and not volume.exists():  # it was removed before it was leased
+            raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
+        if not plan.hosts:
+            self._post(Event(Kind.CLAIMED))
+        enclosure.set_up()
+        launch = Launch(plan, self._task_id, self._env, enclosure, volume)
+        ports = frozenset(each.port for each in denied if each.address is None)
+        self._prepared = Prepared(launch, run, checks, ports, log_limit_mib, self._fetch_of(launch))
+        if self._prepared.fetch is not None:
+            self._post(Event(Kind.SET_UP))
+        else:
+            self._make_ready(plan)
+
+    def _fetch_of(self, launch: Launch) -> "Fetch | None":
+        if not launch.plan.fetch:
+            return None
+        from isolator.runs.fetching import Fetch
+
+        return Fetch(launch.plan, self._task_id, self._launcher, launch.enclosure, self._env)
+
+    def fetch(self) -> None:
+        """Into the sandbox; of an image that the agent runs into that one's, which is below. Posts READY or IN_PLACE.
+
+        Raises:
+            NotStarted, MesosGpuError, OSError: As `Fetch.run`.
+        """
+        plan, fetch = self._ready.launch.plan, self._ready.fetch
+        assert fetch is not None
+        fetch.run(_nested(plan))
+        self._make_ready(plan)
+
+    def abort_fetch(self) -> None:
+        """Let `fetch` come to an end soon."""
+        if self._ready.fetch is not None:
+            self._ready.fetch.abort()
+
+    def _make_ready(self, plan: Assignment) -> None:
+        if plan.image is not None:
+            self._launcher.dismiss()
+        timeout_s = None if plan.timeout_s is None else float(plan.timeout_s)
+        terms = Terms(kill_grace_s=float(plan.kill_grace_s), timeout_s=timeout_s)
+        if plan.hosts:
+            write_hostfile(plan, sandbox_of(self._env))
+        self._post(Event(Kind.IN_PLACE if plan.hosts else Kind.READY, terms=terms))
+
+    @property
+    def _ready(self) -> Prepared:
+        assert self._prepared is not None
+        return self._prepared
+
+    def _run_for(self, plan: Assignment, inventory: Inventory) -> Run:
+        if plan.image is None:
+            return HostRun(self._launcher)
+        if plan.container_engine == "docker":
+            from isolator.runs.docker_run import DockerRun
+
+            return DockerRun(plan, inventory, self._env)
+        from isolator.runs.nested_run import NestedRun
+
+        return NestedRun(plan, self._connection, inventory, self._env)
+
+    def _claim(self, plan: Assignment, made: tuple[Trace, ...], others: tuple[Trace, ...]) -> None:
+        """Write the claim with all that the task will leave behind: what is `made` is undone here, last first; others
+        are undone by the run."""
+        pooled, traces = self._pooled(plan), (*made, *others)
+        if not plan.gpus and not traces and not pooled:
+            return
+        for _ in range(3):
+            answer = self._ledger.claim(
+                self._task_id, plan.gpus, self._owner, container=self._container, traces=traces, **pooled
+            )
+            if isinstance(answer, NoneFree):
+                why = "every uid of MESOS_GPU_USER_POOL on this host is another's"
+                raise NotStarted(why, Outcome(infrastructure=True))
+            if isinstance(answer, Claimed):
+                self._claimed = made
+                if answer.uid is not None:
+                    self._env = {**self._env, "MESOS_GPU_POOL_UID": str(answer.uid)}
+                    self._claimed = (_uid_trace(self._env)(answer.uid), *made)
+                return
+            self._end_dead(plan, answer)
+        raise NotStarted(
+            "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
+        )
+
+    def _end_dead(self, plan: Assignment, answer: Refused | Stale) -> None:
+        """End what dead executors have left, so that the claim can be tried again.
+
+        Raises:
+            NotStarted: A living one holds a GPU, or what a dead one has left would not die.
+        """
+        holdings = answer.held if isinstance(answer, Refused) else answer.dead
+        gpus = tuple(gpu for holding in holdings for gpu in holding.gpus if gpu in plan.gpus)
+        refused = Outcome(infrastructure=True, refused_gpus=gpus)
+        if isinstance(answer, Refused):
+            who = ", ".join(f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in gpus)
+            raise NotStarted(f"claimed already: {who}", refused)
+        from isolator.node.reaper import end
+
+        for holding in answer.dead:
+            log(f"ending what is left of {holding.task}, whose executor died")
+            if left := end(self._ledger, holding, timeout_s=DEAD_S):
+                raise NotStarted(f"processes {left} of the dead task {holding.task} would not die", refused)
+
+    def _pooled(self, plan: Assignment) -> dict[str, Any]:
+        """What the ledger is asked for the sake of a uid; nothing: its user is one that somebody names."""
+        if os.geteuid() != 0 or not (plan.user is None or plan.user_is_default):
+            return {}
+        if not self._env.get("MESOS_GPU_USER_POOL"):
+            return {}
+        from isolator.host.user_pool import candidates, pool_of
+
+        return {"uids": candidates(pool_of(self._env)), "uid_trace": _uid_trace(self._env)}
+
+    # --- while it runs
+
+    def start(self) -> None:
+        """Start the command, and look after its output and disk. Posts STARTED.
+
+        Raises:
+            NotStarted, MesosGpuError, OSError: As `Run.start`.
+        """
+        launch, run = self._ready.launch, self._ready.run
+        run.start(launch)
+        grace_s = launch.plan.kill_grace_s
+        self._upkeep = Upkeep(
+            launch.sandbox,
+            limit_mib=self._ready.log_limit_mib,
+            disk_mib=launch.plan.disk_mib,
+            streams=run.streams(),
+            say=log,
+            end=lambda why: self._post(Event(Kind.OVER_DISK, message=why, grace_s=grace_s)),
+        )
+        self._upkeep.start()
+        self._post(Event(Kind.STARTED))
+
+    def abort_start(self) -> None:
+        """Let `start` come to an end soon."""
+        self._ready.run.abort()
+
+    def watch(self) -> None:
+        """Until the command has ended. Posts CHECKS_READY if it has health checks, and ENDED.
+
+        Raises:
+            MesosGpuError, OSError: The checks cannot be made.
+        """
+        checks, run = self._ready.checks, self._ready.run
+        if checks:
+            from isolator.executor.checks import Checker
+
+            checker = Checker(checks, self._task_id, run.pid(), self._hear, denied=self._ready.denied)
+            self._post(Event(Kind.CHECKS_READY, payload=checker))
+        try:
+            ended = self._explained(run.wait())
+        except (MesosGpuError, OSError) as error:
+            ended = Ended(why=f"its end could not be seen: {error}", infrastructure=True)
+        self._post(Event(Kind.ENDED, verdict=verdict_of(ended)))
+
+    def _hear(self, health: "TaskHealth") -> None:
+        """Each failure that counts is told: who gets it can count them, as with Mesos' own executors."""
+        if health.healthy is None:
+            return
+        causes = [one.last_failure_cause for one in health.healths if one.alive is False]
+        self._post(Event(Kind.HEALTH, message="; ".join(causes), healthy=health.healthy))
+        if health.kill:
+            self._post(Event(Kind.UNHEALTHY, message=health.kill))
+
+    def _explained(self, ended: Ended) -> Ended:
+        """With the want of memory that the kernel met in this container, unless it is known already."""
+        if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
+            return ended
+        from isolator.runs.memory import lack
+
+        return replace(ended, limit=lack(self._container, self._ready.launch.plan.mem_mib))
+
+    # --- its end
+
+    def terminate(self, grace_s: float, checker: "Checker | None") -> None:
+        """End its health checks, then the command. Posts TERMINATED.
+
+        Raises:
+            MesosGpuError, OSError: What runs it cannot be reached.
+        """
+        if checker is not None:
+            checker.stop()
+        self._ready.run.terminate(grace_s)
+        self._post(Event(Kind.TERMINATED))
+
+    def undo(self, checker: "Checker | None") -> None:
+        """End what the command left running, and undo what was made for it. Posts UNDONE. The claim goes last, when
+        nothing can use the GPU any more; what cannot be undone now stays on record: the monitor tries again."""
+        verdict = None
+        try:
+            if checker is not None:
+                checker.stop()
+            self._let_go()
+            if self._upkeep is not None:  # what ran is gone: nobody is in the way of its last look
+                self._upkeep.stop()
+        except Exception as error:  # noqa: BLE001 - without a last word the task would stay for ever
+            verdict = failure(error)
+        self._post(Event(Kind.UNDONE, verdict=verdict))
+
+    def _let_go(self) -> None:
+        try:
+            left = self._run.clear() if self._run is not None else []
+            for trace in reversed(self._claimed or ()):
+                left += undo(trace)
+            if left:
+                log(f"processes {left} would not die: the claim stays until they do")
+            elif self._claimed is not None:
+                self._ledger.release(self._task_id, self._owner, self._container)
+        except (MesosGpuError, OSError) as error:  # the command's own end is what counts
+            log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+
+def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
+    import base64
+
+    try:
+        plan = wire.decode_assignment(base64.b64decode(data))
+        if not plan.checks:
+            return plan, ()
+        from mesos_gpu.wire.mesos.checks import decode
+
+        return plan, decode(plan.checks)
+    except ValueError as error:
+        raise NotStarted(f"not a task for this executor: {error}") from error
+
+
+def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:
+    return lambda uid: Trace("uid", f"{uid} {sandbox_of(own)}")
+
+
+def _nested(plan: Assignment) -> str:
+    """The container that the agent runs an image in; "": none."""
+    if plan.image is None or plan.container_engine == "docker":
+        return ""
+    from isolator.runs.nested_run import CONTAINER
+
+    return CONTAINER
+
+
+def verdict_of(ended: Ended) -> Verdict:
+    """What to report of a command that ended by itself."""
+    why = "".join(f": {text}" for text in (ended.why, ended.limit) if text)
+    outcome = Outcome(exit_status=ended.exit_status, signal=ended.signal, infrastructure=ended.infrastructure)
+    if ended.limit and ended.killed:
+        return Verdict("TASK_FAILED", ended.limit, outcome)
+    if ended.signal is not None:
+        name = signal.strsignal(ended.signal) or "unknown"
+        return Verdict("TASK_FAILED", f"Command terminated with signal {ended.signal} ({name}){why}", outcome)
+    if ended.exit_status is None:
+        return Verdict("TASK_FAILED", ended.why, outcome)
+    state = "TASK_FINISHED" if ended.exit_status == 0 else "TASK_FAILED"
+    return Verdict(state, f"Command exited with status {ended.exit_status}{why}", outcome)
+
+
+def failure(error: Exception) -> Verdict:
+    """What to report of a task that a step failed for; where that is not the host's fault, with a trace in the log."""
+    if isinstance(error, NotStarted):
+        return Verdict("TASK_FAILED", str(error), error.outcome)
+    if isinstance(error, MesosGpuError | OSError):  # it may run elsewhere
+        text = f"the host cannot run it: {error}"
+    else:
+        import traceback
+
+        log("".join(traceback.format_exception(error)))
+        text = f"the executor failed: {error!r}"
+    return Verdict("TASK_FAILED", text, Outcome(infrastructure=True))
+
+
+def log(text: str) -> None:
+    """One line into the executor's own log."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
