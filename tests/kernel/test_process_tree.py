@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kernel
 
 REAPER = """
 import os, subprocess, sys, time
-from isolator import processes
+from isolator.host import processes
 processes.become_subreaper()
 child = subprocess.Popen(["/bin/sh", "-c", sys.argv[1]], start_new_session=True)
 while len(processes.descendants(os.getpid())) < int(sys.argv[2]):

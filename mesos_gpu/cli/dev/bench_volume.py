@@ -27,7 +27,7 @@ LOOKS: Final = 1000
 #: In a child with a mount namespace of its own, which goes with it.
 _MOUNT: Final = """
 import sys, time
-from isolator import view
+from isolator.devices import view
 view.enter()
 began = time.perf_counter()
 view.mount_volume(sys.argv[1])

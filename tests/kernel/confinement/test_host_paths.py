@@ -77,7 +77,7 @@ def test_what_the_operator_mounted_read_only_stays_so(tmp_path: Path) -> None:
     needs("cgroup1")
     script = """
 import subprocess, sys
-from isolator import view
+from isolator.devices import view
 top = sys.argv[1]
 view.enter()
 subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,noexec", "none", top + "/source"], check=True)
@@ -117,7 +117,7 @@ def test_what_no_task_gets(data: Path, agent: ScriptedAgent, mount: Mount, why: 
 
 BINDS = """
 import subprocess, sys
-from isolator import view
+from isolator.devices import view
 view.enter()
 for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
     subprocess.run(["mount", "--bind", source, target], check=True)

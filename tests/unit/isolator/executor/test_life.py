@@ -1,0 +1,368 @@
+"""The table of a task's life in its executor: each pair, what follows, and all lives that can be lived."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from typing import Final, NamedTuple
+
+import pytest
+
+from isolator.executor import life as life_module
+from isolator.executor.life import (
+    TABLE,
+    Action,
+    Effect,
+    End,
+    Event,
+    Ignored,
+    Kind,
+    Life,
+    Move,
+    Refused,
+    State,
+    Terms,
+    Verdict,
+    arrows,
+    mermaid,
+    step,
+)
+from isolator.executor.main import DO, refusal
+from mesos_gpu.model.tasks.assignment import Outcome
+
+S, K, A = State, Kind, Action
+TASK: Final = "job-1.1"
+TERMS: Final = Terms(kill_grace_s=7.0, timeout_s=90.0)
+OWN: Final = Verdict("TASK_FAILED", "in its own words", Outcome(exit_status=3))
+END: Final = End("TASK_KILLED", "killed on request", 7.0)
+VERDICTS: Final = (K.NOT_STARTED, K.BROKEN, K.ENDED)
+
+
+def event_of(kind: Kind) -> Event:
+    """One of that kind, of this task, with all that it must say."""
+    named = TASK if kind in (K.LAUNCH, K.KILL, K.ACKNOWLEDGED) else ""
+    terms = TERMS if kind in (K.READY, K.IN_PLACE) else None
+    healthy = False if kind is K.HEALTH else None
+    exit_code = 1 if kind is K.GONE else 0
+    verdict = OWN if kind in VERDICTS else None
+    return Event(kind, named, "why", verdict=verdict, terms=terms, healthy=healthy, exit_code=exit_code)
+
+
+def life_in(state: State) -> Life:
+    """A life that has come to that state, with what it must know there."""
+    begun = Life(state, TASK, TERMS) if state is not S.WAITING else Life()
+    if state in (S.CANCELLING, S.ABORTING, S.KILLING, S.DYING):
+        return begun._replace(end=END)
+    return begun._replace(verdict=OWN) if state in (S.UNDOING, S.REPORTED) else begun
+
+
+def actions(effects: tuple[Effect, ...]) -> list[Action]:
+    return [effect.action for effect in effects]
+
+
+# --- the table
+
+
+def test_each_pair_stands_in_the_table_once() -> None:
+    named = Counter(
+        (state, kind)
+        for state, (moves, others) in life_module._ROWS.items()
+        for kinds in (moves, *others.values())
+        for kind in kinds
+    )
+    assert set(named) == set(product(State, Kind)) == set(TABLE)
+    assert [pair for pair, times in named.items() if times > 1] == []
+
+
+def test_each_action_is_asked_for_somewhere_and_carried_out() -> None:
+    asked = {action for pair in TABLE.values() if isinstance(pair, Move) for action in pair.does}
+    assert asked | {A.COMPLAIN} == set(Action) == set(DO)
+
+
+@pytest.mark.parametrize(("state", "kind"), list(product(State, Kind)), ids=lambda each: each.value)
+def test_each_pair_does_what_the_table_says(state: State, kind: Kind) -> None:
+    before, pair = life_in(state), TABLE[state, kind]
+    if state is S.WAITING and kind in (K.KILL, K.ACKNOWLEDGED):
+        assert step(before, event_of(kind)._replace(task_id="")) == (before, ()), "whoever's it is"
+    after, effects = step(before, event_of(kind))
+    if isinstance(pair, Ignored):
+        assert (after, effects) == (before, ())
+    elif isinstance(pair, Refused):
+        assert after == before
+        assert actions(effects) == [A.COMPLAIN]
+        assert refusal(effects[0]) == f"{kind.value} while {state.value}: {pair.why}"
+    elif kind is K.GONE and pair.to is S.DONE:
+        assert (after.state, after.exit_code, effects) == (S.DONE, 1, ())
+    else:
+        assert after.state is pair.to
+        assert actions(effects) == list(pair.does)
+        assert (kind in {each.kind for each in after.kept}) == pair.kept
+        assert (after.verdict is not None) == (after.state in (S.UNDOING, S.REPORTED) or before.verdict is not None)
+
+
+def test_every_state_is_reached_and_leads_to_the_end() -> None:
+    ways = [(state, to) for state, _, to in arrows()]
+    reached, ending = {S.WAITING}, {S.DONE}
+    for _ in State:
+        reached |= {to for state, to in ways if state in reached}
+        ending |= {state for state, to in ways if to in ending}
+    assert reached == ending == set(State)
+
+
+def test_the_drawing_has_each_state_and_each_way_once() -> None:
+    lines = mermaid().splitlines()
+    assert lines[0] == "stateDiagram-v2"
+    drawn = [line.split(":")[0].split() for line in lines[1:]]
+    assert ["[*]", "-->", "waiting"] in drawn
+    assert ["done", "-->", "[*]"] in drawn
+    assert [f"{a}>{b}" for a, _, b in drawn if "[*]" not in (a, b)] == [
+        f"{state.value}>{to.value}" for state, _, to in arrows()
+    ]
+    assert "    running --> killing: kill, shutdown, gone, unhealthy, over_disk, timed_out" in lines
+
+
+# --- what is told
+
+
+@pytest.mark.parametrize(
+    ("event", "end"),
+    [
+        (Event(K.KILL, TASK), End("TASK_KILLED", "killed on request", 7.0)),
+        (Event(K.KILL, TASK, grace_s=0.0), End("TASK_KILLED", "killed on request", 0.0)),
+        (Event(K.SHUTDOWN, grace_s=4.0), End("TASK_KILLED", "the agent shut the executor down", 4.0)),
+        (Event(K.GONE), End("TASK_KILLED", "the executor ended", 0.0)),
+        (Event(K.TIMED_OUT), End("TASK_FAILED", "Ran longer than its timeout_s of 90", 7.0)),
+        (Event(K.OVER_DISK, message="out of disk", grace_s=2.0), End("TASK_FAILED", "out of disk", 2.0)),
+        (Event(K.UNHEALTHY, message="it fails"), End("TASK_KILLED", "unhealthy: it fails", 7.0, "it fails")),
+    ],
+    ids=lambda each: each.kind.value if isinstance(each, Event) else "",
+)
+def test_the_first_wish_for_the_end_is_what_is_reported(event: Event, end: End) -> None:
+    killing, _ = step(life_in(S.RUNNING), event)
+    assert killing.end == end
+    for more in (Event(K.KILL, TASK, grace_s=1.0), Event(K.SHUTDOWN, grace_s=1.0), Event(K.TIMED_OUT)):
+        assert step(killing, more)[0].end == end
+    dying, _ = step(killing, Event(K.TERMINATED))
+    how = Outcome(signal=9, infrastructure=True)
+    undoing, _ = step(dying, Event(K.ENDED, verdict=Verdict("TASK_FAILED", "signal 9", how)))
+    assert undoing.verdict == Verdict(end.state, end.message, Outcome(signal=9, unhealthy=end.unhealthy))
+
+
+def test_a_command_that_outlives_sigkill_is_reported_without_its_status() -> None:
+    undoing, effects = step(life_in(S.DYING), Event(K.DEATH_OVERDUE))
+    assert undoing.verdict == Verdict("TASK_KILLED", "killed on request", Outcome())
+    assert actions(effects) == [A.UNDO]
+
+
+def test_a_command_that_ends_within_the_grace_is_undone_when_the_grace_is_over() -> None:
+    killing, effects = step(life_in(S.KILLING), event_of(K.ENDED))
+    assert (killing.state, effects) == (S.KILLING, ())
+    undoing, effects = step(killing, Event(K.TERMINATED))
+    assert actions(effects) == [A.LIMIT_DYING, A.UNDO]
+    assert undoing.verdict == Verdict("TASK_KILLED", "killed on request", Outcome(exit_status=3))
+
+
+def test_the_scheduler_may_say_go_before_the_member_is_in_its_place() -> None:
+    waiting, _ = step(Life(), Event(K.GO))
+    preparing, _ = step(waiting, Event(K.LAUNCH, TASK))
+    again, _ = step(preparing, Event(K.GO))
+    fetching, _ = step(again, Event(K.SET_UP))
+    assert (fetching.state, len(fetching.kept)) == (S.FETCHING, 1)
+    starting, effects = step(fetching, Event(K.IN_PLACE, terms=TERMS))
+    assert (starting.state, actions(effects)) == (S.STARTING, [A.SAY_STARTING, A.START])
+    alone, effects = step(fetching, Event(K.READY, terms=TERMS))
+    assert (alone.state, alone.kept, actions(effects)) == (S.STARTING, (), [A.START])
+
+
+@pytest.mark.parametrize("state", [S.CANCELLING, S.ABORTING])
+def test_what_cannot_start_after_a_kill_was_killed_in_words_of_its_own(state: State) -> None:
+    undoing, _ = step(life_in(state), event_of(K.NOT_STARTED))
+    assert undoing.verdict == OWN._replace(state="TASK_KILLED")
+    broken, _ = step(life_in(state), event_of(K.BROKEN))
+    assert broken.verdict == OWN, "the host's fault is told as such"
+
+
+def test_without_its_agent_it_ends_when_all_is_undone() -> None:
+    killing, effects = step(life_in(S.RUNNING), event_of(K.GONE))
+    assert actions(effects) == [A.SAY_KILLING, A.TERMINATE, A.LIMIT_STAY]
+    dying, effects = step(killing, Event(K.TERMINATED))
+    assert actions(effects) == [A.LIMIT_DYING], "the stay is limited once"
+    undoing, _ = step(dying, event_of(K.ENDED))
+    done, effects = step(undoing, Event(K.UNDONE))
+    assert (done.state, done.exit_code, actions(effects)) == (S.DONE, 1, [A.SAY_END])
+
+
+def test_what_cannot_be_undone_by_a_fault_of_the_executor_is_its_last_word() -> None:
+    reported, effects = step(life_in(S.UNDOING), Event(K.UNDONE, verdict=OWN._replace(message="it failed")))
+    assert actions(effects) == [A.SAY_END]
+    assert effects[0].life.verdict == reported.verdict == OWN._replace(message="it failed")
+
+
+def test_the_latest_health_is_remembered_while_it_runs() -> None:
+    healthy, effects = step(life_in(S.RUNNING), Event(K.HEALTH, healthy=True))
+    assert (healthy.healthy, actions(effects)) == (True, [A.SAY_HEALTH])
+    assert step(healthy._replace(state=S.KILLING), Event(K.HEALTH, healthy=False))[0].healthy is True
+
+
+@pytest.mark.parametrize("kind", [K.KILL, K.ACKNOWLEDGED])
+@pytest.mark.parametrize("state", list(State))
+def test_events_of_another_task_change_nothing(state: State, kind: Kind) -> None:
+    assert step(life_in(state), Event(kind, "another")) == (life_in(state), ())
+
+
+def test_a_second_task_is_refused_and_the_first_stays() -> None:
+    after, effects = step(life_in(S.RUNNING), Event(K.LAUNCH, "second"))
+    assert after == life_in(S.RUNNING)
+    assert (actions(effects), effects[0].event.task_id) == ([A.REFUSE_TASK], "second")
+
+
+# --- all lives
+
+
+class World(NamedTuple):
+    """An executor with the threads that are at work, what they have posted, and its agent.
+
+    `threads`: which are at work. `said`: the updates. `may`: what can happen once more.
+    """
+
+    life: Life = Life()
+    threads: frozenset[str] = frozenset()
+    queue: tuple[Kind, ...] = ()
+    said: tuple[Action, ...] = ()
+    done: frozenset[Action] = frozenset()
+    timers: frozenset[Kind] = frozenset()
+    may: frozenset[Kind] = frozenset({K.LAUNCH, K.GO, K.KILL, K.SHUTDOWN, K.GONE})
+
+
+#: What a thread posts: the event, and the thread that goes on; "": it has ended.
+POSTS: Final[dict[str, tuple[tuple[Kind, str], ...]]] = {
+    "prepare": (
+        (K.CLAIMED, "set up"), (K.IN_PLACE, ""), (K.NOT_STARTED, ""), (K.BROKEN, ""), (K.SET_UP, ""),
+    ),
+    "set up": ((K.SET_UP, ""), (K.READY, ""), (K.BROKEN, "")),
+    "fetch": ((K.READY, ""), (K.IN_PLACE, ""), (K.NOT_STARTED, ""), (K.BROKEN, "")),
+    "start": ((K.STARTED, "watch"), (K.NOT_STARTED, ""), (K.BROKEN, "")),
+    "watch": ((K.CHECKS_READY, "wait"), (K.ENDED, ""), (K.BROKEN, "")),
+    "wait": ((K.ENDED, ""),),
+    "upkeep": ((K.OVER_DISK, ""),),
+    "checker": ((K.HEALTH, "checker"), (K.UNHEALTHY, "")),
+    "terminate": ((K.TERMINATED, ""), (K.BROKEN, "")),
+    "undo": ((K.UNDONE, ""),),
+}  # fmt: skip
+BEGINS: Final = {A.PREPARE: "prepare", A.FETCH: "fetch", A.START: "start", A.TERMINATE: "terminate", A.UNDO: "undo"}
+LIMITS: Final = {A.LIMIT_TIME: K.TIMED_OUT, A.LIMIT_DYING: K.DEATH_OVERDUE, A.LIMIT_STAY: K.OVERDUE}
+SAYS: Final = (A.SAY_STARTING, A.SAY_RUNNING, A.SAY_HEALTH, A.SAY_KILLING, A.SAY_END)
+MOST_QUEUED: Final = 2
+
+
+def nexts(world: World) -> Iterator[World]:
+    """What can be the case next."""
+    if world.queue:
+        yield handled(world._replace(queue=world.queue[1:]), world.queue[0])
+    if len(world.queue) < MOST_QUEUED:
+        for thread in world.threads:
+            for kind, then in POSTS[thread]:
+                threads = world.threads - {thread} | ({then} if then else set())
+                yield posted(world._replace(threads=threads), kind)
+        for kind in world.may:
+            gone = {K.GONE, K.ACKNOWLEDGED, K.KILL, K.GO, K.LAUNCH} if kind is K.GONE else {kind}
+            yield posted(world._replace(may=world.may - gone), kind)
+    for kind in world.timers if not world.queue else ():
+        yield handled(world._replace(timers=world.timers - {kind}), kind)
+
+
+def posted(world: World, kind: Kind) -> World:
+    return world._replace(queue=(*world.queue, kind))
+
+
+def handled(world: World, kind: Kind) -> World:
+    life, effects = step(world.life, event_of(kind))
+    for effect in effects:
+        world = carried_out(world, effect)
+    return world._replace(life=life)
+
+
+def carried_out(world: World, effect: Effect) -> World:
+    """With the rules that no table may break."""
+    action, threads, may = effect.action, world.threads, world.may
+    assert action is not A.COMPLAIN, f"refused: {effect.event.kind} in {world}"
+    if action in BEGINS:
+        assert threads.isdisjoint({"prepare", "set up", "fetch", "start", "undo"}), (action, world)
+        assert action not in world.done, f"{action} twice: {world}"
+        assert action is not A.START or effect.life.end is None, "nothing starts that is to end"
+        threads |= {BEGINS[action], "upkeep"} if action is A.START else {BEGINS[action]}
+    if action in (A.TERMINATE, A.UNDO):
+        threads -= {"checker"}
+    if action is A.UNDO:
+        assert "terminate" not in threads or effect.event.kind is K.BROKEN, f"the grace is not over: {world}"
+        threads -= {"upkeep"}
+    if action is A.CHECK:
+        threads |= {"checker"}
+    if action in SAYS:
+        order = [SAYS.index(each) for each in (*world.said, action)]
+        assert order == sorted(order), f"{action} after {world.said}"
+        assert A.SAY_END not in world.said
+        said = world.said if action in world.said else (*world.said, action)
+        world = world._replace(said=said)
+    if action is A.SAY_END:
+        assert A.UNDO in world.done, "a claim is released before the last word"
+        assert "undo" not in threads
+        may |= {K.ACKNOWLEDGED} if K.GONE in may else set()
+    if action is A.LEAVE:
+        assert world.done.isdisjoint({A.PREPARE}) or A.SAY_END in world.said
+        may -= {K.LAUNCH, K.GO, K.KILL, K.ACKNOWLEDGED}
+    timers = world.timers | ({LIMITS[action]} if action in LIMITS else set())
+    return world._replace(threads=threads, may=may, timers=timers, done=world.done | {action})
+
+
+def lived() -> set[World]:
+    """All that can be the case: threads post what they can, in any order, with up to two events queued."""
+    seen, todo = {World()}, [World()]
+    while todo:
+        world = todo.pop()
+        for after in nexts(world):
+            if after not in seen:
+                seen.add(after)
+                todo += [after] if after.life.state is not S.DONE else []
+    awaited = {S.WAITING: K.LAUNCH, S.AT_BARRIER: K.GO, S.REPORTED: K.ACKNOWLEDGED, S.LEAVING: K.GONE}
+    for world in seen:
+        # A command may run for ever, and one that waits in a driver is not even ended by SIGKILL.
+        endless = {"watch", "wait", "checker", "upkeep"} if world.life.state is not S.RUNNING else set()
+        if not (world.queue or world.threads - endless or world.timers or world.life.state is S.DONE):
+            assert world.life.state in awaited, f"nothing is at work, and nothing ends it: {world}"
+    return seen
+
+
+def test_no_life_breaks_a_rule_and_each_can_end() -> None:
+    worlds = lived()
+    met = {(world.life.state, world.queue[0]) for world in worlds if world.queue}
+    met |= {(world.life.state, kind) for world in worlds for kind in world.timers}
+    met |= {(world.life.state, each.kind) for world in worlds for each in world.life.kept}
+    leads = {pair for pair, what in TABLE.items() if isinstance(what, Move) and what.to is not pair[0]}
+    assert {pair for pair, what in TABLE.items() if isinstance(what, Refused)}.isdisjoint(met)
+    assert leads - met == {
+        (S.AT_BARRIER, K.BROKEN),  # no thread is to be had for the start
+        (S.RUNNING, K.NOT_STARTED),
+        (S.KILLING, K.NOT_STARTED),
+    }, "faults of the executor itself"
+
+
+@pytest.mark.parametrize(
+    ("pair", "wrong"),
+    [
+        ((S.RUNNING, K.ENDED), Move(S.REPORTED, (A.SAY_END,), life_module._own)),
+        ((S.ABORTING, K.STARTED), Move(S.RUNNING, (A.SAY_RUNNING,))),
+        ((S.CANCELLING, K.READY), Move(S.STARTING, (A.START,))),
+        ((S.KILLING, K.ENDED), Move(S.UNDOING, (A.UNDO,), life_module._as_wanted)),
+        ((S.KILLING, K.HEALTH), Move(S.KILLING, (A.SAY_HEALTH,))),
+        ((S.STARTING, K.OVER_DISK), life_module.NOT_AT_WORK),
+        ((S.PREPARING, K.KILL), Move(S.UNDOING, (A.UNDO,), life_module._killed)),
+        ((S.REPORTED, K.GONE), life_module.OVER),
+        ((S.DYING, K.DEATH_OVERDUE), life_module.OVER),
+    ],
+)
+def test_a_mistake_in_the_table_is_found(
+    pair: tuple[State, Kind], wrong: Move | Ignored | Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLE, pair, wrong)
+    with pytest.raises(AssertionError):
+        lived()
