@@ -1,7 +1,9 @@
 """The executor and the monitor as processes, against a scripted agent: real sockets, real signals, real users."""
 
+import base64
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,7 @@ from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.mesos.assignment import decode_outcome
+from mesos_gpu.wire.mesos.v1 import start_message
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, TASK, Host, host
 
@@ -306,6 +309,85 @@ def test_shutdown_ends_the_task_and_says_so(one: Host, how: str) -> None:
 def test_shutdown_before_a_launch_just_ends_it(one: Host) -> None:
     one.agent.send({"type": "SHUTDOWN"})
     assert one.process.wait(60) == 0
+
+
+# --- a gang
+
+
+def go(one: Host) -> None:
+    data = base64.b64encode(start_message()).decode()
+    one.agent.send({"type": "MESSAGE", "message": {"data": data}})
+
+
+def test_a_member_says_that_it_has_its_place_and_waits_for_the_word(one: Host) -> None:
+    one.launch("cat $HOSTFILE", gpus=GPUS, hosts=("n1", "n2"))
+    one.update("TASK_STARTING")
+    one.agent.send({"type": "MESSAGE", "message": {"data": base64.b64encode(b"another word").decode()}})
+    assert [(held.gpus, held.task) for held in one.ledger.holdings()] == [(GPUS, TASK)]
+    assert (one.states(), one.stdout()) == (["TASK_STARTING"], "")
+    go(one)
+    one.end("TASK_FINISHED")
+    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED"]
+    assert one.stdout() == "n1 slots=2\nn2 slots=2\n"
+
+
+def test_a_word_that_comes_before_the_member_has_its_place_counts(one: Host) -> None:
+    one.agent.wait_for(lambda: bool(one.agent.subscribes))
+    go(one)
+    one.launch("true", hosts=("n1", "n2"))
+    go(one)
+    one.end("TASK_FINISHED")
+    assert one.states() == ["TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED"]
+
+
+@pytest.mark.parametrize("how", ["KILL", "SHUTDOWN"])
+def test_a_member_that_waits_is_ended_without_a_start(one: Host, how: str) -> None:
+    one.launch("echo never", gpus=GPUS, hosts=("n1", "n2"))
+    one.update("TASK_STARTING")
+    one.kill() if how == "KILL" else one.agent.send({"type": "SHUTDOWN"})
+    message, outcome = one.end("TASK_KILLED")
+    assert message == ("killed on request" if how == "KILL" else "the agent shut the executor down")
+    assert outcome == Outcome()
+    assert (one.states(), one.stdout()) == (["TASK_STARTING", "TASK_KILLED"], "")
+
+
+# --- faults of the executor's own
+
+
+def test_what_an_agent_says_that_no_agent_should_ends_the_task(one: Host) -> None:
+    mark = unique()
+    one.launch(f"setsid sleep {mark} & echo ready; sleep {mark}", gpus=GPUS)
+    ready(one)
+    one.agent.send({"no": "type"})
+    assert one.process.wait(60) == 1
+    assert sleeps(mark) == []
+    assert one.ledger.holdings() == ()
+    assert "the connection to the agent failed" in (one.sandbox / "executor.log").read_text()
+
+
+def test_where_no_thread_is_to_be_had_the_end_is_reported(
+    open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a limit on processes; what must be undone is, by the one thread that there is."""
+    root = str(Path(__file__).parents[2])
+    code = (
+        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor import main as executor\n"
+        'def full(self, *steps): raise RuntimeError("can\'t start new thread")\n'
+        "aside = executor.Executor._aside\n"
+        "def aside_until_the_start(self, *steps):\n"
+        "    executor.Executor._aside = full if len(steps) > 1 else aside_until_the_start\n"
+        "    executor.Executor._aside(self, *steps) if len(steps) > 1 else aside(self, *steps)\n"
+        "executor.Executor._aside = aside_until_the_start\n"
+        "sys.exit(executor.main())"
+    )
+    command = f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
+    with host(open_directory, agent) as one:
+        one.launch("echo never", gpus=GPUS)
+        message, outcome = one.end("TASK_FAILED")
+        assert "can't start new thread" in message
+        assert outcome.infrastructure
+        assert (one.states(), one.stdout()) == (["TASK_STARTING", "TASK_FAILED"], "")
 
 
 # --- claims

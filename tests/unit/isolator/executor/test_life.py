@@ -96,7 +96,9 @@ def test_each_pair_does_what_the_table_says(state: State, kind: Kind) -> None:
         assert after.state is pair.to
         assert actions(effects) == list(pair.does)
         assert (kind in {each.kind for each in after.kept}) == pair.kept
-        assert (after.verdict is not None) == (after.state in (S.UNDOING, S.REPORTED) or before.verdict is not None)
+        assert (after.verdict is not None) == (
+            after.state in (S.UNDOING, S.REPORTED) or before.verdict is not None
+        )
 
 
 def test_every_state_is_reached_and_leads_to_the_end() -> None:
@@ -248,7 +250,13 @@ POSTS: Final[dict[str, tuple[tuple[Kind, str], ...]]] = {
     "terminate": ((K.TERMINATED, ""), (K.BROKEN, "")),
     "undo": ((K.UNDONE, ""),),
 }  # fmt: skip
-BEGINS: Final = {A.PREPARE: "prepare", A.FETCH: "fetch", A.START: "start", A.TERMINATE: "terminate", A.UNDO: "undo"}
+BEGINS: Final = {
+    A.PREPARE: "prepare",
+    A.FETCH: "fetch",
+    A.START: "start",
+    A.TERMINATE: "terminate",
+    A.UNDO: "undo",
+}
 LIMITS: Final = {A.LIMIT_TIME: K.TIMED_OUT, A.LIMIT_DYING: K.DEATH_OVERDUE, A.LIMIT_STAY: K.OVERDUE}
 SAYS: Final = (A.SAY_STARTING, A.SAY_RUNNING, A.SAY_HEALTH, A.SAY_KILLING, A.SAY_END)
 MOST_QUEUED: Final = 2
