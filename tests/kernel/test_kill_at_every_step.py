@@ -140,7 +140,7 @@ def test_the_undo_itself_may_be_killed(open_directory: Path) -> None:
         made = len(traces_of(container))
         assert made >= 3
         reaper = (
-            "import os, signal, sys; from pathlib import Path; from isolator.devices import enclosure; "
+            "import os, signal, sys; from pathlib import Path; from isolator.confinement import enclosure; "
             "from isolator.gpus import ledger; from isolator.node import reaper\n"
             "undo = enclosure.undo\n"
             "def once(trace):\n"
