@@ -194,10 +194,10 @@ class SqliteStore:
     def load(self) -> Saved:
         """Everything."""
         with self._refusing_damage():
-            found: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
-            found |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
+            nouns: dict[str, Any] = {noun.plural: tuple(self._bodies(noun)) for noun in NOUNS if noun.key}
+            nouns |= {noun.plural: each for noun in NOUNS if not noun.key for each in self._bodies(noun)}
             doubtful = _fact(self._db, "doubtful") is not None
-            return Saved(_fact(self._db, "framework_id"), doubtful=doubtful, **found)
+            return Saved(_fact(self._db, "framework_id"), doubtful=doubtful, **nouns)
 
     def key(self) -> bytes:
         """What secrets of launches are made of: 32 bytes, made at the first call and the same ever after."""
@@ -350,7 +350,7 @@ def _make_private(path: Path) -> None:
 
 
 def _close_directory(path: Path) -> None:
-    """Its directory is closed to others if it is the state's alone; else it is somebody's way to somewhere."""
+    """Close the state's directory to others if it is the state's alone; else it is somebody's way to somewhere."""
     here = path.parent
     mode = stat.S_IMODE(here.stat().st_mode)
     alone = all(entry.name.startswith(path.name) or entry.name in ALONE for entry in here.iterdir())

@@ -32,11 +32,11 @@ class Memory(click.ParamType[int]):
         """`2048`, `2048MiB`, `2GiB`, `1.5g`; decimal units are refused, as 2GB is not 2048 MiB."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
-        unit = _MIB.get(found[2]) if found else None
-        if not found or unit is None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", value.strip().lower())
+        unit = _MIB.get(match[2]) if match else None
+        if not match or unit is None:
             self.fail(f"{value!r} is not a memory size; write MiB, as 512, or a unit, as 2GiB", param, ctx)
-        mib = float(found[1]) * unit
+        mib = float(match[1]) * unit
         if mib < 1 or mib != int(mib):
             self.fail(f"{value!r} is not a whole, positive number of MiB", param, ctx)
         return int(mib)
@@ -128,16 +128,18 @@ class ConstraintText(click.ParamType[list[str]]):
     def convert(
         self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
-        """As Marathon writes it: two or three strings."""
+        """Read a constraint as Marathon writes it: two or three strings."""
         from mesos_gpu.wire.constraints import constraint_of
 
         if isinstance(value, list):
             return value
         words = value.split(":", 2)
-        found = constraint_of(words)
-        if isinstance(found, str):
-            self.fail(f"{value!r} is not of the form FIELD:OPERATOR[:VALUE], as hostname:UNIQUE: it {found}")
-        return found.as_list()
+        constraint = constraint_of(words)
+        if isinstance(constraint, str):
+            self.fail(
+                f"{value!r} is not of the form FIELD:OPERATOR[:VALUE], as hostname:UNIQUE: it {constraint}"
+            )
+        return constraint.as_list()
 
 
 class Url(click.ParamType[str]):
@@ -221,7 +223,7 @@ class AppRef(Ref):
     """The id of an app."""
 
     def __init__(self) -> None:
-        """Those of Marathon."""
+        """Complete ids of Marathon's apps."""
         super().__init__("id", "", "", _apps)
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -239,7 +241,7 @@ class Version(click.ParamType[str]):
     name = "version"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As Marathon writes it."""
+        """Read a version as Marathon writes it."""
         try:
             return stamp(moment(value))
         except (ValueError, OverflowError, OSError):

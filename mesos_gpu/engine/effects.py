@@ -32,7 +32,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTask:
-    """One task of a Launch. `spec` is None for a node monitor."""
+    """A task of a Launch. `spec` is None for a node monitor."""
 
     task: Task
     spec: JobSpec | None

@@ -34,8 +34,8 @@ def head_line(program: str, seq: int, settings: Settings, state: State, *, follo
 
 def batch_line(seq: int, at: float, steps: list[tuple[ev.Event, Outcome]]) -> bytes:
     """A line of events that were stepped together, and of what came of each."""
-    found = [recorded(event, outcome) for event, outcome in steps]
-    return wire.encode(wire.Batch(seq, at, found)) + b"\n"
+    recorded_steps = [recorded(event, outcome) for event, outcome in steps]
+    return wire.encode(wire.Batch(seq, at, recorded_steps)) + b"\n"
 
 
 def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
@@ -54,7 +54,7 @@ def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
 
 
 def digest(effects: list[fx.Effect]) -> str:
-    """Of all that the effects say, in their order: 16 hexadecimal digits."""
+    """The digest of all that the effects say, in their order: 16 hexadecimal digits."""
     return blake2b(wire.encode([wire.named(effect) for effect in effects]), digest_size=8).hexdigest()
 
 

@@ -33,7 +33,7 @@ def _in_journal(name: str) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class Reconciliation:
-    """One run of the algorithm in Mesos' docs/reconciliation.md."""
+    """A run of the algorithm in Mesos' docs/reconciliation.md."""
 
     started_at: float
     next_at: float
@@ -179,7 +179,7 @@ class State:
         self.touched.add(offer.agent_id)
 
     def drop_offer(self, offer_id: OfferId) -> None:
-        """It is used, given back or void; one that is not there is dropped already."""
+        """Drop an offer that is used, given back or void; one that is not there is dropped already."""
         offer = self.offers.pop(offer_id, None)
         if offer is not None:
             self.touched.add(offer.agent_id)
@@ -231,15 +231,15 @@ class State:
         if not here:
             del self.instances[app_id]
 
-    def set_app_version(self, found: AppVersion) -> None:
+    def set_app_version(self, version: AppVersion) -> None:
         """Put an app's version in, in its place by time: an undone change brings an earlier one back."""
-        known = [v for v in self.app_versions.get(found.app.id, ()) if v.version != found.version]
-        bisect.insort(known, found, key=lambda each: each.version)
-        self.app_versions[found.app.id] = known
+        known = [v for v in self.app_versions.get(version.app.id, ()) if v.version != version.version]
+        bisect.insort(known, version, key=lambda each: each.version)
+        self.app_versions[version.app.id] = known
 
     def drop_app_version(self, app_id: str, version: float) -> None:
-        """Forget one."""
-        left = [found for found in self.app_versions[app_id] if found.version != version]
+        """Forget a version of an app."""
+        left = [each for each in self.app_versions[app_id] if each.version != version]
         if left:
             self.app_versions[app_id] = left
         else:
@@ -266,8 +266,8 @@ class State:
         if task.ended:
             self.live.pop(task.id, None)
             self.released.pop(task.id, None)
-            for found in (self.healths, self.check_results, self.readiness):
-                found.pop(task.id, None)
+            for results in (self.healths, self.check_results, self.readiness):
+                results.pop(task.id, None)
             for gpu in task.gpus:
                 if self.holders.get(gpu) == task.id:
                     del self.holders[gpu]
@@ -311,10 +311,10 @@ class State:
         Raises:
             NotFound: No node has reported it.
         """
-        found = self.placed().get(gpu_id)
-        if found is None:
+        place = self.placed().get(gpu_id)
+        if place is None:
             raise NotFound(f"there is no GPU {gpu_id}", remedy="list the GPUs with: mesos-gpu gpus")
-        return found
+        return place
 
     def forget_job(self, job_id: JobId) -> None:
         """Drop an ended job and its tasks."""
@@ -346,8 +346,8 @@ class State:
         """The tasks of a job's latest launch, by rank."""
         if job.spec.tasks == 1:
             return [self.tasks[job.task_id]] if job.task_id else []
-        found = (task for task in self.tasks_of(job.id) if task.launch == job.launches)
-        return sorted(found, key=lambda task: task.rank)
+        tasks = (task for task in self.tasks_of(job.id) if task.launch == job.launches)
+        return sorted(tasks, key=lambda task: task.rank)
 
     def holding_job(self, task: Task) -> Job | None:
         """The job for which a launch counts against its queue's limit: not one that was given up."""
@@ -356,31 +356,31 @@ class State:
 
     def problems(self) -> list[str]:
         """Broken invariants, in words; tests assert that there are none."""
-        found = []
+        problems = []
         held: dict[GpuId, TaskId] = {}
         for task in self.tasks.values():
             if task.ended:
                 continue
             for gpu in task.gpus:
                 if gpu in held:
-                    found.append(f"{gpu} is held by {held[gpu]} and {task.id}")
+                    problems.append(f"{gpu} is held by {held[gpu]} and {task.id}")
                 held[gpu] = task.id
         if held != self.holders:
-            found.append(f"holders {self.holders} are not what the tasks hold: {held}")
+            problems.append(f"holders {self.holders} are not what the tasks hold: {held}")
         pending = sorted((j.sequence, j.id) for j in self.jobs.values() if j.state is JobState.PENDING)
         if pending != self.queue:
-            found.append(f"the queue is {self.queue}, pending are {pending}")
+            problems.append(f"the queue is {self.queue}, pending are {pending}")
         if set(self.resets) != {card.id for card in self.cards.values() if card.reset is not None}:
-            found.append(f"resets {list(self.resets)} are not those of the cards")
+            problems.append(f"resets {list(self.resets)} are not those of the cards")
         for job in self.jobs.values():
             # An abandoned launch may outlive its job: it is killed when its agent is back.
             alive = (t for t in self.tasks_of(job.id) if not t.ended and t.state is not TaskState.ABANDONED)
             running = [t.id for t in alive if self.current(t) is job]
             if job.state is not JobState.PENDING and not job.state.ended and not running:
-                found.append(f"job {job.id} is {job.state.value} without a live task")
+                problems.append(f"job {job.id} is {job.state.value} without a live task")
             if job.state.ended and running:
-                found.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
-        return found
+                problems.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
+        return problems
 
 
 def _dict_key(key: tuple[Any, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""One step in progress: the state, the time, and the effects so far."""
+"""A step in progress: the state, the time, and the effects so far."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -47,7 +47,7 @@ class Turn:
         return job
 
     def show_task(self, task: Task) -> None:
-        """The same of a task, and of its job."""
+        """Publish a task's job, for something is shown of the task that lets nothing start."""
         self.put(task)
         job = self.state.current(task)
         if job is not None:

@@ -57,7 +57,7 @@ class StateView:
 
     @property
     def default_user(self) -> str | None:
-        """Of jobs that name none; None: the executors' own."""
+        """The user of jobs that name none; None: the executors' own."""
         return self._settings.default_user
 
     @property
@@ -92,7 +92,7 @@ class StateView:
 
     @property
     def versions(self) -> Mapping[str, VersionInfo]:
-        """Of each app, by its id."""
+        """The versions of each app, by its id."""
         return self._state.catalog.versions
 
     @property
@@ -102,7 +102,7 @@ class StateView:
 
     @property
     def deployments(self) -> Mapping[str, Deployment]:
-        """Those under way."""
+        """The deployments under way."""
         return self._state.deployments
 
     @property
@@ -124,7 +124,7 @@ class StateView:
         return self._state.roots
 
     def instances_of(self, app_id: str) -> Sequence[Job]:
-        """Those that have not ended."""
+        """The instances of an app that have not ended."""
         return [self._state.jobs[job_id] for job_id in self._state.instances.get(app_id, ())]
 
     def last_failures(self, app_ids: Collection[str]) -> Mapping[str, Job]:
@@ -142,7 +142,8 @@ class StateView:
         return launch_delays(self._state, self._now)
 
     def check_results(self, task_id: TaskId) -> Sequence[CheckHealth]:
-        """Of each check that the scheduler makes of a task, in its app's order; empty: there is no result yet."""
+        """Results of each check that the scheduler makes of a task, in its app's order; empty: there is no result
+        yet."""
         return self._state.check_results.get(task_id, ())
 
     def readiness_of(self, task_id: TaskId) -> Readiness | None:

@@ -18,7 +18,7 @@ UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. `path` is a JSON pointer."""
+    """A thing that is wrong. `path` is a JSON pointer."""
 
     path: str
     reason: str

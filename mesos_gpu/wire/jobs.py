@@ -52,14 +52,14 @@ def _report_what_runs(check: Check) -> None:
 
 def _settled(check: Check, asked: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     """What follows from other fields where nothing is asked for."""
-    found = {"name": asked["name"] or default_name(asked["command"], asked["argv"], asked["image"])}
+    settled = {"name": asked["name"] or default_name(asked["command"], asked["argv"], asked["image"])}
     if asked["image"] is None:
-        found["container_engine"] = Engine.MESOS
+        settled["container_engine"] = Engine.MESOS
     elif "container_engine" not in check.given:
-        found["container_engine"] = engine
+        settled["container_engine"] = engine
     if "min_driver" not in check.given and asked["gpus"]:
-        found["min_driver"] = _driver_of_label(check)
-    return found
+        settled["min_driver"] = _driver_of_label(check)
+    return settled
 
 
 def default_name(command: str | None, argv: tuple[str, ...], image: str | None = None) -> str:

@@ -181,8 +181,8 @@ def _described(field: Field, hint: Hint) -> Hint:
 
 def answered() -> dict[str, Hint]:
     """What an answer has, by key; null is what does not apply."""
-    found = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in FIELDS}
+    hints = {field.key: (field, entry(_ANSWERED, field.kind)(field.kind)) for field in FIELDS}
     return {
         key: hint | None if (field.default is None and key != "name") or field.decided_later else hint
-        for key, (field, hint) in found.items()
+        for key, (field, hint) in hints.items()
     }

@@ -93,12 +93,12 @@ def _in_words(default: Any) -> str:
 def request_of(cmd: tuple[str, ...], options: Mapping[str, Any], *, shell: bool = False) -> dict[str, Any]:
     """A job request of the words of its command, or with `shell` a line of them, and of what `job_options` made of the
     options; what was not given is left to the scheduler's defaults."""
-    found = {"command": " ".join(cmd)} if shell else {"argv": list(cmd)} if cmd else {}
+    request = {"command": " ".join(cmd)} if shell else {"argv": list(cmd)} if cmd else {}
     for field in FIELDS:
         value = _sent(field, options.get(_PREFIX + field.key))
         if value is not None:
-            found[field.key] = value
-    return found
+            request[field.key] = value
+    return request
 
 
 def _sent(field: Field, value: Any) -> Any:

@@ -216,5 +216,5 @@ def _has_sick_gpu(turn: Turn, task: Task) -> bool:
     node = turn.state.nodes.get(task.agent_id)
     if node is None:
         return False
-    found = (node.gpu(gpu_id) for gpu_id in task.gpus)
-    return any(gpu is not None and gpu.health.broken for gpu in found)
+    gpus = (node.gpu(gpu_id) for gpu_id in task.gpus)
+    return any(gpu is not None and gpu.health.broken for gpu in gpus)

@@ -174,7 +174,7 @@ def _described(task: Task, listed: Listed) -> Task:
 
 
 def _replace(turn: Turn, old: Task, new: Task) -> None:
-    """It may be of another job now."""
+    """Put a task in another's place; it may be of another job now."""
     if new.job_id != old.job_id:
         turn.state.forget_task(old)
     turn.put_task(new)
@@ -195,8 +195,8 @@ def _bump(turn: Turn, label: Label | None) -> None:
 def _round(turn: Turn, label: Label) -> list[Task]:
     """The unknown tasks of one launch, by rank."""
     held = ((turn.state.tasks[task_id], _label(turn.state.tasks[task_id])) for task_id in turn.state.unknown)
-    found = [task for task, its in held if its and (its.job_id, its.launch) == (label.job_id, label.launch)]
-    return sorted(found, key=lambda task: task.rank)
+    tasks = [task for task, its in held if its and (its.job_id, its.launch) == (label.job_id, label.launch)]
+    return sorted(tasks, key=lambda task: task.rank)
 
 
 def _adopt_awaited(turn: Turn) -> None:

@@ -171,7 +171,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a job.
+    """A field of a job.
 
     Attributes:
         name: The attribute of `JobSpec`.
@@ -220,16 +220,16 @@ def asks_first(kind: Kind, **more: Any) -> Mapping[str, Any]:
 
 def declared(kind: type, order: tuple[str, ...]) -> tuple[Field, ...]:
     """The fields that a dataclass declares: those that `order` names, and then the others as they stand there."""
-    found = {each.name: _field_of(each) for each in dataclasses.fields(kind) if _DECLARED in each.metadata}
-    return tuple(found[name] for name in dict.fromkeys((*order, *found)))
+    by_name = {each.name: _field_of(each) for each in dataclasses.fields(kind) if _DECLARED in each.metadata}
+    return tuple(by_name[name] for name in dict.fromkeys((*order, *by_name)))
 
 
-def _field_of(found: "dataclasses.Field[Any]") -> Field:
-    default = found.default
-    if found.default_factory is not dataclasses.MISSING:
-        default = found.default_factory()
-    more = {"key": found.name, **found.metadata[_DECLARED]}
-    return Field(found.name, None if default is dataclasses.MISSING else default, **more)
+def _field_of(field: "dataclasses.Field[Any]") -> Field:
+    default = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        default = field.default_factory()
+    more = {"key": field.name, **field.metadata[_DECLARED]}
+    return Field(field.name, None if default is dataclasses.MISSING else default, **more)
 
 
 def entry(table: Mapping[type[Kind], T], kind: Kind) -> T:

@@ -58,7 +58,7 @@ def amounts(resources: Sequence[Scalar]) -> tuple[float, float, float, float]:
 
 def count_ports(ports: Iterable[PortRange]) -> int:
     """How many there are in all."""
-    return sum(found.end - found.begin + 1 for found in ports)
+    return sum(span.end - span.begin + 1 for span in ports)
 
 
 def take_port(ports: tuple[PortRange, ...]) -> tuple[PortRange, tuple[PortRange, ...]]:
