@@ -8,6 +8,7 @@ from mesos_gpu.model.jobs.job import GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.resources import Resources
 
 LOG_LIMIT_MIB: Final = 1024
 
@@ -23,10 +24,10 @@ class Settings:
     control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)  # as of `Permits`
     sealed: bool = False  # whether executors are told a secret that their updates are sealed with
     executor_env: Mapping[str, str] = field(default_factory=dict)
-    executor_cpus: float = 0.01  # Mesos' minimum (master/constants.hpp, MIN_CPUS)
-    executor_mem_mib: float = 48.0  # it stays under 35; the rest is room for its children's start
-    monitor_cpus: float = 0.05
-    monitor_mem_mib: float = 96.0
+    #: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it
+    #: stays under 35 MiB, and the rest is room for its children's start.
+    executor: Resources = Resources(cpus=0.01, mem_mib=48)
+    monitor: Resources = Resources(cpus=0.05, mem_mib=96)  # of a node, its executor included
     report_interval_s: float = 10.0
     report_stale_s: float = 30.0  # an older report is no knowledge: its GPUs are not given out
     offer_hold_s: float = 30.0  # how long an offer that fits nothing is kept from other frameworks

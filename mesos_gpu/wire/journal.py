@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_
 import msgspec
 
 from mesos_gpu.errors import Damaged
+from mesos_gpu.model.resources import Resources
 
 T = TypeVar("T")
 FORMAT: Final = 1
@@ -47,12 +48,26 @@ class Head(msgspec.Struct, frozen=True):
     state: msgspec.Raw
 
 
+def _plain(value: Any) -> list[float]:
+    """Write resources as a list of amounts: so a journal from before there was a further one can be read."""
+    if isinstance(value, Resources):
+        return list(value)
+    raise NotImplementedError(f"a {type(value).__name__} has no form in the journal")
+
+
+def _made(kind: type[Any], value: Any) -> Any:
+    """Read what `_plain` wrote."""
+    if kind is Resources:
+        return Resources.of(value)
+    raise NotImplementedError(f"a {kind.__name__} has no form in the journal")
+
+
 class Named(Generic[T]):
     """Dataclasses of several types, as {name of the type: fields}."""
 
     def __init__(self, kinds: Iterable[type[T]]) -> None:
         """`kinds` are all that there are."""
-        self._decoders = {kind.__name__: msgspec.json.Decoder(kind) for kind in kinds}
+        self._decoders = {kind.__name__: msgspec.json.Decoder(kind, dec_hook=_made) for kind in kinds}
 
     def decode(self, raw: msgspec.Raw) -> T:
         """Decode a value by the name of its type.
@@ -81,7 +96,8 @@ class Exact(Generic[T]):
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip
-        self._decoder = msgspec.json.Decoder(msgspec.defstruct(kind.__name__, types, rename=self._keys))
+        struct = msgspec.defstruct(kind.__name__, types, rename=self._keys)
+        self._decoder = msgspec.json.Decoder(struct, dec_hook=_made)
 
     def encode(self, value: T) -> bytes:
         """Encode a value as a JSON document."""
@@ -118,7 +134,7 @@ def named(value: object) -> dict[str, object]:
 
 def encode_flat(value: Any) -> bytes:
     """A dataclass of plain values; one that is infinite becomes a word, as JSON has no number for it."""
-    body = msgspec.to_builtins(value)
+    body = msgspec.to_builtins(value, enc_hook=_plain)
     endless = {name: str(each) for name, each in body.items() if isinstance(each, float) and isinf(each)}
     return _encoder.encode({**body, **endless})
 
@@ -130,7 +146,7 @@ def decode_flat(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
         Damaged: It is something else.
     """
     try:
-        return msgspec.json.decode(raw, type=kind, strict=False)
+        return msgspec.json.decode(raw, type=kind, strict=False, dec_hook=_made)
     except (msgspec.DecodeError, ValueError) as error:
         raise Damaged(f"settings in the journal cannot be read: {error}", remedy=_REMEDY) from error
 
@@ -164,7 +180,7 @@ def decode_batch(line: bytes) -> Batch:
         raise Damaged(f"a line is not one of a journal: {error}", remedy=_REMEDY) from error
 
 
-_encoder: Final = msgspec.json.Encoder()
+_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
 _NAMED: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _HEAD: Final = msgspec.json.Decoder(Head)
 _BATCH: Final = msgspec.json.Decoder(Batch)

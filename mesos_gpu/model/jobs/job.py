@@ -48,6 +48,7 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
+from mesos_gpu.model.resources import Resources
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
 MOST_TASKS: Final = 1024
@@ -353,6 +354,11 @@ class JobSpec:
         shown="may reach",
         of_app="control_access",
     )
+
+    @property
+    def resources(self) -> Resources:
+        """What one task takes, without its executor."""
+        return Resources.of_spec(self)
 
     @property
     def gpus_in_all(self) -> int:

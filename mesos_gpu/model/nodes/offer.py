@@ -1,9 +1,10 @@
 """Offers: what an agent has to give at the moment."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.ids import AgentId, OfferId
+from mesos_gpu.model.resources import Resources, thousandths, units
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +42,9 @@ class Offer:
     ports: tuple[PortRange, ...] = ()
 
 
-def total(resources: Iterable[Scalar], name: str) -> float:
-    """Sum of one resource over all kinds. Mesos keeps scalars to three decimals: so does this."""
-    return round(sum(r.amount for r in resources if r.name == name), 3)
-
-
-def amounts(resources: Sequence[Scalar]) -> tuple[float, float, float, float]:
-    """Of cpus, MiB of memory, GPUs and MiB of disk."""
-    return (
-        total(resources, "cpus"),
-        total(resources, "mem"),
-        total(resources, "gpus"),
-        total(resources, "disk"),
-    )
+def resources_of(scalars: Iterable[Scalar]) -> Resources:
+    """The sums over all kinds."""
+    return Resources.of_mesos([(scalar.name, scalar.amount) for scalar in scalars])
 
 
 def count_ports(ports: Iterable[PortRange]) -> int:
@@ -75,27 +66,27 @@ def take_port(ports: tuple[PortRange, ...]) -> tuple[PortRange, tuple[PortRange,
     return taken, (*left, *rest)
 
 
-def carve(resources: tuple[Scalar, ...], ask: Mapping[str, float]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
-    """Take `ask` (name to amount) out of `resources`.
+def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tuple[Scalar, ...]]:
+    """Take some resources out of scalars.
 
     Returns:
         What was taken, and what is left.
 
     Raises:
-        ValueError: There is less than asked for.
+        ValueError: There is less than is needed.
     """
     taken: list[Scalar] = []
     left: list[Scalar] = []
-    missing = {name: amount for name, amount in ask.items() if amount > 0}
-    for resource in resources:
-        part = min(resource.amount, missing.get(resource.name, 0.0))
+    missing = {name: thousandths(amount) for name, amount in need.mesos().items()}
+    for scalar in scalars:
+        has = thousandths(scalar.amount)
+        part = min(has, missing.get(scalar.name, 0))
         if part > 0:
-            taken.append(Scalar(resource.name, round(part, 3), resource.kind))
-            missing[resource.name] = round(missing[resource.name] - part, 3)
-        rest = round(resource.amount - part, 3)
-        if rest > 0:
-            left.append(Scalar(resource.name, rest, resource.kind))
-    short = {name: amount for name, amount in missing.items() if amount > 0}
+            taken.append(Scalar(scalar.name, units(part), scalar.kind))
+            missing[scalar.name] -= part
+        if has > part:
+            left.append(Scalar(scalar.name, units(has - part), scalar.kind))
+    short = {name: units(amount) for name, amount in missing.items() if amount > 0}
     if short:
         raise ValueError(f"the offer lacks {short}")
     return taken, tuple(left)

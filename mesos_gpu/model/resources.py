@@ -1,0 +1,205 @@
+"""Amounts of what Mesos counts: the one place that knows which there are, how they round, and what Mesos calls them.
+
+A further amount takes a row of AMOUNTS, an argument and a property here, and a field of `JobSpec` of the same name.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import add, attrgetter, ge, sub
+from typing import Any, Final
+
+#: How many tasks fit, by what none of them asks for.
+UNLIMITED: Final = 1 << 30
+_PER_UNIT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """One kind of amount."""
+
+    name: str  # as `Resources` and `JobSpec` have it, with its unit
+    mesos: str  # the name of Mesos' scalar
+    words: str  # after a number: "lacks 3 MiB of memory"
+    of_request: str  # the same where all that a request asks for is listed; "": it is not named there
+    always: bool = False  # named there even if it is 0
+
+
+#: In the order in which snapshots of the state have them; new ones come last.
+AMOUNTS: Final = (
+    Amount("cpus", "cpus", "cpus", "cpus", always=True),
+    Amount("mem_mib", "mem", "MiB of memory", "MiB", always=True),
+    Amount("gpus", "gpus", "GPUs", ""),
+    Amount("disk_mib", "disk", "MiB of disk", "MiB of disk"),
+)
+_CPUS, _MEM, _GPUS, _DISK = range(len(AMOUNTS))
+_AMOUNTS_OF: Final = attrgetter(*(amount.name for amount in AMOUNTS))
+
+
+def thousandths(value: float) -> int:
+    """A scalar as Mesos keeps it: to three decimals (Value::Scalar in src/common/values.cpp)."""
+    return round(round(value, 3) * _PER_UNIT)
+
+
+def units(value: int) -> float:
+    """The scalar of so many thousandths."""
+    return value / _PER_UNIT
+
+
+class Resources:
+    """Amounts, exact to a thousandth. They may be negative: what is kept for others can exceed what is free now.
+
+    GPUs are counted as Mesos does, which does not say which they are.
+    """
+
+    __slots__ = ("_milli",)
+    _milli: tuple[int, ...]
+
+    def __init__(
+        self, *, cpus: float = 0.0, mem_mib: float = 0.0, gpus: float = 0.0, disk_mib: float = 0.0
+    ) -> None:
+        """Amounts in their units."""
+        self._milli = tuple(map(thousandths, (cpus, mem_mib, gpus, disk_mib)))
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Resources":
+        """From amounts in the order of AMOUNTS, as `list` gives them; those that are missing at the end are 0."""
+        found = [thousandths(value) for value in values]
+        return _made((*found, *[0] * (len(AMOUNTS) - len(found))))
+
+    @classmethod
+    def of_spec(cls, spec: Any) -> "Resources":
+        """From whatever has a field for each amount."""
+        return _known(_AMOUNTS_OF(spec))
+
+    @classmethod
+    def of_mesos(cls, scalars: Iterable[tuple[str, float]]) -> "Resources":
+        """The sums of scalars by Mesos' names; those of other names are left out."""
+        sums = dict.fromkeys((amount.mesos for amount in AMOUNTS), 0)
+        for name, value in scalars:
+            if name in sums:
+                sums[name] += thousandths(value)
+        return _made(tuple(sums.values()))
+
+    def mesos(self) -> dict[str, float]:
+        """By Mesos' names, those that are above 0."""
+        return {
+            amount.mesos: units(value) for amount, value in zip(AMOUNTS, self._milli, strict=True) if value > 0
+        }
+
+    def __iter__(self) -> Iterator[float]:
+        """In the order of AMOUNTS."""
+        return map(units, self._milli)
+
+    def items(self) -> Iterator[tuple[Amount, float]]:
+        """Each amount that is not 0."""
+        return ((amount, value) for amount, value in zip(AMOUNTS, self, strict=True) if value)
+
+    @property
+    def cpus(self) -> float:
+        """Processors."""
+        return self._milli[_CPUS] / _PER_UNIT
+
+    @property
+    def cpu_milli(self) -> int:
+        """Thousandths of processors."""
+        return self._milli[_CPUS]
+
+    @property
+    def mem_mib(self) -> float:
+        """Memory of hosts."""
+        return self._milli[_MEM] / _PER_UNIT
+
+    @property
+    def gpus(self) -> int:
+        """GPUs, as Mesos counts them: whole ones."""
+        return self._milli[_GPUS] // _PER_UNIT
+
+    @property
+    def disk_mib(self) -> float:
+        """File system, for sandboxes."""
+        return self._milli[_DISK] / _PER_UNIT
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return _made(tuple(map(add, self._milli, other._milli)))
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return _made(tuple(map(sub, self._milli, other._milli)))
+
+    def scaled(self, count: int) -> "Resources":
+        """So many times as much."""
+        return _made(tuple([value * count for value in self._milli]))
+
+    def halves(self) -> tuple["Resources", "Resources"]:
+        """Two that are together as much."""
+        half = _made(tuple([value // 2 for value in self._milli]))
+        return self - half, half
+
+    def without_gpus(self) -> "Resources":
+        """All other amounts."""
+        return self.with_gpus(0)
+
+    def with_gpus(self, gpus: int) -> "Resources":
+        """With that count of GPUs instead."""
+        return _made((*self._milli[:_GPUS], gpus * _PER_UNIT, *self._milli[_GPUS + 1 :]))
+
+    def least(self, other: "Resources") -> "Resources":
+        """The smaller of each amount."""
+        return _made(tuple(map(min, self._milli, other._milli)))
+
+    def most(self, other: "Resources") -> "Resources":
+        """The larger of each amount."""
+        return _made(tuple(map(max, self._milli, other._milli)))
+
+    def covers(self, need: "Resources") -> bool:
+        """Whether there is enough of all that is asked for. What is not asked for cannot be lacking."""
+        if all(map(ge, self._milli, need._milli)):
+            return True
+        return not any(want > have for have, want in zip(self._milli, need._milli, strict=True) if want)
+
+    def times(self, need: "Resources") -> int:
+        """How often that fits in; UNLIMITED if it asks for nothing."""
+        fit = [have // want for have, want in zip(self._milli, need._milli, strict=True) if want > 0]
+        return max(min(fit), 0) if fit else UNLIMITED
+
+    def lacking(self, need: "Resources") -> "Resources":
+        """How much more is asked for than there is, by amount."""
+        found = zip(self._milli, need._milli, strict=True)
+        return _made(tuple([want - have if want and want > have else 0 for have, want in found]))
+
+    def __bool__(self) -> bool:
+        """Whether any amount is not 0."""
+        return any(self._milli)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resources) and self._milli == other._milli
+
+    def __hash__(self) -> int:
+        return hash(self._milli)
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{amount.name}={value:g}" for amount, value in self.items())
+        return f"Resources({said})"
+
+
+def _made(milli: tuple[int, ...]) -> Resources:
+    found = object.__new__(Resources)
+    found._milli = milli
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _known(values: tuple[float, ...]) -> Resources:
+    """Many tasks have the same: a thousand are looked at in a match."""
+    return Resources.of(values)
+
+
+NOTHING: Final = Resources()
+
+
+def total(every: Iterable[Resources]) -> Resources:
+    """The sum."""
+    found = NOTHING
+    for each in every:
+        found = found + each if found is not NOTHING else each
+    return found

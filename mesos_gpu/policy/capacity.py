@@ -1,0 +1,369 @@
+"""What is asked for, what is free, and the one answer to whether it fits. Pure.
+
+Whoever decides (a match, a reservation, a gang, preemption, a plan of moves) and whoever explains asks `room_for` or
+`fit`. The arrays of `policy.cluster` are an index over the same: they say where to look.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
+
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
+from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.offer import PortRange, count_ports
+from mesos_gpu.model.resources import NOTHING, Resources, total
+from mesos_gpu.policy.apps.ports import enough
+from mesos_gpu.policy.cluster.shapes import WHOLE
+
+ENDLESS: Final = inf
+OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
+
+
+# --- what is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """The GPUs that one task needs."""
+
+    count: int = 0
+    milli: int = WHOLE  # thousandths of each; less than WHOLE only of a single one
+    models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
+    memory_mib: int | None = None  # that each has at least; None: any
+    compute_capability: str | None = None  # the oldest that will do, "8.0"; None: any
+
+    @property
+    def choosy(self) -> bool:
+        """Whether GPUs of one model may differ in whether they will do."""
+        return self.memory_mib is not None or self.compute_capability is not None
+
+    def takes(self, gpu: Gpu) -> bool:
+        """Whether a GPU will do, whatever its model; one whose capability is not known will not where it counts."""
+        enough_memory = self.memory_mib is None or gpu.memory_mib >= self.memory_mib
+        return enough_memory and as_new_as(gpu.compute_capability, self.compute_capability)
+
+    def suited(self, gpus: Iterable[Gpu], model: str | None = None) -> list[Gpu]:
+        """Those that will do, of one model; None: of whatever model the request accepts."""
+        if model is not None:
+            gpus = [gpu for gpu in gpus if gpu.model == model]
+        elif self.models:
+            gpus = [gpu for gpu in gpus if gpu.model in self.models]
+        return [gpu for gpu in gpus if self.takes(gpu)] if self.choosy else list(gpus)
+
+    def by_model(self, gpus: Iterable[Gpu], model: str | None = None) -> list[list[Gpu]]:
+        """Those that will do, by model: a task never gets a mix."""
+        groups: dict[str, list[Gpu]] = {}
+        for gpu in self.suited(gpus, model):
+            groups.setdefault(gpu.model, []).append(gpu)
+        return list(groups.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one task of a job needs of a node, its executor included."""
+
+    resources: Resources  # with the count of GPUs
+    gpu: GpuRequest = GpuRequest()
+    min_driver: str | None = None  # the oldest driver that will do; None: any, or none at all
+    tasks: int = 1  # that start together; each of several takes a port
+    ports: tuple[PortWish, ...] = ()  # of its host, of a job of one task
+
+    def of_model(self, model: str | None) -> "Request":
+        """The same for GPUs of one model; None: as it is."""
+        return self if model is None else replace(self, gpu=replace(self.gpu, models=(model,)))
+
+    def each_model(self) -> Sequence["Request"]:
+        """One for each model that is named, the first choice first: the tasks of a gang get GPUs of one model."""
+        return [self.of_model(model) for model in self.gpu.models] or [self]
+
+
+# --- what is held, and what is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What a task holds of its node, and gives back when it ends. Times are seconds since the epoch."""
+
+    job_id: JobId | None  # None: a node monitor
+    resources: Resources  # GPUs in any health: they count against its queue's limit
+    gpus: tuple[Gpu, ...] = ()  # those of them that another job could use then
+    since: float = 0.0
+    ends_at: float = ENDLESS
+    lasts_s: float | None = None  # what `ends_at` follows from; None: it is being ended, or nothing is known
+    learnt: str = ""  # where `lasts_s` comes from, in words; "": it is the job's time limit
+
+
+def by_end(allocations: Iterable[Allocation]) -> list[Allocation]:
+    """The soonest to end first; of those that nobody knows, the ones with GPUs, then the oldest."""
+    return sorted(allocations, key=lambda held: (held.ends_at, not held.gpus, held.since, str(held.job_id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """What is kept for a job, from now until it starts."""
+
+    job_id: JobId
+    queue: str
+    resources: Resources  # of all its tasks there
+    at: float  # when it can start at the latest; ENDLESS: nobody knows
+    agent_id: AgentId | None = None  # None: no node, only a share of its queue's limit
+    hostname: str = ""
+    gpus: frozenset[GpuId] = frozenset()
+    spare: Resources = NOTHING  # what others may hold of the node at that time; of GPUs: all but `gpus`
+    spare_share: float = inf  # GPUs that others of its queue may hold at that time
+    awaited: tuple[Allocation, ...] = ()  # what must end before, by the time of its end
+
+    @property
+    def kept(self) -> Resources:
+        """Amounts that are kept. GPUs are kept one by one."""
+        return self.resources.without_gpus()
+
+
+# --- what is free
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """How much of a GPU is free, where it is not all of it."""
+
+    gpu_id: GpuId
+    milli: int  # thousandths
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCapacity:
+    """A node as a job can use it: what is free there, now or when some of what it holds has ended."""
+
+    agent_id: AgentId
+    hostname: str
+    free: Resources = NOTHING  # its GPUs: Mesos' count, which does not say which they are
+    gpus: tuple[Gpu, ...] = ()  # healthy, and free wholly or in part
+    parts: tuple[GpuPart, ...] = ()  # of those that are free in part only
+    ports: tuple[PortRange, ...] | None = None  # None: they are not counted
+    allocations: tuple[Allocation, ...] = ()  # that end and give back, in the order of `by_end`
+    given_back: Resources = NOTHING  # by all of those together
+    installed: tuple[Gpu, ...] = ()  # all its GPUs, in any health
+    driver: str | None = None  # None: it has none, or it is not known
+    # What else may keep a job off it, in words; "": it does not.
+    offered: bool = True  # whether any offer of it is held: else what is free is not known
+    holders: tuple[tuple[GpuId, str], ...] = ()  # of its GPUs, those that something holds, and what
+    lost: str = ""  # since when
+    silent: str = ""  # why its GPUs are not known
+    drained: str = ""  # why nothing at all may start there
+    barred: str = ""  # which constraint keeps the job off it now
+    ruled_out: str = ""  # which one does so whatever runs where
+    kept: tuple[Reservation, ...] = ()  # for others, and the job must leave it alone
+
+    def minus(self, resources: Resources, gpu_ids: Collection[GpuId] = ()) -> "NodeCapacity":
+        """After a launch that takes that, and those GPUs wholly."""
+        return replace(self, free=self.free - resources, gpus=_others(self.gpus, gpu_ids))
+
+    def without(self, ended: Collection[Allocation]) -> "NodeCapacity":
+        """When those allocations have ended."""
+        if not ended:
+            return self
+        back = total(held.resources for held in ended)
+        gone = {id(held) for held in ended}
+        return replace(
+            self,
+            free=self.free + back,
+            gpus=(*self.gpus, *(gpu for held in ended for gpu in held.gpus)),
+            allocations=tuple(held for held in self.allocations if id(held) not in gone),
+            given_back=self.given_back - back,
+        )
+
+    def holding(self, allocations: Iterable[Allocation]) -> "NodeCapacity":
+        """The node with what holds the rest of it."""
+        ordered = tuple(by_end(allocations))
+        return replace(self, allocations=ordered, given_back=total(held.resources for held in ordered))
+
+    def keeping(self, reservations: Iterable[Reservation]) -> "NodeCapacity":
+        """What is left when those have all that is kept for them."""
+        mine = [found for found in reservations if found.agent_id == self.agent_id]
+        if not mine:
+            return self
+        ids = frozenset[GpuId]().union(*(found.gpus for found in mine))
+        return self._less(self.free - total(found.kept for found in mine), ids)
+
+    def beside(self, found: Reservation) -> "NodeCapacity":
+        """As a launch may use it that outlasts a reservation: no more than is to spare at its time."""
+        return self._less(self.free.least(found.spare.with_gpus(self.free.gpus)), found.gpus)
+
+    def _less(self, free: Resources, kept: Collection[GpuId]) -> "NodeCapacity":
+        allocations = self.allocations
+        if kept and any(gpu.id in kept for held in allocations for gpu in held.gpus):
+            allocations = tuple(replace(held, gpus=_others(held.gpus, kept)) for held in allocations)
+        return replace(self, free=free, gpus=_others(self.gpus, kept), allocations=allocations)
+
+    @property
+    def models(self) -> list[str]:
+        """Of all its GPUs, each once, sorted."""
+        return sorted({gpu.model for gpu in self.installed or self.gpus})
+
+    def free_of(self, gpu: Gpu) -> GpuPart:
+        """How much is free of one of `gpus`."""
+        whole = GpuPart(gpu.id, WHOLE, gpu.memory_mib)
+        return next((part for part in self.parts if part.gpu_id == gpu.id), whole)
+
+    def usable(self, request: GpuRequest, model: str | None = None) -> list[list[Gpu]]:
+        """The free GPUs that will do, by model; None: of whatever model the request accepts."""
+        groups = request.by_model(self.gpus, model)
+        if self.parts:
+            groups = [[gpu for gpu in group if self._shares(request, gpu)] for group in groups]
+        return groups
+
+    def _shares(self, request: GpuRequest, gpu: Gpu) -> int:
+        """How many tasks can have what they ask for of one GPU; one that is used in part is no whole one."""
+        part = self.free_of(gpu)
+        return part.milli // request.milli if part.memory_mib >= (request.memory_mib or 0) else 0
+
+    def tasks_on(self, request: GpuRequest, group: Sequence[Gpu]) -> int:
+        """How many tasks GPUs are enough for that are all of one model and will do."""
+        if request.milli == WHOLE:
+            return len(group) // request.count
+        return sum(self._shares(request, gpu) for gpu in group)
+
+
+def _others(gpus: tuple[Gpu, ...], ids: Collection[GpuId]) -> tuple[Gpu, ...]:
+    return tuple([gpu for gpu in gpus if gpu.id not in ids]) if ids else gpus
+
+
+# --- whether it fits
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Room for some tasks."""
+
+    node: NodeCapacity
+    slots: int  # how many; UNLIMITED: they ask for nothing
+    gpus: tuple[Gpu, ...] = ()  # that will do, of each model in sets as large as a task needs
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """What keeps a task off a node."""
+
+    stage: Stage
+    shortfall: Resources = NOTHING  # how much more it asks for, where an amount is what is lacking
+    kept_for: Reservation | None = None  # whom it is kept for, where that is the reason
+
+
+def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> Fit:
+    """How many tasks a node has room for, none of them included, with GPUs of one model or of any that will do.
+
+    Whether the node may be used at all is for `fit` to say.
+    """
+    slots = _slots(request, node)
+    if not slots or not request.gpu.count:
+        return Fit(node, slots)
+    groups = node.usable(request.gpu, model)
+    slots = min(slots, sum(node.tasks_on(request.gpu, group) for group in groups))
+    size = request.gpu.count
+    return Fit(node, slots, tuple([gpu for group in groups for gpu in group[: len(group) // size * size]]))
+
+
+def _slots(request: Request, node: NodeCapacity) -> int:
+    """The same, by all but its GPUs."""
+    if not as_new_as(node.driver, request.min_driver):
+        return 0
+    slots = node.free.times(request.resources)
+    if node.ports is None or not slots:
+        return slots
+    if request.tasks > 1:
+        return min(slots, count_ports(node.ports))
+    return slots if enough(request.ports, node.ports) else 0
+
+
+def fit(request: Request, node: NodeCapacity) -> Fit | Misfit:
+    """Whether a task may start on the node now: how many have room, or the first reason against it."""
+    against = next(misfits(request, node), None)
+    return against if against is not None else room_for(request, beside_all(node))
+
+
+def beside_all(node: NodeCapacity) -> NodeCapacity:
+    """What a job may use that must leave alone what is kept there."""
+    for found in node.kept:
+        node = node.beside(found)
+    return node
+
+
+def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
+    """All that keeps a task off the node, in the order of stages; what is kept for others only if nothing else does."""
+    if node.drained or node.lost:
+        yield Misfit(Stage.DRAINED if node.drained else Stage.LOST)
+        return
+    found = [*_closed(request, node), *_lacking(request, node)]
+    yield from found
+    if found:
+        return
+    if not node.offered:
+        yield Misfit(Stage.OFFER)
+        return
+    for reservation in node.kept:
+        node = node.beside(reservation)
+        if not room_for(request, node).slots:
+            yield Misfit(Stage.KEPT, kept_for=reservation)
+            return
+
+
+def _closed(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
+    """Why it may not be used, whatever is free."""
+    if node.silent and request.gpu.count:
+        yield Misfit(Stage.UNREPORTED)
+    if node.ruled_out or node.barred:
+        yield Misfit(Stage.SCARCE if node.ruled_out == OFF_GPUS else Stage.CONSTRAINT)
+    if not as_new_as(node.driver, request.min_driver):
+        yield Misfit(Stage.DRIVER)
+
+
+def _lacking(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
+    """What there is too little of. GPUs in use come last: they are what is waited for."""
+    gpus = _of_gpus(request, node) if request.gpu.count and not node.silent else None
+    if gpus is not None and gpus.stage is not Stage.GPUS:
+        yield gpus
+    if node.offered:
+        shortfall = node.free.lacking(request.resources).without_gpus()
+        yield from (Misfit(Stage(amount.mesos), shortfall) for amount, _ in shortfall.items())
+    if node.ports is not None and not _has_ports(request, node.ports):
+        yield Misfit(Stage.PORTS)
+    if gpus is not None and gpus.stage is Stage.GPUS:
+        yield gpus
+
+
+def _has_ports(request: Request, ports: Sequence[PortRange]) -> bool:
+    return bool(ports) if request.tasks > 1 else enough(request.ports, ports)
+
+
+def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
+    """The first thing that its GPUs lack."""
+    want, size = request.gpu, request.gpu.count
+    any_size = replace(want, memory_mib=None, compute_capability=None)
+    groups = any_size.by_model(node.installed)
+    if not groups and node.installed:
+        return Misfit(Stage.MODEL)
+    if largest(groups) < size:
+        return Misfit(Stage.SIZE)
+    if largest(replace(want, compute_capability=None).by_model(node.installed)) < size:
+        return Misfit(Stage.MEMORY)
+    able = want.by_model(node.installed)
+    if largest(able) < size:
+        return Misfit(Stage.COMPUTE_CAPABILITY)
+    free = max((node.tasks_on(want, group) for group in node.usable(want)), default=0)
+    if not free and largest([[gpu for gpu in group if gpu.health is Health.OK] for group in able]) < size:
+        return Misfit(Stage.HEALTH)
+    if not free:
+        return Misfit(Stage.GPUS, Resources(gpus=size - largest(node.usable(want))))
+    if node.offered and node.free.gpus < size:
+        return Misfit(Stage.GPUS, Resources(gpus=size - node.free.gpus))
+    return None
+
+
+def largest(groups: Iterable[Sequence[Gpu]]) -> int:
+    """How many GPUs the largest group has; 0: there is none."""
+    return max(map(len, groups), default=0)
