@@ -11,6 +11,10 @@ from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.resources import Resources
 
 LOG_LIMIT_MIB: Final = 1024
+#: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it stays
+#: under 35 MiB, and the rest is room for its children's start.
+EXECUTOR: Final = Resources(cpus=0.01, mem_mib=48)
+MONITOR: Final = Resources(cpus=0.05, mem_mib=96)  # of a node, its executor included
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +28,8 @@ class Settings:
     control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)  # as of `Permits`
     sealed: bool = False  # whether executors are told a secret that their updates are sealed with
     executor_env: Mapping[str, str] = field(default_factory=dict)
-    #: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it
-    #: stays under 35 MiB, and the rest is room for its children's start.
-    executor: Resources = Resources(cpus=0.01, mem_mib=48)
-    monitor: Resources = Resources(cpus=0.05, mem_mib=96)  # of a node, its executor included
+    executor: Resources = EXECUTOR
+    monitor: Resources = MONITOR
     report_interval_s: float = 10.0
     report_stale_s: float = 30.0  # an older report is no knowledge: its GPUs are not given out
     offer_hold_s: float = 30.0  # how long an offer that fits nothing is kept from other frameworks

@@ -19,6 +19,7 @@ from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, key_of
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
@@ -42,15 +43,14 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The most of an agent that was seen of late, in its offers and held by our launches: cpus, MiB, GPUs,
-    MiB of disk.
+    """The most of an agent that was seen of late, in its offers and held by our launches.
 
     Two spans of time, so that one is always whole when the other begins.
     """
 
     since: float  # when the later span began
-    latest: tuple[float, ...]
-    before: tuple[float, ...]
+    latest: Resources
+    before: Resources
 
 
 @dataclass(slots=True)

@@ -21,16 +21,17 @@ class Amount:
     name: str  # as `Resources` and `JobSpec` have it, with its unit
     mesos: str  # the name of Mesos' scalar
     words: str  # after a number: "lacks 3 MiB of memory"
-    of_request: str  # the same where all that a request asks for is listed; "": it is not named there
+    noun: str  # after a number where all nodes are spoken of: "only 3 CPUs are free in all"
+    of_request: str  # after a number where all that a request asks for is listed; "": it is not named there
     always: bool = False  # named there even if it is 0
 
 
 #: In the order in which snapshots of the state have them; new ones come last.
 AMOUNTS: Final = (
-    Amount("cpus", "cpus", "cpus", "cpus", always=True),
-    Amount("mem_mib", "mem", "MiB of memory", "MiB", always=True),
-    Amount("gpus", "gpus", "GPUs", ""),
-    Amount("disk_mib", "disk", "MiB of disk", "MiB of disk"),
+    Amount("cpus", "cpus", "cpus", "CPUs", "cpus", always=True),
+    Amount("mem_mib", "mem", "MiB of memory", "MiB of memory", "MiB", always=True),
+    Amount("gpus", "gpus", "GPUs", "GPUs", ""),
+    Amount("disk_mib", "disk", "MiB of disk", "MiB of disk", "MiB of disk"),
 )
 _CPUS, _MEM, _GPUS, _DISK = range(len(AMOUNTS))
 _AMOUNTS_OF: Final = attrgetter(*(amount.name for amount in AMOUNTS))
@@ -84,7 +85,9 @@ class Resources:
     def mesos(self) -> dict[str, float]:
         """By Mesos' names, those that are above 0."""
         return {
-            amount.mesos: units(value) for amount, value in zip(AMOUNTS, self._milli, strict=True) if value > 0
+            amount.mesos: units(value)
+            for amount, value in zip(AMOUNTS, self._milli, strict=True)
+            if value > 0
         }
 
     def __iter__(self) -> Iterator[float]:
@@ -94,6 +97,12 @@ class Resources:
     def items(self) -> Iterator[tuple[Amount, float]]:
         """Each amount that is not 0."""
         return ((amount, value) for amount, value in zip(AMOUNTS, self, strict=True) if value)
+
+    def each(self) -> Iterator[tuple[Amount, "Resources"]]:
+        """Each amount that is not 0, and nothing beside it."""
+        for i, (amount, value) in enumerate(zip(AMOUNTS, self._milli, strict=True)):
+            if value:
+                yield amount, _made((*[0] * i, value, *[0] * (len(AMOUNTS) - i - 1)))
 
     @property
     def cpus(self) -> float:
@@ -119,6 +128,16 @@ class Resources:
     def disk_mib(self) -> float:
         """File system, for sandboxes."""
         return self._milli[_DISK] / _PER_UNIT
+
+    @property
+    def milli(self) -> tuple[int, ...]:
+        """Thousandths, in the order of AMOUNTS."""
+        return self._milli
+
+    @property
+    def unindexed(self) -> tuple[int, ...]:
+        """Thousandths of the amounts that the arrays of placement have no column for."""
+        return self._milli[_DISK:]
 
     def __add__(self, other: "Resources") -> "Resources":
         return _made(tuple(map(add, self._milli, other._milli)))
@@ -150,6 +169,11 @@ class Resources:
     def most(self, other: "Resources") -> "Resources":
         """The larger of each amount."""
         return _made(tuple(map(max, self._milli, other._milli)))
+
+    @classmethod
+    def largest(cls, every: Iterable["Resources"]) -> "Resources":
+        """The most of each amount; NOTHING if there are none."""
+        return _made(tuple(map(max, zip(*[each._milli for each in every], strict=True))) or NOTHING._milli)
 
     def covers(self, need: "Resources") -> bool:
         """Whether there is enough of all that is asked for. What is not asked for cannot be lacking."""

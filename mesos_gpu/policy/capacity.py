@@ -4,8 +4,8 @@ Whoever decides (a match, a reservation, a gang, preemption, a plan of moves) an
 `fit`. The arrays of `policy.cluster` are an index over the same: they say where to look.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
@@ -151,7 +151,9 @@ class NodeCapacity:
     driver: str | None = None  # None: it has none, or it is not known
     # What else may keep a job off it, in words; "": it does not.
     offered: bool = True  # whether any offer of it is held: else what is free is not known
-    holders: tuple[tuple[GpuId, str], ...] = ()  # of its GPUs, those that something holds, and what
+    holders: Mapping[GpuId, str] = field(
+        default_factory=dict
+    )  # of its GPUs, those that something holds: what
     lost: str = ""  # since when
     silent: str = ""  # why its GPUs are not known
     drained: str = ""  # why nothing at all may start there
@@ -233,6 +235,14 @@ def _others(gpus: tuple[Gpu, ...], ids: Collection[GpuId]) -> tuple[Gpu, ...]:
     return tuple([gpu for gpu in gpus if gpu.id not in ids]) if ids else gpus
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Where a task goes."""
+
+    agent_id: AgentId
+    gpus: tuple[GpuId, ...]
+
+
 # --- whether it fits
 
 
@@ -250,7 +260,8 @@ class Misfit:
     """What keeps a task off a node."""
 
     stage: Stage
-    shortfall: Resources = NOTHING  # how much more it asks for, where an amount is what is lacking
+    shortfall: Resources = NOTHING  # how much more it asks for, of the one amount that is lacking
+    in_use: bool = False  # of GPUs: they are there, and not free; else Mesos offers fewer than are free
     kept_for: Reservation | None = None  # whom it is kept for, where that is the reason
 
 
@@ -266,6 +277,34 @@ def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> 
     slots = min(slots, sum(node.tasks_on(request.gpu, group) for group in groups))
     size = request.gpu.count
     return Fit(node, slots, tuple([gpu for group in groups for gpu in group[: len(group) // size * size]]))
+
+
+def soonest(
+    request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]
+) -> NodeCapacity | None:
+    """The node when the fewest of its allocations have ended that make room for a task, the soonest first.
+
+    Args:
+        request: What the task needs.
+        node: With its allocations.
+        model: The GPUs' model; None: any that will do.
+        limit: The latest end, and the most allocations, that are worth a look.
+
+    Returns:
+        None: Not within the limit. What `room_for` says of the result is what counts: this counts as it goes.
+    """
+    free, want = node.free, request.gpu
+    gpus, ended = len(want.suited(node.gpus, model)) if want.count else 0, 0
+    while gpus < want.count or not free.covers(request.resources):
+        if ended == len(node.allocations):
+            return None
+        held = node.allocations[ended]
+        ended += 1
+        if (held.ends_at, ended) > limit:
+            return None
+        free += held.resources
+        gpus += len(want.suited(held.gpus, model)) if want.count else 0
+    return node.without(node.allocations[:ended])
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:
@@ -329,7 +368,7 @@ def _lacking(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
         yield gpus
     if node.offered:
         shortfall = node.free.lacking(request.resources).without_gpus()
-        yield from (Misfit(Stage(amount.mesos), shortfall) for amount, _ in shortfall.items())
+        yield from (Misfit(Stage(amount.mesos), only) for amount, only in shortfall.each())
     if node.ports is not None and not _has_ports(request, node.ports):
         yield Misfit(Stage.PORTS)
     if gpus is not None and gpus.stage is Stage.GPUS:
@@ -358,7 +397,7 @@ def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
     if not free and largest([[gpu for gpu in group if gpu.health is Health.OK] for group in able]) < size:
         return Misfit(Stage.HEALTH)
     if not free:
-        return Misfit(Stage.GPUS, Resources(gpus=size - largest(node.usable(want))))
+        return Misfit(Stage.GPUS, Resources(gpus=size - largest(node.usable(want))), in_use=True)
     if node.offered and node.free.gpus < size:
         return Misfit(Stage.GPUS, Resources(gpus=size - node.free.gpus))
     return None

@@ -12,9 +12,11 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUNS, Saved
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request
 from mesos_gpu.wire.mesos import assignment, report
 
 E = TypeVar("E")
@@ -36,6 +38,29 @@ def offer(
     return Offer(
         OfferId(name), AgentId(agent), f"{agent}.example", f"http://{agent}:5051", scalars, ports=ports
     )
+
+
+def request(
+    cpus: float = 1.0,
+    mem_mib: float = 128.0,
+    gpus: int = 0,
+    models: tuple[str, ...] = (),
+    min_driver: str | None = None,
+    *,
+    disk_mib: float = 0.0,
+    tasks: int = 1,
+    **demands: object,
+) -> Request:
+    """What one task needs; `demands` are fields of `GpuRequest`."""
+    resources = Resources(cpus=cpus, mem_mib=mem_mib, gpus=gpus, disk_mib=disk_mib)
+    return Request(resources, GpuRequest(gpus, models=models, **demands), min_driver, tasks)  # type: ignore[arg-type]
+
+
+def seen(node: NodeCapacity, **fields: object) -> NodeCapacity:
+    """A node as `why` sees it after those changes: free are its healthy GPUs that nothing holds."""
+    node = replace(node, **fields)  # type: ignore[arg-type]
+    idle = (gpu for gpu in node.installed if gpu.health is Health.OK and gpu.id not in node.holders)
+    return replace(node, gpus=tuple(idle))
 
 
 def spec(**fields: object) -> JobSpec:

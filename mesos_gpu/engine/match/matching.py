@@ -1,6 +1,6 @@
 """Offers: held, matched with what waits, given back."""
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -10,7 +10,7 @@ from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.preemption import possible, preempt
 from mesos_gpu.engine.match.table import table_of
 from mesos_gpu.engine.match.together import Tables, place_together
-from mesos_gpu.engine.queue.line import Line, ask_of
+from mesos_gpu.engine.queue.line import Line, request_of
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
@@ -20,17 +20,16 @@ from mesos_gpu.model.nodes.offer import (
     Offer,
     PortRange,
     Scalar,
-    amounts,
     carve,
-    count_ports,
+    resources_of,
     take_port,
-    total,
 )
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.ports import choose, enough
 from mesos_gpu.policy.apps.task_env import launch_env
 from mesos_gpu.policy.apps.task_ids import launch_id
-from mesos_gpu.policy.cluster.placement import Ask, Candidate, Chosen
+from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request
 from mesos_gpu.policy.tasks.gang import environment
 
 
@@ -53,18 +52,15 @@ class _Desk:
             self._free = list(self.usable())
         return self._free
 
-    def candidate(self) -> Candidate:
-        return Candidate(
-            agent_id=self.node.id,
-            hostname=self.node.hostname,
-            cpus=total(self.left, "cpus"),
-            mem_mib=total(self.left, "mem"),
-            gpus_offered=int(total(self.left, "gpus")),
-            free=tuple(self.free),
-            gpus_total=len(self.node.gpus),
+    def capacity(self) -> NodeCapacity:
+        return NodeCapacity(
+            self.node.id,
+            self.node.hostname,
+            resources_of(self.left),
+            tuple(self.free),
+            ports=self.ports,
+            installed=self.node.gpus,
             driver=self.node.driver_version,
-            models=tuple(sorted({gpu.model for gpu in self.node.gpus})),
-            disk_mib=total(self.left, "disk"),
         )
 
     def take_port(self) -> PortRange:
@@ -75,8 +71,8 @@ class _Desk:
         self,
         task: Task,
         spec: JobSpec | None,
-        need: dict[str, float],
-        executor: dict[str, float],
+        need: Resources,
+        executor: Resources,
         place: "_Place | None" = None,
         app_version: float | None = None,
     ) -> None:
@@ -186,10 +182,8 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
     node, settings = turn.state.nodes[desk.node.id], turn.settings
     if node.monitor is not None or turn.now < node.monitor_not_before:
         return
-    if node.inventory is None and total(desk.left, "gpus") < 1:
-        return
-    need = {"cpus": settings.monitor_cpus, "mem": settings.monitor_mem_mib}
-    if any(total(desk.left, name) < amount for name, amount in need.items()):
+    left = resources_of(desk.left)
+    if (node.inventory is None and not left.gpus) or not left.covers(settings.monitor):
         return
     number = node.monitor_launches + 1
     # The start of this scheduler makes the id new even if the store lost the count.
@@ -208,36 +202,40 @@ def _launch_monitor(turn: Turn, desk: _Desk) -> None:
     turn.put_task(task)
     turn.put_node(replace(node, monitor=task_id, monitor_launches=number))
     # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
-    half = {name: round(amount / 2, 3) for name, amount in need.items()}
-    desk.launch(task, None, half, half)
+    desk.launch(task, None, *settings.monitor.halves())
 
 
 def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> bool:
     """Whether a match that follows at once may launch more."""
     if not turn.state.queue:
         return False
-    ways = {agent_id: desk.candidate for agent_id, desk in desks.items()}
+    ways = {agent_id: desk.capacity for agent_id, desk in desks.items()}
     table, may_preempt = table_of(turn.state, turn.settings, turn.now, ways), possible(turn)
     candidates = table.candidates
     if not candidates and not may_preempt:
         return False
-    line = Line(turn.state, turn.settings, turn.now, lambda agent_id: _left(desks.get(agent_id)))
+    line = Line(
+        turn.state,
+        turn.settings,
+        turn.now,
+        lambda agent_id: resources_of(desks[agent_id].left if agent_id in desks else ()),
+    )
     placing = Placing(turn.state, turn.settings, table.board)
     refused: set[Hashable] = set()
     blocked: list[Job] = []
-    most: tuple[float, float, int, float] | None = None  # what no candidate exceeds; None: to be found anew
+    most: Resources | None = None  # what no candidate exceeds; None: to be found anew
     running = {turn.state.tasks[task_id].job_id for task_id in turn.state.unknown}  # though not by our state
     for job in line.jobs():
         if job.not_before > turn.now or job.id in running:
             continue
         most = most or _most(candidates.values())
         chosen: Sequence[Chosen] | None = None
-        if not _beyond(job.spec, most) and not line.over_limit(job):
-            ask, barred = ask_of(job, turn.settings), line.outlasted(job)
-            asked = line.kind(job, ask), job.spec.ports, barred, placing.key(job)
+        if most.covers(job.spec.resources) and not line.over_limit(job):
+            request, barred = request_of(job, turn.settings), line.outlasted(job)
+            asked = line.kind(job, request), job.spec.ports, barred, placing.key(job)
             if asked not in refused:
                 free = line.neighbours.open_to(job, line.open_to(barred, candidates))
-                chosen = _places(job, ask, free, placing, line, candidates, desks)
+                chosen = _places(job, request, free, placing, line, candidates)
                 if chosen is None:
                     refused.add(asked)
                     most = None
@@ -246,8 +244,8 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> bool:
             blocked.append(job)
             continue
         for task in _launch_job(turn, job, desks, chosen):
-            line.launched(job, ask, task)
-            candidates[task.agent_id] = desks[task.agent_id].candidate()
+            line.launched(job, request, task)
+            candidates[task.agent_id] = desks[task.agent_id].capacity()
             placing.launched(job, candidates[task.agent_id])
     if may_preempt and blocked:
         preempt(turn, line, blocked)
@@ -256,39 +254,27 @@ def _launch_jobs(turn: Turn, desks: dict[AgentId, _Desk]) -> bool:
 
 def _places(
     job: Job,
-    ask: Ask,
-    open_to: Mapping[AgentId, Candidate],
+    request: Request,
+    open_to: Mapping[AgentId, NodeCapacity],
     placing: Placing,
     line: Line,
-    candidates: Mapping[AgentId, Candidate],
-    desks: Mapping[AgentId, _Desk],
+    candidates: Mapping[AgentId, NodeCapacity],
 ) -> Sequence[Chosen] | None:
     """Where its tasks go; None: they do not fit."""
     if job.spec.tasks > 1:
-        ports = {agent_id: count_ports(desk.ports) for agent_id, desk in desks.items()}
-        return place_together(job, ask, Tables(placing, line.neighbours, candidates, open_to, ports))
+        return place_together(job, request, Tables(placing, line.neighbours, candidates, open_to))
     if job.spec.ports:
-        open_to = {a: found for a, found in open_to.items() if enough(job.spec.ports, desks[a].ports)}
-    chosen = placing.place(job, ask, open_to)
+        request = replace(request, ports=job.spec.ports)
+        open_to = {a: found for a, found in open_to.items() if enough(job.spec.ports, found.ports or ())}
+    chosen = placing.place(job, request, open_to)
     return None if chosen is None else (chosen,)
 
 
-def _most(candidates: Collection[Candidate]) -> tuple[float, float, int, float]:
-    """The most cpus, MiB, GPUs and disk of any: a thousand jobs can be refused by it without a look at each agent."""
-    return (
-        max((c.cpus for c in candidates), default=0.0),
-        max((c.mem_mib for c in candidates), default=0.0),
-        max((min(c.gpus_offered, len(c.free)) for c in candidates), default=0),
-        max((c.disk_mib for c in candidates), default=0.0),
-    )
-
-
-def _beyond(spec: JobSpec, most: tuple[float, float, int, float]) -> bool:
-    return spec.cpus > most[0] or spec.mem_mib > most[1] or spec.gpus > most[2] or spec.disk_mib > most[3]
-
-
-def _left(desk: _Desk | None) -> tuple[float, float, float, float]:
-    return amounts(desk.left if desk else ())
+def _most(nodes: Iterable[NodeCapacity]) -> Resources:
+    """The most of each amount on any: a thousand jobs can be refused by it without a look at each agent."""
+    nodes = list(nodes)
+    gpus = max((min(node.free.gpus, len(node.gpus)) for node in nodes), default=0)
+    return Resources.largest(node.free for node in nodes).with_gpus(gpus)
 
 
 def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Sequence[Chosen]) -> list[Task]:
@@ -314,15 +300,8 @@ def _launch_job(turn: Turn, job: Job, desks: Mapping[AgentId, _Desk], chosen: Se
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
         )
     )
-    need = {
-        "cpus": spec.cpus,
-        "mem": float(spec.mem_mib),
-        "gpus": float(spec.gpus),
-        "disk": float(spec.disk_mib),
-    }
     for desk, task, place in zip(there, tasks, places, strict=True):
-        own = {"cpus": settings.executor_cpus, "mem": settings.executor_mem_mib}
-        desk.launch(task, spec, need, own, place, job.app_version)
+        desk.launch(task, spec, spec.resources, settings.executor, place, job.app_version)
     return tasks
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.queue.line import Line, ask_of
+from mesos_gpu.engine.queue.line import Line, request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.outlook import offered_of
 from mesos_gpu.engine.settings import Settings
@@ -30,40 +30,29 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     line, places = Line(state, settings, now, offered_of(state), reading=True), _Places(state, settings, job)
     nodes = [node for node in state.nodes.values() if not node.lost_at and not state.drain_of(node.hostname)]
     able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
-    ask, moving = ask_of(job, settings), _moving(state)
+    request, moving = request_of(job, settings), _moving(state)
 
     def site(node: Node) -> Site:
-        room = line.room(node)
         tasks = tuple(
             Movable(
                 job_id=other.id,
                 name=other.spec.name,
-                ask=ask_of(other, settings),
-                gpus=line.holding(task, node).gpus,
+                request=request_of(other, settings),
+                gpus=line.allocation(task, node).gpus,
                 lost_gpu_s=_lost_gpu_s(other, task, now),
                 bound=places.is_bound(other.id),
             )
             for other, task in moving.get(node.id, ())
         )
-        return Site(
-            agent_id=node.id,
-            hostname=node.hostname,
-            cpus=room.cpus,
-            mem_mib=room.mem_mib,
-            free=room.free,
-            tasks=tasks,
-            driver=room.driver,
-            able=node.id in able,
-            disk_mib=room.disk_mib,
-        )
+        return Site(line.capacity(node), tasks, able=node.id in able)
 
     hopeless = ""
     if not able:
         hopeless = "no node meets its constraints" if nodes else "no node may be given work"
-    elif reserve(job, ask, (line.room(node) for node in able.values()), now=now) is None:
+    elif reserve(job, request, (line.capacity(node) for node in able.values()), now=now) is None:
         hopeless = "no node is large enough, even when all that runs there has ended"
     return Problem(
-        ask=ask,
+        request=request,
         tasks=job.spec.tasks,
         sites=[site(node) for node in nodes],
         open_to=places.open_to,

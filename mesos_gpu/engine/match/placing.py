@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from mesos_gpu.engine.queue.line import ask_of
+from mesos_gpu.engine.queue.line import request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobSpec, Placement
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request
 from mesos_gpu.policy.cluster.board import Board
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
-from mesos_gpu.policy.cluster.placement import Ask, Candidate, Chosen
 from mesos_gpu.policy.cluster.shapes import Shape
 
 #: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
@@ -31,12 +31,12 @@ class Placing:
         self._drawn = state.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
 
-    def place(self, job: Job, ask: Ask, open_to: Mapping[AgentId, Candidate]) -> Chosen | None:
+    def place(self, job: Job, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Chosen | None:
         """The best of the candidates that are open to the job; None: none fits."""
         placement = self._placement(job.spec)
         siblings = self._siblings(job) if placement is Placement.SPREAD else None
         return self._board.place(
-            ask,
+            request,
             open_to,
             placement.value,
             siblings,
@@ -48,14 +48,14 @@ class Placing:
         """Jobs with one key, that take the same, fit the same nodes."""
         return None if job.spec.gpus else self._gpu_nodes(job)
 
-    def launched(self, job: Job, candidate: Candidate) -> None:
+    def launched(self, job: Job, candidate: NodeCapacity) -> None:
         """Count a launch in; `candidate`: what is left there."""
         self._board.update(candidate)
         self._drawn += 1
         if self._apps is not None:
             self._apps.setdefault(_app(job), Counter())[candidate.agent_id] += 1
 
-    def given_back(self, job: Job, candidate: Candidate) -> None:
+    def given_back(self, job: Job, candidate: NodeCapacity) -> None:
         """A launch that was counted in does not come about; `candidate`: what is there again."""
         self._board.update(candidate)
         self._drawn -= 1
@@ -81,7 +81,7 @@ class Placing:
         return self._apps.get(_app(job), Counter())
 
 
-def board_of(state: State, settings: Settings, candidates: Iterable[Candidate]) -> Board:
+def board_of(state: State, settings: Settings, candidates: Iterable[NodeCapacity]) -> Board:
     """The arrays of what is offered."""
     return Board(candidates, partial(_mix, state, settings))
 
@@ -93,7 +93,7 @@ def _mix(state: State, settings: Settings) -> Mix:
     kinds = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
     jobs = list(state.jobs.values())[-RECENT:]
     return mix_of(
-        Shape(round(job.spec.cpus * 1000), job.spec.mem_mib, job.spec.gpus, models=models)
+        Shape(job.spec.resources.cpu_milli, job.spec.mem_mib, job.spec.gpus, models=models)
         for job in jobs
         if (models := _models(job, settings, kinds.values())) is not None
     )
@@ -101,10 +101,10 @@ def _mix(state: State, settings: Settings) -> Mix:
 
 def _models(job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
     """Those that will do; empty: any; None: the cluster has none that does."""
-    ask, wanted = ask_of(job, settings), job.spec.gpu_model
-    if not ask.choosy:
+    request, wanted = request_of(job, settings).gpu, job.spec.gpu_model
+    if not request.choosy:
         return wanted
-    fit = {gpu.model for gpu in kinds if ask.takes(gpu) and (not wanted or gpu.model in wanted)}
+    fit = {gpu.model for gpu in kinds if request.takes(gpu) and (not wanted or gpu.model in wanted)}
     return tuple(sorted(fit)) or None
 
 

@@ -1,17 +1,16 @@
 """Jobs of lower priority make room: the plan is whole before the first of them is ended."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from mesos_gpu.engine.queue.line import Line, ask_of
+from mesos_gpu.engine.queue.line import Line, request_of
 from mesos_gpu.engine.tasks.evictions import evict
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.policy.cluster.placement import Ask
-from mesos_gpu.policy.room.preemption import Ground, Share, Victim, plan
-from mesos_gpu.policy.room.reservation import Room
+from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.room.preemption import Victim, plan
 
 _MOST_TRIED = 16  # blocked jobs in one match: each is a look at every node
 
@@ -33,17 +32,17 @@ def preempt(turn: Turn, line: Line, blocked: Iterable[Job]) -> None:
     victims = _victims(turn)
     if not victims:
         return
-    lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Ask, int, int]]()
+    lowest, tried = min(victim.priority for victim in victims.values()), set[tuple[Request, int]]()
     for job in blocked:
-        ask = ask_of(job, turn.settings)
-        key = ask, job.spec.tasks, job.spec.priority
+        request = request_of(job, turn.settings)
+        key = request, job.spec.priority
         if job.spec.priority <= lowest or key in tried or len(tried) >= _MOST_TRIED:
             continue
         if _may_fit_soon(turn, job) or line.over_limit(job) or line.neighbours.parts(job):
             continue
         tried.add(key)
         lower = {v.job_id: v for v in victims.values() if v.priority < job.spec.priority}
-        chosen = plan(ask, job.spec.tasks, list(_grounds(turn, line, job, lower)), lower)
+        chosen = plan(request, job.spec.tasks, _nodes(turn, line, job, lower), lower)
         if chosen:
             _make_room(turn, job, chosen)
             return  # what they give back must be seen before more is planned
@@ -84,35 +83,23 @@ def _may_be_ended(job: Job) -> bool:
     return runs and job.spec.preemptible
 
 
-def _grounds(turn: Turn, line: Line, job: Job, victims: dict[JobId, Victim]) -> Iterator[Ground]:
-    for node in turn.state.nodes.values():
-        if line.serves(job, node) and line.new_enough(job, node):
-            yield _ground(turn, line, job, node, victims)
+def _nodes(turn: Turn, line: Line, job: Job, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
+    nodes = turn.state.nodes.values()
+    open_to = (node for node in nodes if line.serves(job, node) and line.new_enough(job, node))
+    return [_capacity(turn, line, job, node, victims) for node in open_to]
 
 
-def _ground(turn: Turn, line: Line, job: Job, node: Node, victims: dict[JobId, Victim]) -> Ground:
-    """What is kept for others is not free; what is being ended already will be."""
-    room, taken = line.room(node), line.kept_by_others(job, node)
-    ending = [h for h in room.holdings if h.job_id not in victims and _is_ending(turn, h.job_id)]
-    kept = {gpu_id for found in taken for gpu_id in found.gpus}
-    gpus = (*room.free, *(gpu for holding in ending for gpu in holding.gpus))
-    return Ground(
-        agent_id=node.id,
-        hostname=node.hostname,
-        cpus=room.cpus + sum(h.cpus for h in ending) - sum(found.need.cpus for found in taken),
-        mem_mib=room.mem_mib + sum(h.mem_mib for h in ending) - sum(found.need.mem_mib for found in taken),
-        free=tuple(gpu for gpu in gpus if gpu.id not in kept),
-        shares=tuple(_shares(room, victims)),
-        disk_mib=room.disk_mib
-        + sum(h.disk_mib for h in ending)
-        - sum(found.need.disk_mib for found in taken),
+def _capacity(turn: Turn, line: Line, job: Job, node: Node, victims: Mapping[JobId, Victim]) -> NodeCapacity:
+    """The node with what victims hold there. What is kept for others is not free; what is being ended will be."""
+    now = line.capacity(node)
+    of_victims = tuple(held for held in now.allocations if held.job_id in victims)
+    ending = [
+        held for held in now.allocations if held.job_id not in victims and _is_ending(turn, held.job_id)
+    ]
+    return replace(
+        now.without(ending).keeping(line.kept_by_others(job, node)),
+        allocations=of_victims,
     )
-
-
-def _shares(room: Room, victims: dict[JobId, Victim]) -> Iterator[Share]:
-    for holding in room.holdings:
-        if holding.job_id is not None and holding.job_id in victims:
-            yield Share(holding.job_id, holding.cpus, holding.mem_mib, holding.gpus, holding.disk_mib)
 
 
 def _is_ending(turn: Turn, job_id: JobId | None) -> bool:

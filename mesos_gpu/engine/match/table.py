@@ -8,8 +8,8 @@ from mesos_gpu.engine.match.placing import board_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
+from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.cluster.board import Board
-from mesos_gpu.policy.cluster.placement import Candidate
 
 _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may be something else
 
@@ -18,7 +18,7 @@ _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may 
 class Table:
     """Agents with offers, as they could be used, and the arrays on which jobs are placed."""
 
-    candidates: dict[AgentId, Candidate]
+    candidates: dict[AgentId, NodeCapacity]
     board: Board
     at: float  # when it was last brought up to date
     sequence: int  # of the next job, when the board last learnt what is asked for
@@ -26,7 +26,7 @@ class Table:
 
 
 def table_of(
-    state: State, settings: Settings, now: float, desks: Mapping[AgentId, Callable[[], Candidate]]
+    state: State, settings: Settings, now: float, desks: Mapping[AgentId, Callable[[], NodeCapacity]]
 ) -> Table:
     """The state's table, brought up to date.
 
@@ -53,7 +53,7 @@ def _brought_up(
     state: State,
     settings: Settings,
     now: float,
-    desks: Mapping[AgentId, Callable[[], Candidate]],
+    desks: Mapping[AgentId, Callable[[], NodeCapacity]],
 ) -> bool:
     """Whether the changes since the last time could be made; else all is to be built anew."""
     if any(table.at < until <= now for until in state.contested.values()):

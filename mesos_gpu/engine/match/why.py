@@ -6,7 +6,7 @@ from functools import partial
 
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.match.placing import Placing
-from mesos_gpu.engine.queue.line import ask_of
+from mesos_gpu.engine.queue.line import request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.outlook import Outlook
 from mesos_gpu.engine.settings import Settings
@@ -14,16 +14,15 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.jobs.why import Why
-from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer, total
+from mesos_gpu.model.nodes.offer import Offer, resources_of
+from mesos_gpu.policy.capacity import OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.explain.estimate import gpus_of
-from mesos_gpu.policy.explain.hurdles import OFF_GPUS, NodeView
 from mesos_gpu.policy.explain.silence import lost, silent
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.queueing.queue import position_of
 from mesos_gpu.policy.room.allotment import allot
-from mesos_gpu.policy.room.reservation import Reservation
 
 
 def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offers: bool = False) -> Why:
@@ -53,7 +52,7 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     ]
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
     apart = partial(_apart, state, job, neighbours) if bound else None
-    answer = explain(job, ask_of(job, settings), nodes, queue=queue, now=now, apart=apart)
+    answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 
@@ -116,22 +115,23 @@ def _ending_for(state: State, job: Job) -> list[str]:
     return sorted({str(task.job_id) for task in live if task.preempted_for == job.id})
 
 
-def _node_view(state: State, settings: Settings, now: float, node: Node, offers: Sequence[Offer]) -> NodeView:
-    resources = tuple(scalar for offer in offers for scalar in offer.resources)
-    drain = state.drain_of(node.hostname)
-    return NodeView(
+def _node_view(
+    state: State, settings: Settings, now: float, node: Node, offers: Sequence[Offer]
+) -> NodeCapacity:
+    drain, holders = state.drain_of(node.hostname), _holders(state, node, now)
+    installed = tuple(_as_it_stands(state, node, gpu) for gpu in node.gpus)
+    return NodeCapacity(
         agent_id=node.id,
         hostname=node.hostname,
-        gpus=tuple(_as_it_stands(state, node, gpu) for gpu in node.gpus),
+        free=resources_of(scalar for offer in offers for scalar in offer.resources),
+        gpus=tuple(gpu for gpu in installed if gpu.health is Health.OK and gpu.id not in holders),
+        installed=installed,
+        offered=bool(offers),
         driver=node.driver_version,
-        holders=_holders(state, node, now),
+        holders=holders,
         lost=lost(node, now),
         silent=silent(node, now, settings.report_stale_s),
         drained=f"is {drain.words}" if drain else "",
-        cpus=total(resources, "cpus") if offers else None,
-        mem_mib=total(resources, "mem") if offers else None,
-        disk_mib=total(resources, "disk") if offers else None,
-        gpus_offered=int(total(resources, "gpus")) if offers else None,
         ports=tuple(ports for offer in offers for ports in offer.ports) if offers else None,
     )
 

@@ -13,44 +13,43 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.policy.cluster.placement import Ask, Candidate
+from mesos_gpu.policy.capacity import (
+    ENDLESS,
+    Allocation,
+    GpuRequest,
+    NodeCapacity,
+    Request,
+    Reservation,
+    by_end,
+)
 from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
-    ENDLESS,
-    Holding,
-    Reservation,
-    Room,
-    beside,
+    after_launch,
     ends_by,
-    narrowed,
     outlasts,
     reserve,
-    room_of,
     share_of,
     with_share,
 )
 from mesos_gpu.policy.room.together import reserve_together
 
-Offered = Callable[
-    [AgentId], tuple[float, float, float, float]
-]  # cpus, MiB, GPUs and MiB of disk that its held offers still have
+Offered = Callable[[AgentId], Resources]  # what an agent's held offers still have
 Learn = Callable[[Job], tuple[float, str] | None]  # how long such a job runs, in s, and how that is known
 
 
-def ask_of(job: Job, settings: Settings) -> Ask:
-    """What one launch of the job takes from an offer, with its executor's share."""
+def request_of(job: Job, settings: Settings) -> Request:
+    """What each task of the job takes from an offer, with its executor's share. Ports are left out: only a match
+    knows them."""
     spec = job.spec
-    return Ask(
-        cpus=round(spec.cpus + settings.executor_cpus, 3),
-        mem_mib=spec.mem_mib + settings.executor_mem_mib,
-        gpus=spec.gpus,
+    gpu = GpuRequest(
+        spec.gpus,
         models=spec.gpu_model,
-        min_driver=job.min_driver,
-        gpu_memory_mib=spec.gpu_memory_mib,
+        memory_mib=spec.gpu_memory_mib,
         compute_capability=spec.compute_capability,
-        disk_mib=spec.disk_mib,
     )
+    return Request(spec.resources + settings.executor, gpu, job.min_driver, spec.tasks)
 
 
 class Line:
@@ -83,10 +82,10 @@ class Line:
         self._queues: set[str] = set()  # those whose first blocked job is known
         self._hopeless: set[tuple[str, Hashable]] = set()
         self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
-        self._rooms: dict[AgentId, Room] = {}
+        self._nodes: dict[AgentId, NodeCapacity] = {}
         self._tasks: dict[AgentId, list[Task]] | None = None
         limits = settings.queue_limits
-        self._held: dict[str, list[Holding]] = {name: [] for name in limits}
+        self._held: dict[str, list[Allocation]] = {name: [] for name in limits}
         self._used: dict[str, int] = dict.fromkeys(limits, 0)
         if limits:
             for task_id in state.live:
@@ -109,7 +108,7 @@ class Line:
         job = self._state.holding_job(task)
         if job is None or job.spec.queue not in self._held:
             return
-        self._held[job.spec.queue].append(self.holding(task))
+        self._held[job.spec.queue].append(self.allocation(task))
         self._used[job.spec.queue] += job.spec.gpus
 
     def used(self, queue: str) -> int:
@@ -134,11 +133,11 @@ class Line:
         queue = job.spec.queue
         if queue in self._queues or len(self._queues) >= self._settings.most_reservations:
             return
-        ask = ask_of(job, self._settings)
-        key = queue, self.kind(job, ask)
+        request = request_of(job, self._settings)
+        key = queue, self.kind(job, request)
         if key in self._hopeless:
             return
-        found = self.reservations_for(job, ask)
+        found = self.reservations_for(job, request)
         if not found:
             self._hopeless.add(key)
             return
@@ -146,19 +145,19 @@ class Line:
         self.reservations += found
         self._ends.clear()
 
-    def kind(self, job: Job, ask: Ask) -> Hashable:
+    def kind(self, job: Job, request: Request) -> Hashable:
         """Jobs of one kind start together or not at all: what each of their tasks takes, how many, and where."""
-        return ask, job.spec.tasks, self.neighbours.key(job)
+        return request, self.neighbours.key(job)
 
-    def reservation(self, job: Job, ask: Ask) -> Reservation | None:
+    def reservation(self, job: Job, request: Request) -> Reservation | None:
         """Of what would be kept for the job, that which it waits for longest; None: it could never start."""
-        return _decisive(self.reservations_for(job, ask))
+        return _decisive(self.reservations_for(job, request))
 
-    def reservations_for(self, job: Job, ask: Ask) -> list[Reservation]:
+    def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
         limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
         if limit is None or not gpus:
-            return self._reserve(job, ask, self.reservations)
+            return self._reserve(job, request, self.reservations)
         held = self._held[job.spec.queue]
         share = share_of(limit, gpus, held, self._now)
         if share is None:
@@ -167,7 +166,7 @@ class Line:
             kept = Reservation(
                 job.id,
                 job.spec.queue,
-                replace(ask, gpus=gpus),
+                request.resources.with_gpus(gpus),
                 share.at,
                 spare_share=share.spare,
                 awaited=share.awaited,
@@ -175,20 +174,20 @@ class Line:
             return [kept]
         return [
             with_share(found, share, held, limit, gpus)
-            for found in self._reserve(job, ask, self.reservations)
+            for found in self._reserve(job, request, self.reservations)
         ]
 
-    def _reserve(self, job: Job, ask: Ask, taken: Sequence[Reservation] = ()) -> list[Reservation]:
-        rooms = (self.room(node) for node in self._state.nodes.values() if self.serves(job, node))
+    def _reserve(self, job: Job, request: Request, taken: Sequence[Reservation] = ()) -> list[Reservation]:
+        nodes = (self.capacity(node) for node in self._state.nodes.values() if self.serves(job, node))
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
-            return reserve_together(job, ask, list(rooms), taken, now=self._now, allot=allot)
-        found = reserve(job, ask, rooms, taken, now=self._now)
+            return reserve_together(job, request, list(nodes), taken, now=self._now, allot=allot)
+        found = reserve(job, request, nodes, taken, now=self._now)
         return [found] if found else []
 
-    def alone(self, job: Job, ask: Ask) -> Reservation | None:
+    def alone(self, job: Job, request: Request) -> Reservation | None:
         """The node that it would get if nothing were kept for others, and no queue had a limit."""
-        return _decisive(self._reserve(job, ask))
+        return _decisive(self._reserve(job, request))
 
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
@@ -202,21 +201,19 @@ class Line:
         return found
 
     def open_to(
-        self, outlasted: Iterable[int], candidates: Mapping[AgentId, Candidate]
-    ) -> Mapping[AgentId, Candidate]:
-        """The candidates as a job may use them that is in the way of those reservations."""
-        changed: dict[AgentId, Candidate] = {}
+        self, outlasted: Iterable[int], nodes: Mapping[AgentId, NodeCapacity]
+    ) -> Mapping[AgentId, NodeCapacity]:
+        """The nodes as a job may use them that is in the way of those reservations."""
+        changed: dict[AgentId, NodeCapacity] = {}
         for i in outlasted:
-            found = self.reservations[i]
-            if found.agent_id is not None and found.agent_id in candidates:
-                changed[found.agent_id] = narrowed(
-                    changed.get(found.agent_id) or candidates[found.agent_id], found
-                )
-        return {**candidates, **changed} if changed else candidates
+            kept = self.reservations[i]
+            if kept.agent_id is not None and kept.agent_id in nodes:
+                changed[kept.agent_id] = (changed.get(kept.agent_id) or nodes[kept.agent_id]).beside(kept)
+        return {**nodes, **changed} if changed else nodes
 
-    def launched(self, job: Job, ask: Ask, task: Task) -> None:
+    def launched(self, job: Job, request: Request, task: Task) -> None:
         """Count a launch of this match in."""
-        self._rooms.pop(task.agent_id, None)
+        self._nodes.pop(task.agent_id, None)
         self.neighbours.launched(job, task)
         if self._tasks is not None:
             self._tasks.setdefault(task.agent_id, []).append(task)
@@ -226,7 +223,9 @@ class Line:
         for i, found in enumerate(self.reservations):
             if outlasts(ends_at, found):
                 here = found.agent_id == task.agent_id
-                self.reservations[i] = beside(found, ask, here=here, same_queue=found.queue == job.spec.queue)
+                self.reservations[i] = after_launch(
+                    found, request, here=here, same_queue=found.queue == job.spec.queue
+                )
 
     # --- nodes
 
@@ -244,35 +243,27 @@ class Line:
         """What of the node is kept for other jobs."""
         return [r for r in self.reservations if r.agent_id == node.id and r.job_id != job.id]
 
-    def room(self, node: Node) -> Room:
-        """What the node has free, and what its launches will give back."""
-        found = self._rooms.get(node.id)
+    def capacity(self, node: Node) -> NodeCapacity:
+        """What the node has free, and what its tasks will give back."""
+        found = self._nodes.get(node.id)
         if found is None:
-            found = self._rooms[node.id] = self._built(node)
+            found = self._nodes[node.id] = self._built(node)
         return found
 
-    def _built(self, node: Node) -> Room:
-        holdings = tuple(self.holding(task, node) for task in self._tasks_on(node.id))
-        cpus, mem_mib, gpus, disk_mib = self._offered(node.id)
-        held_cpus, held_mem = sum(h.cpus for h in holdings), sum(h.mem_mib for h in holdings)
-        held_gpus, held_disk = sum(h.gpu_count for h in holdings), sum(h.disk_mib for h in holdings)
+    def _built(self, node: Node) -> NodeCapacity:
+        allocations = [self.allocation(task, node) for task in self._tasks_on(node.id)]
+        held = total(each.resources for each in allocations)
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
-        seen = (
-            round(cpus + held_cpus, 3),
-            round(mem_mib + held_mem, 3),
-            gpus + held_gpus,
-            round(disk_mib + held_disk, 3),
-        )
-        most_cpus, most_mem, most_gpus, most_disk = self._capacity(node.id, seen)
-        return room_of(
+        free = self._capacity(node.id, self._offered(node.id) + held) - held
+        return NodeCapacity(
             node.id,
             node.hostname,
-            cpus=round(most_cpus - held_cpus, 3),
-            mem_mib=most_mem - held_mem,
-            free=self._free(node)[: max(round(most_gpus - held_gpus), 0)],
-            holdings=holdings,
+            free,
+            self._free(node)[: max(free.gpus, 0)],
+            allocations=tuple(by_end(allocations)),
+            given_back=held,
+            installed=node.gpus,
             driver=node.driver_version,
-            disk_mib=most_disk - held_disk,
         )
 
     def _free(self, node: Node) -> tuple[Gpu, ...]:
@@ -280,17 +271,18 @@ class Line:
         idle = {gpu.id for gpu in node.gpus if gpu.id not in self._state.holders}
         return well(self._state, node, self._now, self._settings, idle)
 
-    def _capacity(self, agent_id: AgentId, seen: tuple[float, ...]) -> tuple[float, ...]:
+    def _capacity(self, agent_id: AgentId, seen: Resources) -> Resources:
+        """The most that was seen of it of late."""
         old, span_s = self._state.capacities.get(agent_id), self._settings.offer_return_s / 2
         if old is None or self._now - old.since > 2 * span_s:
             new = Capacity(self._now, seen, seen)
         elif self._now - old.since > span_s:
             new = Capacity(self._now, seen, old.latest)
         else:
-            new = replace(old, latest=_most(old.latest, seen))
+            new = replace(old, latest=old.latest.most(seen))
         if not self._reading:
             self._state.capacities[agent_id] = new
-        return _most(new.latest, new.before)
+        return new.latest.most(new.before)
 
     def _tasks_on(self, agent_id: AgentId) -> list[Task]:
         if self._tasks is None:
@@ -300,25 +292,21 @@ class Line:
                 self._tasks.setdefault(task.agent_id, []).append(task)
         return self._tasks.get(agent_id, [])
 
-    def holding(self, task: Task, node: Node | None = None) -> Holding:
-        """What a launch holds, and until when."""
+    def allocation(self, task: Task, node: Node | None = None) -> Allocation:
+        """What a task holds, and until when; without its node, only how many GPUs."""
         settings, job = self._settings, self._state.jobs.get(task.job_id or JobId(""))
         if job is None:
-            cpus, mem_mib = settings.monitor_cpus, settings.monitor_mem_mib
-            return Holding(None, cpus, mem_mib, (), 0, task.launched_at)
+            return Allocation(None, settings.monitor, since=task.launched_at)
         gpus = () if node is None else well(self._state, node, self._now, settings, task.gpus)
         ends_at, lasts_s, learnt = self._end_of(task, job)
-        return Holding(
+        return Allocation(
             job_id=job.id,
-            cpus=job.spec.cpus + settings.executor_cpus,
-            mem_mib=job.spec.mem_mib + settings.executor_mem_mib,
+            resources=job.spec.resources + settings.executor,
             gpus=gpus,
-            gpu_count=job.spec.gpus,
             since=task.started_at or task.launched_at,
             ends_at=ends_at,
             lasts_s=lasts_s,
             learnt=learnt,
-            disk_mib=job.spec.disk_mib,
         )
 
     def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:
@@ -339,7 +327,3 @@ class Line:
 def _decisive(found: Sequence[Reservation]) -> Reservation | None:
     """All of them start at one time; the one whose node is ready last says why then."""
     return max(found, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)
-
-
-def _most(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(map(max, one, other))

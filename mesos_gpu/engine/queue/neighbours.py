@@ -7,11 +7,10 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.capacity import Fit, NodeCapacity
 from mesos_gpu.policy.cluster.constraints import UNDECIDED, Placed, excluded, violated
-from mesos_gpu.policy.cluster.placement import Candidate
 from mesos_gpu.policy.cluster.verdicts import Verdicts
 from mesos_gpu.policy.room.allotment import allot
-from mesos_gpu.policy.room.together import Slots
 
 
 class Neighbours:
@@ -44,7 +43,7 @@ class Neighbours:
             self._read()
         return spec.app in self._shunned
 
-    def open_to(self, job: Job, candidates: Mapping[AgentId, Candidate]) -> Mapping[AgentId, Candidate]:
+    def open_to(self, job: Job, candidates: Mapping[AgentId, NodeCapacity]) -> Mapping[AgentId, NodeCapacity]:
         """The candidates where the job may go."""
         if not self._is_bound(job.spec):
             return candidates
@@ -120,18 +119,18 @@ class Neighbours:
             any(constraint.compares for constraint in spec.constraints) or spec.near == spec.app is not None
         )
 
-    def allot(self, job: Job, slots: Sequence[Slots]) -> list[int]:
+    def allot(self, job: Job, fits: Sequence[Fit]) -> list[int]:
         """How many of its tasks go to each of some nodes, one after the other, as its constraints allow."""
         nodes = self._state.nodes
 
         def take(i: int) -> bool:
-            agent_id = slots[i].room.agent_id
+            agent_id = fits[i].node.agent_id
             if self.barred(job, nodes[agent_id]):
                 return False
             self.tried(job, agent_id)
             return True
 
-        counts = allot(job.spec.tasks, [each.count for each in slots], take)
+        counts = allot(job.spec.tasks, [fit.slots for fit in fits], take)
         self.forget()
         return counts
 

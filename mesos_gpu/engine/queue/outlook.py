@@ -3,16 +3,17 @@
 from collections.abc import Hashable
 from itertools import islice
 
-from mesos_gpu.engine.queue.line import Line, Offered, ask_of
+from mesos_gpu.engine.queue.line import Line, Offered, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
-from mesos_gpu.model.nodes.offer import Scalar, amounts
+from mesos_gpu.model.nodes.offer import Scalar, resources_of
+from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.policy.capacity import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of, gpus_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
-from mesos_gpu.policy.room.reservation import ENDLESS, Reservation
 
 
 def offered_of(state: State) -> Offered:
@@ -20,8 +21,8 @@ def offered_of(state: State) -> Offered:
     held: dict[AgentId, list[Scalar]] = {}
     for offer in state.offers.values():
         held.setdefault(offer.agent_id, []).extend(offer.resources)
-    left = {agent_id: amounts(resources) for agent_id, resources in held.items()}
-    return lambda agent_id: left.get(agent_id, (0.0, 0.0, 0.0, 0.0))
+    left = {agent_id: resources_of(scalars) for agent_id, scalars in held.items()}
+    return lambda agent_id: left.get(agent_id, NOTHING)
 
 
 class Outlook:
@@ -98,11 +99,11 @@ class Outlook:
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for i, job in enumerate(islice(self.jobs, most)):
             if only in (None, job.id):
-                ask = ask_of(job, self._settings)
+                request = request_of(job, self._settings)
                 limited = job.spec.queue if job.spec.queue in self._settings.queue_limits else ""
-                key = limited, len(line.reservations), line.kind(job, ask)
+                key = limited, len(line.reservations), line.kind(job, request)
                 if key not in known:
-                    known[key] = line.reservation(job, ask)
+                    known[key] = line.reservation(job, request)
                 found[job.id] = self._estimate(line, job, known[key], i)
             if job.not_before <= self._now:
                 line.block(job)
@@ -111,7 +112,7 @@ class Outlook:
     def _estimate(self, line: Line, job: Job, found: Reservation | None, ahead: int) -> Estimate:
         limit = self._settings.queue_limits.get(job.spec.queue)
         made = estimate_of(job, found, limit_gpus=limit, now=self._now)
-        there = line.alone(job, ask_of(job, self._settings)) if found is None else None
+        there = line.alone(job, request_of(job, self._settings)) if found is None else None
         first = [r for r in line.reservations if there is not None and r.agent_id == there.agent_id]
         if first and (limit is None or job.spec.gpus_in_all <= limit):
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)

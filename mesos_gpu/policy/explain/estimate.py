@@ -7,7 +7,7 @@ from statistics import median
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.room.reservation import ENDLESS, Holding, Reservation
+from mesos_gpu.policy.capacity import ENDLESS, Allocation, Reservation
 
 
 class RunTimes:
@@ -90,23 +90,23 @@ def _on(found: Reservation) -> str:
     return f" on {found.hostname}" if found.hostname else ""
 
 
-def _named(holding: Holding) -> str:
-    return f"job {holding.job_id}" if holding.job_id else "a node monitor"
+def _named(held: Allocation) -> str:
+    return f"job {held.job_id}" if held.job_id else "a node monitor"
 
 
-def _unknown(holding: Holding) -> str:
-    if holding.job_id is None:
+def _unknown(held: Allocation) -> str:
+    if held.job_id is None:
         return "it runs as long as its node"
     return "it has no timeout_s, and no finished job of its app or name ran so long"
 
 
-def _ran(holding: Holding, now: float) -> str:
-    if holding.lasts_s is None:
-        return f"{_named(holding)} is being ended"
-    so_far = f"{_named(holding)} has run {span(now - holding.since)}"
-    if holding.learnt:
-        return f"{so_far}, and {holding.learnt},"
-    return f"{so_far} of its timeout_s {span(holding.lasts_s)}"
+def _ran(held: Allocation, now: float) -> str:
+    if held.lasts_s is None:
+        return f"{_named(held)} is being ended"
+    so_far = f"{_named(held)} has run {span(now - held.since)}"
+    if held.learnt:
+        return f"{so_far}, and {held.learnt},"
+    return f"{so_far} of its timeout_s {span(held.lasts_s)}"
 
 
 def _then(job: Job, found: Reservation) -> str:

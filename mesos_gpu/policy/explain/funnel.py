@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.jobs.why import Removed, Stage
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.cluster.placement import Ask
-from mesos_gpu.policy.explain.hurdles import Hurdle, NodeView, free_here, hurdles, one_model, rooms
+from mesos_gpu.policy.capacity import NodeCapacity, Request, beside_all, room_for
+from mesos_gpu.policy.explain.hurdles import Hurdle, free_here, hurdles
 
 _ORDER = tuple(Stage)
 Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that there is room for, by node
@@ -18,7 +17,7 @@ Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that t
 class Passage:
     """One node and what keeps the job off it."""
 
-    node: NodeView
+    node: NodeCapacity
     hurdles: tuple[Hurdle, ...]  # in order; none: a task could start there now
     room: int = 0  # for how many tasks, as far as the job has any
 
@@ -40,33 +39,30 @@ class Funnel:
 
 
 def funnel(
-    ask: Ask,
-    nodes: Sequence[NodeView],
+    request: Request,
+    nodes: Sequence[NodeCapacity],
     *,
     now: float,
-    tasks: int = 1,
     limit: str = "",
     apart: Apart | None = None,
-    ports: Sequence[PortWish] = (),
 ) -> Funnel:
     """Send every node through.
 
     Args:
-        ask: What one task needs.
+        request: What one task needs.
         nodes: Every node that is known.
         now: Seconds since the epoch.
-        tasks: How many the job has; it starts with all of them.
         limit: Why its queue's limit keeps it waiting; "": it does not.
         apart: What the job's constraints between its own tasks leave of the room for them; None: it has none.
-        ports: Of the host, that it asks for.
     """
-    passages = _passages(ask, sorted(nodes, key=lambda node: node.hostname), now, tasks, ports)
+    tasks = request.tasks
+    passages = _passages(request, sorted(nodes, key=lambda node: node.hostname), now)
     if apart is not None:
         room = apart({passage.node.agent_id: passage.room for passage in passages if passage.room})
         passages = [replace(passage, room=room.get(passage.node.agent_id, 0)) for passage in passages]
-    free = _scattered(ask, passages, tasks)
+    free = _scattered(request, passages)
     if free:
-        passages = [_as_fragment(ask, passage) for passage in passages]
+        passages = [_as_fragment(request, passage) for passage in passages]
     fit = min(sum(passage.room for passage in passages), tasks)
     if fit < tasks:
         passages = [_without_others(passage, fit, tasks) for passage in passages]
@@ -79,41 +75,38 @@ def funnel(
     return Funnel(tuple(passages), tuple(stages), fit, left, scattered)
 
 
-def _passages(
-    ask: Ask, nodes: Sequence[NodeView], now: float, tasks: int, ports: Sequence[PortWish]
-) -> list[Passage]:
-    gang = tasks > 1
-    passages = [Passage(node, tuple(hurdles(ask, node, now=now, gang=gang, ports=ports))) for node in nodes]
+def _passages(request: Request, nodes: Sequence[NodeCapacity], now: float) -> list[Passage]:
+    passages = [Passage(node, tuple(hurdles(request, node, now=now))) for node in nodes]
     best: list[Passage] = passages
     # The tasks of a gang get GPUs of one model, if any is asked for.
-    for one in one_model(ask) if gang else [ask]:
-        tried = [_with_room(one, passage, tasks) for passage in passages]
+    for one in request.each_model() if request.tasks > 1 else [request]:
+        tried = [_with_room(one, passage) for passage in passages]
         if sum(passage.room for passage in tried) > sum(passage.room for passage in best):
             best = tried
     return best
 
 
-def _with_room(ask: Ask, passage: Passage, tasks: int) -> Passage:
+def _with_room(request: Request, passage: Passage) -> Passage:
     if passage.hurdles:
         return passage
-    room = rooms(ask, passage.node, gang=tasks > 1)
-    return replace(passage, room=tasks if room is None else min(room, tasks))
+    return replace(passage, room=min(room_for(request, beside_all(passage.node)).slots, request.tasks))
 
 
-def _scattered(ask: Ask, passages: Sequence[Passage], tasks: int) -> list[int]:
+def _scattered(request: Request, passages: Sequence[Passage]) -> list[int]:
     """Free GPUs of each node that gets as far as its GPUs: if they are enough for the job, but not where they are."""
-    if not ask.gpus:
+    size, tasks = request.gpu.count, request.tasks
+    if not size:
         return []
     reached = [p for p in passages if p.stage is None or _ORDER.index(p.stage) >= _ORDER.index(Stage.GPUS)]
-    free = [free_here(ask, passage.node) for passage in reached]
-    fit = max(sum(number // ask.gpus for number in free), sum(passage.room for passage in passages))
-    if sum(free) < ask.gpus * tasks or fit >= tasks:
+    free = [free_here(request.gpu, passage.node) for passage in reached]
+    fit = max(sum(number // size for number in free), sum(passage.room for passage in passages))
+    if sum(free) < size * tasks or fit >= tasks:
         return []
     return [number for number in free if number]
 
 
-def _as_fragment(ask: Ask, passage: Passage) -> Passage:
-    if passage.stage is not Stage.GPUS or not free_here(ask, passage.node):
+def _as_fragment(request: Request, passage: Passage) -> Passage:
+    if passage.stage is not Stage.GPUS or not free_here(request.gpu, passage.node):
         return passage
     first, *others = passage.hurdles
     return replace(passage, hurdles=(replace(first, stage=Stage.FRAGMENTATION), *others))

@@ -1,15 +1,16 @@
 """Why a job waits: what each node lacks now, what all lack together, and what they could never give. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Stage, Why
-from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.model.resources import AMOUNTS, NOTHING
+from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.explain.estimate import gpus_of
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
-from mesos_gpu.policy.explain.hurdles import NodeView, free_here, of_model
+from mesos_gpu.policy.explain.hurdles import free_here, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 
 
@@ -26,8 +27,8 @@ class QueueView:
 
 def explain(
     job: Job,
-    ask: Ask,
-    nodes: Sequence[NodeView],
+    request: Request,
+    nodes: Sequence[NodeCapacity],
     *,
     queue: QueueView,
     now: float,
@@ -37,7 +38,7 @@ def explain(
 
     Args:
         job: The job.
-        ask: What one task of it needs.
+        request: What one task of it needs.
         nodes: Every node that is known.
         queue: Its place in the queue.
         now: Seconds since the epoch.
@@ -47,14 +48,15 @@ def explain(
         return Why(job.id, job.state, _not_pending(job), None, can_ever_run=True)
     tasks = job.spec.tasks
     limit = queue.never or queue.limit
-    found = funnel(ask, nodes, now=now, tasks=tasks, limit=limit, apart=apart, ports=job.spec.ports)
+    request = replace(request, tasks=tasks, ports=job.spec.ports)
+    found = funnel(request, nodes, now=now, limit=limit, apart=apart)
     open_nodes = [node for node in nodes if not node.ruled_out]
-    able = not queue.never and is_able(ask, open_nodes, tasks) and (bool(open_nodes) or not nodes)
-    nearest = _nearest(ask, found, open_nodes or nodes)
+    able = not queue.never and is_able(request, open_nodes) and (bool(open_nodes) or not nodes)
+    nearest = _nearest(request, found, open_nodes or nodes)
     return Why(
         job.id,
         job.state,
-        _summary(job, ask, found, queue, now, open_nodes=open_nodes, able=able, nearest=nearest),
+        _summary(job, request, found, queue, now, open_nodes=open_nodes, able=able, nearest=nearest),
         queue.position,
         can_ever_run=able,
         nodes=tuple(
@@ -78,12 +80,12 @@ def _words(passage: Passage) -> tuple[str, ...]:
 
 def _summary(
     job: Job,
-    ask: Ask,
+    request: Request,
     found: Funnel,
     queue: QueueView,
     now: float,
     *,
-    open_nodes: Sequence[NodeView],
+    open_nodes: Sequence[NodeCapacity],
     able: bool,
     nearest: Nearest | None,
 ) -> str:
@@ -98,7 +100,7 @@ def _summary(
         first = found.passages[0].node
         return f"no node meets its constraints; {first.hostname} {first.ruled_out}"
     if not able:
-        return never(job, ask, open_nodes)
+        return never(job, request, open_nodes)
     if queue.ending:
         return f"waits for the end of {', '.join(queue.ending)}, of lower priority, which was asked for to make room"
     if found.left:
@@ -106,47 +108,49 @@ def _summary(
     fit = f"; {found.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
     near = f"; nearest is {nearest.hostname}, which {nearest.missing}" if nearest else ""
     scattered = f"; {found.scattered}: fragmentation" if found.scattered else ""
-    return f"waits for {_need(job, ask)}{fit}{scattered}{near}"
+    return f"waits for {_need(job, request)}{fit}{scattered}{near}"
 
 
-def _need(job: Job, ask: Ask) -> str:
-    parts = [f"{ask.cpus:g} cpus", f"{ask.mem_mib:g} MiB"]
-    if ask.disk_mib:
-        parts.append(f"{ask.disk_mib:g} MiB of disk")
-    if ask.gpus:
-        memory = f" with {ask.gpu_memory_mib} MiB" if ask.gpu_memory_mib else ""
-        parts.append(f"{gpus_of(ask.gpus)}{of_model(ask)}{memory}")
-    if ask.compute_capability:
-        parts.append(f"compute capability {ask.compute_capability} or newer")
+def _need(job: Job, request: Request) -> str:
+    parts = [
+        f"{value:g} {amount.of_request}"
+        for amount, value in zip(AMOUNTS, request.resources, strict=True)
+        if amount.of_request and (value or amount.always)
+    ]
+    want = request.gpu
+    if want.count:
+        memory = f" with {want.memory_mib} MiB" if want.memory_mib else ""
+        parts.append(f"{gpus_of(want.count)}{of_model(want)}{memory}")
+    if want.compute_capability:
+        parts.append(f"compute capability {want.compute_capability} or newer")
     fixed = sorted({wish.host_port for wish in job.spec.ports if wish.host_port})
     if fixed:
         parts.append(f"port{'' if len(fixed) == 1 else 's'} {', '.join(map(str, fixed))}")
-    if ask.min_driver:
-        image = f" (the image needs {job.image_needs})" if is_of_image(job, ask) else ""
-        parts.append(f"driver {ask.min_driver} or newer{image}")
+    if request.min_driver:
+        image = f" (the image needs {job.image_needs})" if is_of_image(job, request) else ""
+        parts.append(f"driver {request.min_driver} or newer{image}")
     needed = ", ".join(parts)
     return f"{job.spec.tasks} tasks of {needed} each" if job.spec.tasks > 1 else needed
 
 
-def _nearest(ask: Ask, found: Funnel, nodes: Sequence[NodeView]) -> Nearest | None:
+def _nearest(request: Request, found: Funnel, nodes: Sequence[NodeCapacity]) -> Nearest | None:
     """Of the nodes that could do one day; those that have room for some of its tasks already come last."""
-    able = {node.agent_id for node in nodes if could(ask, node)}
-    if not able and any(has_enough(ask, node) for node in nodes):
-        able = {newest_driver(ask, nodes).agent_id}
+    able = {node.agent_id for node in nodes if could(request, node)}
+    if not able and any(has_enough(request, node) for node in nodes):
+        able = {newest_driver(request, nodes).agent_id}
     near = [passage for passage in found.passages if passage.node.agent_id in able]
     if not near:
         return None
 
     def order(passage: Passage) -> tuple[bool, bool, bool, bool, int, float, float, str]:
-        return passage.stage is Stage.TASKS, bool(passage.hurdles), *_distance(ask, passage.node)
+        return passage.stage is Stage.TASKS, bool(passage.hurdles), *_distance(request, passage.node)
 
     first = min(near, key=order)
     return Nearest(first.node.hostname, "; ".join(_words(first)) or "has room for it")
 
 
-def _distance(ask: Ask, node: NodeView) -> tuple[bool, bool, int, float, float, str]:
+def _distance(request: Request, node: NodeCapacity) -> tuple[bool, bool, int, float, float, str]:
     away = bool(node.drained or node.lost)
-    free = 0 if away or node.silent else free_here(ask, node)
-    lacks_cpus = max(ask.cpus - (node.cpus or 0.0), 0.0)
-    lacks_mem = max(ask.mem_mib - (node.mem_mib or 0.0), 0.0)
-    return away, bool(node.barred), max(ask.gpus - free, 0), lacks_cpus, lacks_mem, node.hostname
+    free = 0 if away or node.silent else free_here(request.gpu, node)
+    lacks = (node.free if node.offered else NOTHING).lacking(request.resources)
+    return away, bool(node.barred), max(request.gpu.count - free, 0), lacks.cpus, lacks.mem_mib, node.hostname

@@ -15,7 +15,8 @@ from typing import Final
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Plan
-from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.model.resources import AMOUNTS, NOTHING, total, units
+from mesos_gpu.policy.capacity import Request
 from mesos_gpu.policy.room.sites import Movable, Open, Site, Stage, chosen, least_departures
 
 MOST_MOVES: Final = 16
@@ -27,7 +28,7 @@ SMALL: Final = 400  # jobs times nodes, for the exact search
 class Problem:
     """What is asked for, and what there is."""
 
-    ask: Ask  # of each task
+    request: Request  # of each task
     tasks: int
     sites: Sequence[Site]  # those that may be given work
     open_to: Open
@@ -45,7 +46,7 @@ def plan(problem: Problem, *, most_work: int = MOST_WORK, small: int = SMALL) ->
             may exist.
     """
     sites = [replace(site, tasks=tuple(sorted(site.tasks, key=_by_loss))) for site in problem.sites]
-    sites.sort(key=lambda site: (site.hostname, site.agent_id))
+    sites.sort(key=lambda site: (site.node.hostname, site.node.agent_id))
     problem = replace(problem, sites=sites)
     start = _Seats(problem).filled(Stage())
     if len(start.members) == problem.tasks:
@@ -92,38 +93,38 @@ def _hopeless(problem: Problem, movable: int) -> str:
         return "no job that runs may be moved: only preemptible jobs of one task are"
     if why := _too_little(problem):
         return why
-    if problem.tasks == 1 and all(_least(problem.ask, site) is None for site in problem.sites):
+    if problem.tasks == 1 and all(_least(problem.request, site) is None for site in problem.sites):
         jobs = "1 preemptible job" if movable == 1 else f"{movable} preemptible jobs"
         return f"no node has room for it even without the {jobs} that could move"
-    shapes = {task.ask for site in problem.sites for task in site.tasks}
+    shapes = {task.request for site in problem.sites for task in site.tasks}
     if len(shapes) * len(problem.sites) > MOST_WORK:
         return ""
     homes = {
-        ask: [i for i, site in enumerate(problem.sites) if chosen(ask, site) is not None] for ask in shapes
+        request: [i for i, site in enumerate(problem.sites) if chosen(request, site.node) is not None]
+        for request in shapes
     }
     for i, site in enumerate(problem.sites):
-        if any(homes[task.ask] not in ([], [i]) for task in site.tasks):
+        if any(homes[task.request] not in ([], [i]) for task in site.tasks):
             return ""
     return _nowhere(movable)
 
 
-def _least(ask: Ask, site: Site) -> int | None:
+def _least(request: Request, site: Site) -> int | None:
     """How many jobs must leave at the least before the request fits."""
-    return least_departures(ask, site) if site.able else None
+    return least_departures(request, site) if site.able else None
 
 
 def _too_little(problem: Problem) -> str:
     """What is free changes its place by a move, and never grows."""
-    ask, sites = problem.ask, problem.sites
-    have = {
-        "GPUs": (ask.gpus * problem.tasks, sum(len(site.free) for site in sites)),
-        "CPUs": (round(ask.cpus * problem.tasks, 3), round(sum(site.cpus for site in sites), 3)),
-        "MiB of memory": (ask.mem_mib * problem.tasks, sum(site.mem_mib for site in sites)),
-        "MiB of disk": (ask.disk_mib * problem.tasks, sum(site.disk_mib for site in sites)),
-    }
-    for name, (wanted, free) in have.items():
-        if free < wanted:
-            return f"only {free:g} {name} are free in all, and it needs {wanted:g}: moves make none free"
+    need = problem.request.resources.scaled(problem.tasks)
+    free = total(site.node.free for site in problem.sites)
+    lack = free.with_gpus(sum(len(site.node.gpus) for site in problem.sites)).lacking(need)
+    for amount, _ in sorted(lack.items(), key=lambda each: each[0].name != "gpus"):
+        i = AMOUNTS.index(amount)
+        return (
+            f"only {units(free.milli[i]):g} {amount.noun} are free in all, and it needs {units(need.milli[i]):g}: "
+            "moves make none free"
+        )
     return ""
 
 
@@ -131,14 +132,14 @@ class _Seats:
     """Where the members of the request sit."""
 
     def __init__(self, problem: Problem) -> None:
-        self.problem, self.ask = problem, problem.ask
+        self.problem, self.request = problem, problem.request
 
     def site(self, stage: Stage, i: int) -> Site:
         return stage.changed.get(i) or self.problem.sites[i]
 
     def order(self, stage: Stage) -> list[int]:
         """The sites with the least free GPU first."""
-        return sorted(range(len(self.problem.sites)), key=lambda i: len(self.site(stage, i).free))
+        return sorted(range(len(self.problem.sites)), key=lambda i: len(self.site(stage, i).node.gpus))
 
     def filled(self, stage: Stage) -> Stage:
         """With as many members of the request as fit, on full nodes first."""
@@ -153,16 +154,16 @@ class _Seats:
     def seated(self, stage: Stage, i: int) -> Stage | None:
         """With one more on the site, if it fits there and may go there."""
         site = self.site(stage, i)
-        seated = stage.seating(self.ask, i, site) if site.able else None
+        seated = stage.seating(self.request, i, site) if site.able else None
         return seated if seated is not None and self.may(None, i, stage) else None
 
     def may(self, who: JobId | None, i: int, stage: Stage) -> bool:
         members = [member.agent_id for member in stage.members]
-        return self.problem.open_to(who, self.problem.sites[i].agent_id, stage.moved, members)
+        return self.problem.open_to(who, self.problem.sites[i].node.agent_id, stage.moved, members)
 
     def need(self, stage: Stage, i: int) -> int | None:
         """At least so many jobs must leave the site before the request fits."""
-        least = _least(self.ask, self.site(stage, i))
+        least = _least(self.request, self.site(stage, i))
         return least if least != 0 or self.may(None, i, stage) else 1
 
 
@@ -208,13 +209,13 @@ class _Exact(_Seats):
         """So many moves more."""
         if self.problem.tasks > 1 or self.problem.bound:
             return 0 if len(self.filled(stage).members) == self.problem.tasks else 1
-        needs = (_least(self.ask, self.site(stage, i)) for i in range(len(self.problem.sites)))
+        needs = (_least(self.request, self.site(stage, i)) for i in range(len(self.problem.sites)))
         return min((need for need in needs if need is not None), default=1)
 
 
 def _key(stage: Stage) -> object:
     """Stages of one key go on in the same way. Cards of one kind are alike; who has moved once may move for nothing."""
-    kinds = frozenset((i, tuple(sorted(map(_card, site.free)))) for i, site in stage.changed.items())
+    kinds = frozenset((i, tuple(sorted(map(_card, site.node.gpus)))) for i, site in stage.changed.items())
     return frozenset(stage.moved.items()), kinds
 
 
@@ -229,7 +230,7 @@ class _Targeted(_Seats):
         super().__init__(problem)
         self._work, self._left = most_work, 0
         self._ranked: dict[Hashable, list[tuple[int, int, list[int]]]] = {}
-        self._known: dict[tuple[Ask, int], int | None] = {}  # of sites where nothing has changed
+        self._known: dict[tuple[Request, int], int | None] = {}  # of sites where nothing has changed
         self._found: list[Stage] = []  # of one length, each better than the one before
         self._cut = False
         self._social = problem.bound or any(task.bound for site in problem.sites for task in site.tasks)
@@ -296,14 +297,16 @@ class _Targeted(_Seats):
         return stage.lost_gpu_s + sum(losses[:need])
 
     def _reach(self, stage: Stage, i: int, rest: "_Rest") -> None:
-        for ready in self._room(stage, self.ask, None, i, rest):
+        for ready in self._room(stage, self.request, None, i, rest):
             seated = self.seated(ready, i)
             if seated is not None and seated.lost_gpu_s < self._bar:
                 self._found.append(seated)
 
-    def _room(self, stage: Stage, ask: Ask, who: JobId | None, i: int, rest: "_Rest") -> Iterator[Stage]:
-        """Stages in which the ask fits on the site."""
-        least = self._departures(stage, ask, i)
+    def _room(
+        self, stage: Stage, request: Request, who: JobId | None, i: int, rest: "_Rest"
+    ) -> Iterator[Stage]:
+        """Stages in which the request fits on the site."""
+        least = self._departures(stage, request, i)
         if least == 0:
             if self.may(who, i, stage):
                 yield stage
@@ -322,47 +325,49 @@ class _Targeted(_Seats):
                 after = ready.moving(task, (i, self.site(ready, i)), (j, self.site(ready, j)))
                 if after is not None:
                     left = rest.budget - len(after.moves) + len(stage.moves)
-                    yield from self._room(after, ask, who, i, replace(rest, budget=left, locked=held.locked))
+                    yield from self._room(
+                        after, request, who, i, replace(rest, budget=left, locked=held.locked)
+                    )
 
     def _homes(self, stage: Stage, task: Movable, source: int, rest: "_Rest") -> Iterator[tuple[Stage, int]]:
         """Stages in which the job fits on another site."""
-        for j in self._candidates(stage, task.ask, source, rest):
+        for j in self._candidates(stage, task.request, source, rest):
             self._left -= 1
             if self._left < 0:
                 raise _Cut
             if stage.lost_gpu_s + task.lost_gpu_s >= self._bar:
                 return
-            for ready in self._room(stage, task.ask, task.job_id, j, rest):
+            for ready in self._room(stage, task.request, task.job_id, j, rest):
                 yield ready, j
 
-    def _departures(self, stage: Stage, ask: Ask, i: int) -> int | None:
+    def _departures(self, stage: Stage, request: Request, i: int) -> int | None:
         if i in stage.changed:
-            return least_departures(ask, stage.changed[i])
-        if (ask, i) not in self._known:
-            self._known[ask, i] = least_departures(ask, self.problem.sites[i])
-        return self._known[ask, i]
+            return least_departures(request, stage.changed[i])
+        if (request, i) not in self._known:
+            self._known[request, i] = least_departures(request, self.problem.sites[i])
+        return self._known[request, i]
 
-    def _candidates(self, stage: Stage, ask: Ask, source: int, rest: "_Rest") -> Iterator[int]:
+    def _candidates(self, stage: Stage, request: Request, source: int, rest: "_Rest") -> Iterator[int]:
         """Where it may fit when some others leave, the best first; of sites that are alike one."""
         special = {*stage.changed, *rest.path}
         yield from sorted(special - {source})
-        for need, _, alike in self._ranking(ask):
+        for need, _, alike in self._ranking(request):
             if need > rest.budget:
                 return
             found = next((i for i in alike if i not in special), source)
             if found != source:
                 yield found
 
-    def _ranking(self, ask: Ask) -> list[tuple[int, int, list[int]]]:
+    def _ranking(self, request: Request) -> list[tuple[int, int, list[int]]]:
         """Kinds of sites: how many must leave at the least, how many GPUs are free, and which they are."""
-        kind = ask.gpus, ask.models, ask.min_driver, ask.gpu_memory_mib, ask.compute_capability
+        kind = request.gpu, request.min_driver
         if kind not in self._ranked:
-            bare = replace(ask, cpus=0.0, mem_mib=0.0, disk_mib=0.0)  # of those there are few
+            bare = replace(request, resources=NOTHING)  # of those there are few
             alike: dict[Hashable, list[int]] = {}
             for i in range(len(self.problem.sites)):
                 alike.setdefault(self._kind(Stage(), i), []).append(i)
             sites = [(self.problem.sites[found[0]], found) for found in alike.values()]
-            needs = [(least_departures(bare, site), len(site.free), found) for site, found in sites]
+            needs = [(least_departures(bare, site), len(site.node.gpus), found) for site, found in sites]
             self._ranked[kind] = sorted(
                 (need, free, found) for need, free, found in needs if need is not None
             )
@@ -381,9 +386,10 @@ class _Rest:
 
 def _alike(site: Site) -> Hashable:
     """Sites of one kind differ in names, and in how long their jobs have run."""
-    free = tuple(sorted(map(_card, site.free)))
-    tasks = Counter((task.ask, tuple(sorted(map(_card, task.gpus)))) for task in site.tasks)
-    return site.cpus, site.mem_mib, site.disk_mib, site.driver, site.able, free, frozenset(tasks.items())
+    free = tuple(sorted(map(_card, site.node.gpus)))
+    tasks = Counter((task.request, tuple(sorted(map(_card, task.gpus)))) for task in site.tasks)
+    amounts = site.node.free.without_gpus()
+    return amounts, site.node.driver, site.able, free, frozenset(tasks.items())
 
 
 def _card(gpu: Gpu) -> tuple[str, int, str]:

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Move, Target
-from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.model.resources import AMOUNTS
+from mesos_gpu.policy.capacity import NodeCapacity, Request, room_for
 
 #: Whether a job (None: the request) may go to an agent, when some jobs have moved, and members of the request are
 #: placed already.
@@ -20,7 +21,7 @@ class Movable:
 
     job_id: JobId
     name: str
-    ask: Ask
+    request: Request
     gpus: tuple[Gpu, ...]  # those that another job could use then
     lost_gpu_s: float
     bound: bool = False  # where it may go depends on where others are
@@ -28,38 +29,24 @@ class Movable:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A node that may be given work: what is free on it, and the jobs that could leave."""
+    """A node that may be given work, and the jobs that could leave it."""
 
-    agent_id: AgentId
-    hostname: str
-    cpus: float
-    mem_mib: float
-    free: tuple[Gpu, ...]
+    node: NodeCapacity
     tasks: tuple[Movable, ...] = ()
-    driver: str | None = None
     able: bool = True  # the request may go there, at least when others have moved
-    disk_mib: float = 0.0
 
     def without(self, task: Movable) -> "Site":
         """After the job has left."""
+        free = self.node.free + task.request.resources
         return replace(
             self,
-            cpus=round(self.cpus + task.ask.cpus, 3),
-            mem_mib=self.mem_mib + task.ask.mem_mib,
-            disk_mib=self.disk_mib + task.ask.disk_mib,
-            free=self.free + task.gpus,
+            node=replace(self.node, free=free, gpus=self.node.gpus + task.gpus),
             tasks=tuple(other for other in self.tasks if other.job_id != task.job_id),
         )
 
-    def less(self, ask: Ask, gpus: tuple[Gpu, ...]) -> "Site":
+    def less(self, request: Request, gpus: Sequence[GpuId]) -> "Site":
         """After a launch."""
-        return replace(
-            self,
-            cpus=round(self.cpus - ask.cpus, 3),
-            mem_mib=self.mem_mib - ask.mem_mib,
-            disk_mib=self.disk_mib - ask.disk_mib,
-            free=tuple(gpu for gpu in self.free if gpu not in gpus),
-        )
+        return replace(self, node=self.node.minus(request.resources, gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,92 +61,93 @@ class Stage:
 
     def moving(self, task: Movable, source: tuple[int, Site], to: tuple[int, Site]) -> "Stage | None":
         """After one more move; None: it does not fit there."""
-        gpus = chosen(task.ask, to[1])
+        gpus = chosen(task.request, to[1].node)
         if gpus is None:
             return None
         lost = 0.0 if task.job_id in self.moved else task.lost_gpu_s
-        there = to[1].less(task.ask, gpus)
-        there = replace(there, tasks=(*there.tasks, replace(task, gpus=gpus)))
         ids = tuple(gpu.id for gpu in gpus)
+        there = to[1].less(task.request, ids)
+        there = replace(there, tasks=(*there.tasks, replace(task, gpus=gpus)))
+        hosts = source[1].node.hostname, to[1].node.hostname
         return replace(
             self,
             changed={**self.changed, source[0]: source[1].without(task), to[0]: there},
-            moved={**self.moved, task.job_id: to[1].agent_id},
-            moves=(*self.moves, Move(task.job_id, task.name, source[1].hostname, to[1].hostname, ids, lost)),
+            moved={**self.moved, task.job_id: to[1].node.agent_id},
+            moves=(*self.moves, Move(task.job_id, task.name, *hosts, ids, lost)),
             lost_gpu_s=self.lost_gpu_s + lost,
         )
 
-    def seating(self, ask: Ask, number: int, site: Site) -> "Stage | None":
+    def seating(self, request: Request, number: int, site: Site) -> "Stage | None":
         """With a member of the request there; None: it does not fit."""
-        gpus = chosen(ask, site)
+        gpus = chosen(request, site.node)
         if gpus is None:
             return None
-        member = Target(site.agent_id, site.hostname, tuple(gpu.id for gpu in gpus))
+        ids = tuple(gpu.id for gpu in gpus)
+        member = Target(site.node.agent_id, site.node.hostname, ids)
         return replace(
             self,
-            changed={**self.changed, number: site.less(ask, gpus)},
+            changed={**self.changed, number: site.less(request, ids)},
             members=(*self.members, member),
         )
 
 
-def chosen(ask: Ask, site: Site) -> tuple[Gpu, ...] | None:
-    """The GPUs that a launch gets on the site, all of one model; None: it does not fit."""
-    if ask.cpus > site.cpus or ask.mem_mib > site.mem_mib or not as_new_as(site.driver, ask.min_driver):
-        return None
-    if ask.gpus > len(site.free) or ask.disk_mib > site.disk_mib:
-        return None
-    for model in _models(ask, site.free):
-        good = suited(ask, model, site.free)
-        if len(good) >= ask.gpus:
-            return tuple(sorted(good, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))[: ask.gpus])
+def chosen(request: Request, node: NodeCapacity) -> tuple[Gpu, ...] | None:
+    """The GPUs that a launch gets on the node, all of one model; None: it does not fit."""
+    size = request.gpu.count
+    for model in _models(request, node.gpus):
+        if room_for(request, node, model).slots:
+            good = [gpu for group in node.usable(request.gpu, model) for gpu in group] if size else []
+            return tuple(sorted(good, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))[:size])
     return None
 
 
-def least_departures(ask: Ask, site: Site) -> int | None:
-    """How many jobs must leave before the ask fits, at the least; None: it does not fit even when all have left."""
-    if not as_new_as(site.driver, ask.min_driver):
+def least_departures(request: Request, site: Site) -> int | None:
+    """How many jobs must leave before the request fits, at the least; None: it does not fit even when all have left."""
+    if not as_new_as(site.node.driver, request.min_driver):
         return None
-    cpus = _fewest(round(ask.cpus - site.cpus, 3), (task.ask.cpus for task in site.tasks))
-    mem = _fewest(ask.mem_mib - site.mem_mib, (task.ask.mem_mib for task in site.tasks))
-    disk = _fewest(ask.disk_mib - site.disk_mib, (task.ask.disk_mib for task in site.tasks))
-    gpus = [_of_model(ask, site, model) for model in _models(ask, _all(site))]
-    known = [count for count in gpus if count is not None]
-    if cpus is None or mem is None or disk is None or not known:
+    by_model = [_of_model(request, site, model) for model in _models(request, _all(site))]
+    known = [count for count in by_model if count is not None]
+    if not known:
         return None
-    return max(cpus, mem, disk, min(known))
+    least = min(known)
+    lack = site.node.free.lacking(request.resources).without_gpus().milli
+    for i in range(len(AMOUNTS)):
+        if lack[i]:
+            count = _fewest(lack[i], (task.request.resources.milli[i] for task in site.tasks))
+            if count is None:
+                return None
+            least = max(least, count)
+    return least
 
 
-def _of_model(ask: Ask, site: Site, model: str | None) -> int | None:
-    gives = (len(suited(ask, model, task.gpus)) for task in site.tasks)
-    return _fewest(ask.gpus - len(suited(ask, model, site.free)), gives)
+def _of_model(request: Request, site: Site, model: str | None) -> int | None:
+    want = request.gpu
+    if not want.count:
+        return 0
+    gives = (len(want.suited(task.gpus, model)) for task in site.tasks)
+    return _fewest(want.count - len(want.suited(site.node.gpus, model)), gives)
 
 
-def _models(ask: Ask, gpus: Iterable[Gpu]) -> Sequence[str | None]:
+def _models(request: Request, gpus: Iterable[Gpu]) -> Sequence[str | None]:
     """Those that will do, the first choice first; [None] where the model is of no account."""
-    if not ask.gpus:
+    if not request.gpu.count:
         return [None]
-    return ask.models or sorted({gpu.model for gpu in gpus})
-
-
-def suited(ask: Ask, model: str | None, gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Those that will do for the ask, if it gets that model."""
-    found = [gpu for gpu in gpus if gpu.model == model] if ask.gpus else []
-    return list(filter(ask.takes, found)) if ask.choosy else found
+    return request.gpu.models or sorted({gpu.model for gpu in gpus})
 
 
 def _all(site: Site) -> Iterator[Gpu]:
-    yield from site.free
+    yield from site.node.gpus
     for task in site.tasks:
         yield from task.gpus
 
 
-def _fewest(lack: float, gives: Iterable[float]) -> int | None:
+def _fewest(lack: int, gives: Iterable[int]) -> int | None:
     """How many of the gifts make up for a lack, the largest first."""
     count = 0
     if lack <= 0:
         return count
     for gift in sorted(gives, reverse=True):
-        lack = round(lack - gift, 3)
+        lack -= gift
         count += 1
         if lack <= 0:
             return count

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.nodes.plan import Plan
-from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.policy.room.sites import Movable, Site, Stage
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.testing.builders import gpu, request
 
 MODELS = ("A100", "V100")
 
@@ -22,20 +23,21 @@ def problems(draw: st.DrawFn) -> Problem:
     for n in range(draw(st.integers(2, 3))):
         model, cards = draw(st.sampled_from(("A100", "A100", "V100"))), draw(st.integers(2, 4))
         free = tuple(gpu(f"n{n}-{i}", model) for i in range(cards))
-        sites.append(Site(AgentId(f"a{n}"), f"n{n}", float(draw(st.integers(4, 6))), 1024.0, free))
+        amounts = Resources(cpus=draw(st.integers(4, 6)), mem_mib=1024, gpus=cards)
+        sites.append(Site(NodeCapacity(AgentId(f"a{n}"), f"n{n}", amounts, free)))
     for j in range(draw(st.integers(2, 5))):
         models = draw(st.sampled_from([(), (), ("A100",), ("V100", "A100")]))
         gpus = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 0]))
-        ask = Ask(float(draw(st.integers(1, 2))), 64, gpus, models if gpus else ())
+        ask = request(float(draw(st.integers(1, 2))), 64, gpus, models if gpus else ())
         n = draw(st.integers(0, len(sites) - 1))
         after = Stage().seating(ask, n, sites[n])
         if after is not None:
-            held = tuple(card for card in sites[n].free if card not in after.changed[n].free)
+            held = tuple(card for card in sites[n].node.gpus if card not in after.changed[n].node.gpus)
             task = Movable(JobId(f"j{j}"), f"j{j}", ask, held, float(draw(st.integers(0, 3))))
             sites[n] = replace(after.changed[n], tasks=(*sites[n].tasks, task))
-    most = max(len(site.free) for site in sites)
+    most = max(len(site.node.gpus) for site in sites)
     gpus = min(most + draw(st.sampled_from([0, 1, 1, 1, 2])), 4)
-    ask = Ask(
+    ask = request(
         float(draw(st.integers(1, 4))), 64, gpus, draw(st.sampled_from([(), (), ("V100", "A100"), ("V100",)]))
     )
     return Problem(ask, draw(st.sampled_from([1, 1, 1, 2])), sites, lambda *_: True)
@@ -46,7 +48,7 @@ def seats(problem: Problem, stage: Stage) -> int:
     found = 0
     for i, first in enumerate(problem.sites):
         site = stage.changed.get(i, first)
-        while (after := Stage().seating(problem.ask, 0, site)) is not None:
+        while (after := Stage().seating(problem.request, 0, site)) is not None:
             site, found = after.changed[0], found + 1
     return found
 
@@ -108,7 +110,7 @@ def test_the_search_of_large_clusters_claims_nothing_that_is_not_so(problem: Pro
 
 def done(problem: Problem, found: Plan) -> None:
     """Carry the moves out, one after the other."""
-    stage, numbers = Stage(), {site.hostname: i for i, site in enumerate(problem.sites)}
+    stage, numbers = Stage(), {site.node.hostname: i for i, site in enumerate(problem.sites)}
     for move in found.moves:
         source, to = (
             (n, stage.changed.get(n, problem.sites[n])) for n in (numbers[move.source], numbers[move.to])

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
-from mesos_gpu.policy.cluster.placement import Ask
-from mesos_gpu.policy.room.preemption import Ground, Share, Victim, plan
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request, room_for
+from mesos_gpu.policy.room.preemption import Victim, plan
+from mesos_gpu.testing.builders import gpu, request
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[list[Ground], dict[JobId, Victim]]:
+def clusters(draw: st.DrawFn) -> tuple[list[NodeCapacity], dict[JobId, Victim]]:
     victims: dict[JobId, Victim] = {}
     grounds, serial = [], 0
     for node in range(draw(st.integers(1, 3))):
@@ -27,24 +28,26 @@ def clusters(draw: st.DrawFn) -> tuple[list[Ground], dict[JobId, Victim]]:
                 for i in range(draw(st.integers(0, 3)))
             )
             serial += len(cards)
-            shares.append(Share(job_id, float(draw(st.integers(1, 3))), 64.0, cards))
+            held = Resources(cpus=draw(st.integers(1, 3)), mem_mib=64, gpus=len(cards))
+            shares.append(Allocation(job_id, held, cards))
         free = tuple(gpu(f"g{serial + i}") for i in range(draw(st.integers(0, 2))))
         serial += len(free)
-        cpus = float(draw(st.integers(0, 3)))
-        grounds.append(Ground(AgentId(f"a{node}"), f"h{node}", cpus, 64.0, free, tuple(shares)))
+        amounts = Resources(cpus=draw(st.integers(0, 3)), mem_mib=64, gpus=len(free))
+        grounds.append(NodeCapacity(AgentId(f"a{node}"), f"h{node}", amounts, free).holding(shares))
     return grounds, victims
 
 
-def asks() -> st.SearchStrategy[Ask]:
+def asks() -> st.SearchStrategy[Request]:
     models = st.sampled_from(((), ("A100",), ("T4", "A100")))
     return st.builds(
-        Ask, st.integers(1, 4).map(float), st.just(32.0), st.integers(0, 4), st.shared(models, key="m")
+        request, st.integers(1, 4).map(float), st.just(32.0), st.integers(0, 4), st.shared(models, key="m")
     )
 
 
-def fits(ask: Ask, tasks: int, grounds: list[Ground], ended: set[JobId]) -> bool:
-    models = ask.models or (None,)
-    return any(sum(ground.holds(ask, ended, model) for ground in grounds) >= tasks for model in models)
+def fits(ask: Request, tasks: int, grounds: list[NodeCapacity], ended: set[JobId]) -> bool:
+    models = ask.gpu.models or (None,)
+    left = [node.without([held for held in node.allocations if held.job_id in ended]) for node in grounds]
+    return any(sum(room_for(ask, node, model).slots for node in left) >= tasks for model in models)
 
 
 def cost(chosen: tuple[Victim, ...]) -> tuple[int, float, int]:
@@ -58,7 +61,7 @@ def cost(chosen: tuple[Victim, ...]) -> tuple[int, float, int]:
 @settings(max_examples=300, deadline=None)
 @given(clusters(), asks(), st.integers(1, 4))
 def test_a_plan_makes_room_and_none_of_it_can_be_left_out(
-    cluster: tuple[list[Ground], dict[JobId, Victim]], ask: Ask, tasks: int
+    cluster: tuple[list[NodeCapacity], dict[JobId, Victim]], ask: Request, tasks: int
 ) -> None:
     grounds, victims = cluster
     chosen = plan(ask, tasks, grounds, victims)
@@ -73,7 +76,9 @@ def test_a_plan_makes_room_and_none_of_it_can_be_left_out(
 
 @settings(max_examples=300, deadline=None)
 @given(clusters(), asks())
-def test_for_one_task_nothing_is_cheaper(cluster: tuple[list[Ground], dict[JobId, Victim]], ask: Ask) -> None:
+def test_for_one_task_nothing_is_cheaper(
+    cluster: tuple[list[NodeCapacity], dict[JobId, Victim]], ask: Request
+) -> None:
     grounds, victims = cluster
     chosen = plan(ask, 1, grounds, victims)
     every = [

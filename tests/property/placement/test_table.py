@@ -15,8 +15,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import Placement
+from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.cluster.board import Board
-from mesos_gpu.policy.cluster.placement import Candidate
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos import world
 from mesos_gpu.simulate.chaos.acts import do
@@ -61,7 +61,7 @@ def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
     looked: list[str] = []
     real = Board.update
 
-    def update(board: Board, found: Candidate) -> None:
+    def update(board: Board, found: NodeCapacity) -> None:
         looked.append(found.agent_id)
         real(board, found)
 

@@ -15,11 +15,11 @@ from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, Scalar
-from mesos_gpu.policy.cluster.placement import Ask
-from mesos_gpu.policy.explain.hurdles import NodeView
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import World, gpu, offer, spec
+from mesos_gpu.testing.builders import World, gpu, offer, request, seen, spec
 
 NOW = 1000.0
 MODELS = ("A100", "T4")
@@ -81,25 +81,27 @@ def adds_up(why: Why, agents: int) -> int:
 
 
 @st.composite
-def node_views(draw: st.DrawFn, name: str) -> NodeView:
+def node_views(draw: st.DrawFn, name: str) -> NodeCapacity:
     cards = draw(st.lists(CARDS, max_size=4))
     gpus = tuple(card.gpu(f"{name}-g{i}") for i, card in enumerate(cards))
     offered = draw(st.booleans())
-    return NodeView(
-        AgentId(name),
-        name,
-        gpus,
-        {found.id: "j" for found, card in zip(gpus, cards, strict=True) if card.held},
+    amounts = Resources(
+        cpus=draw(st.sampled_from((1.0, 4.0, 16.0))),
+        mem_mib=draw(st.sampled_from((64.0, 4096.0))),
+        gpus=draw(st.integers(0, 4)),
+        disk_mib=draw(st.sampled_from((0.0, 100.0))),
+    )
+    ports = draw(st.sampled_from(((), *((PortRange(31000, 31000 + n),) for n in range(3)))))
+    return seen(
+        NodeCapacity(AgentId(name), name),
+        free=amounts if offered else Resources(),
+        offered=offered,
+        ports=ports if offered else None,
+        installed=gpus,
+        holders={found.id: "j" for found, card in zip(gpus, cards, strict=True) if card.held},
         lost=draw(st.sampled_from(("", "", "", "the master lost it"))),
         silent=draw(st.sampled_from(("", "", "", "its monitor is silent"))),
         drained=draw(st.sampled_from(("", "", "", "is drained"))),
-        cpus=draw(st.sampled_from((1.0, 4.0, 16.0))) if offered else None,
-        mem_mib=draw(st.sampled_from((64.0, 4096.0))) if offered else None,
-        gpus_offered=draw(st.integers(0, 4)) if offered else None,
-        ports=draw(st.sampled_from(((), *((PortRange(31000, 31000 + n),) for n in range(3)))))
-        if offered
-        else None,
-        disk_mib=draw(st.sampled_from((0.0, 100.0))) if offered else None,
         driver=draw(st.sampled_from((None, "470.82", "550.54"))),
         barred=draw(st.sampled_from(("", "", "violates"))),
     )
@@ -113,15 +115,15 @@ def test_the_funnel_adds_up(
     nodes = [data.draw(node_views(f"n{i}")) for i in range(agents)]
     made = spec(**want, tasks=tasks)
     job = Job(JobId("j1"), made, NOW, 1)
-    ask = Ask(
+    ask = request(
         made.cpus,
         made.mem_mib,
         made.gpus,
         made.gpu_model,
         made.min_driver,
-        made.gpu_memory_mib,
-        made.compute_capability,
-        made.disk_mib,
+        disk_mib=made.disk_mib,
+        memory_mib=made.gpu_memory_mib,
+        compute_capability=made.compute_capability,
     )
     why = explain(job, ask, nodes, queue=QueueView(0, limit), now=NOW)
     left = adds_up(why, agents)

@@ -10,9 +10,10 @@ from mesos_gpu.cli import main
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.policy.cluster.placement import Ask
-from mesos_gpu.policy.room.reservation import Holding, Room, reserve, room_of
-from mesos_gpu.testing.builders import gpu, spec
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request
+from mesos_gpu.policy.room.reservation import reserve
+from mesos_gpu.testing.builders import gpu, request, spec
 from mesos_gpu.wire.jobs import spec_from_mapping
 
 NOW = 1000.0
@@ -20,41 +21,43 @@ JOB = Job(JobId("big"), spec(), NOW, 1)
 SMALL, LARGE = gpu("g1"), replace(gpu("g2"), memory_mib=90_000, compute_capability="9.0")
 
 
-def room(name: str, free: tuple[Gpu, ...], held: tuple[Gpu, ...] = (), ends_at: float = inf) -> Room:
-    holding = Holding(JobId("x"), 1, 100, held, len(held), NOW, ends_at)
-    return room_of(AgentId(name), name, cpus=8, mem_mib=1000, free=free, holdings=[holding] if held else [])
+def room(name: str, free: tuple[Gpu, ...], held: tuple[Gpu, ...] = (), ends_at: float = inf) -> NodeCapacity:
+    amounts = Resources(cpus=8, mem_mib=1000, gpus=len(free))
+    node = NodeCapacity(AgentId(name), name, amounts, free, installed=(*free, *held))
+    taken = Resources(cpus=1, mem_mib=100, gpus=len(held))
+    return node.holding([Allocation(JobId("x"), taken, held, NOW, ends_at)] if held else [])
 
 
 @pytest.mark.parametrize(
     ("ask", "takes"),
     [
-        (Ask(1, 1, 1), (True, True)),
-        (Ask(1, 1, 1, gpu_memory_mib=81_920), (True, True)),
-        (Ask(1, 1, 1, gpu_memory_mib=81_921), (False, True)),
-        (Ask(1, 1, 1, compute_capability="9.0"), (False, True)),
-        (Ask(1, 1, 1, compute_capability="10.0"), (False, False)),
-        (Ask(1, 1, 1, gpu_memory_mib=1, compute_capability="7.0"), (False, True)),
+        (request(1, 1, 1), (True, True)),
+        (request(1, 1, 1, memory_mib=81_920), (True, True)),
+        (request(1, 1, 1, memory_mib=81_921), (False, True)),
+        (request(1, 1, 1, compute_capability="9.0"), (False, True)),
+        (request(1, 1, 1, compute_capability="10.0"), (False, False)),
+        (request(1, 1, 1, memory_mib=1, compute_capability="7.0"), (False, True)),
     ],
 )
-def test_what_a_gpu_must_have(ask: Ask, takes: tuple[bool, bool]) -> None:
-    assert (ask.takes(SMALL), ask.takes(LARGE)) == takes
-    assert ask.choosy is (ask != Ask(1, 1, 1))
+def test_what_a_gpu_must_have(ask: Request, takes: tuple[bool, bool]) -> None:
+    assert (ask.gpu.takes(SMALL), ask.gpu.takes(LARGE)) == takes
+    assert ask.gpu.choosy is (ask != request(1, 1, 1))
 
 
 KEPT = {
     "only GPUs that will do are waited for and kept": (
-        Ask(1, 100, 1, ("A100",), gpu_memory_mib=90_000),
+        request(1, 100, 1, ("A100",), memory_mib=90_000),
         [room("n1", (SMALL,), (gpu("g3"),), NOW + 5), room("n2", (gpu("g4"),), (LARGE,), NOW + 30)],
         ("n2", NOW + 30, {"g2"}),
     ),
-    "nobody has so much memory": (Ask(1, 100, 1, gpu_memory_mib=90_001), [room("n1", (SMALL, LARGE))], None),
+    "nobody has so much memory": (request(1, 100, 1, memory_mib=90_001), [room("n1", (SMALL, LARGE))], None),
     "a capability that nobody knows": (
-        Ask(1, 100, 1, compute_capability="8.0"),
+        request(1, 100, 1, compute_capability="8.0"),
         [room("n1", (SMALL,))],
         None,
     ),
     "all of one model, as it will be placed": (
-        Ask(1, 100, 2),
+        request(1, 100, 2),
         [room("n1", (SMALL, gpu("g5", "T4")), (gpu("g3"),), NOW + 30)],
         ("n1", NOW + 30, {"g1", "g3"}),
     ),
@@ -63,7 +66,7 @@ KEPT = {
 
 @pytest.mark.parametrize(("ask", "rooms", "want"), KEPT.values(), ids=KEPT)
 def test_what_is_reserved_for_a_request(
-    ask: Ask, rooms: list[Room], want: tuple[str, float, set[str]] | None
+    ask: Request, rooms: list[NodeCapacity], want: tuple[str, float, set[str]] | None
 ) -> None:
     found = reserve(JOB, ask, rooms, now=NOW)
     assert (None if found is None else (found.agent_id, found.at, set(found.gpus))) == want

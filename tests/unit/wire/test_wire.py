@@ -14,7 +14,8 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
-from mesos_gpu.model.nodes.offer import Scalar, carve, total
+from mesos_gpu.model.nodes.offer import Scalar, carve, resources_of
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.policy.apps.ports import wishes_of
 from mesos_gpu.wire.mesos import assignment, report
@@ -71,7 +72,7 @@ def test_an_offer_keeps_roles_apart_and_leaves_out_what_cannot_be_used() -> None
         5.0,
     )
     assert offer.attributes == {"rack": "r1", "level": "3"}
-    assert total(offer.resources, "cpus") == 6.5
+    assert resources_of(offer.resources).cpus == 6.5
     assert [json.loads(r.kind) for r in offer.resources] == [{"role": "*"}, {"role": "gpu"}, {"role": "*"}]
 
 
@@ -81,29 +82,29 @@ def test_of_disk_only_the_agents_own_file_system_counts() -> None:
         {**own, "disk": {"source": {"type": "MOUNT", "mount": {"root": "/mnt"}}}},
         {**own, "disk": {"persistence": {"id": "p"}, "volume": {"container_path": "v", "mode": "RW"}}},
     ]
-    assert total(offer_from_json({**OFFER, "resources": [own, *others]}, 0).resources, "disk") == 10
+    assert resources_of(offer_from_json({**OFFER, "resources": [own, *others]}, 0).resources).disk_mib == 10
 
 
 def test_what_is_taken_goes_back_with_the_role_it_came_with() -> None:
-    taken, left = carve(offer_from_json(OFFER, 0).resources, {"cpus": 3.0, "gpus": 1})
+    taken, left = carve(offer_from_json(OFFER, 0).resources, Resources(cpus=3.0, gpus=1))
     assert [(r["name"], r["scalar"]["value"], r["role"]) for r in resources_to_json(taken)] == [
         ("cpus", 2.5, "*"),
         ("cpus", 0.5, "gpu"),
         ("gpus", 1.0, "*"),
     ]
-    assert total(left, "cpus") == 3.5
-    assert total(left, "gpus") == 1
+    assert resources_of(left).cpus == 3.5
+    assert resources_of(left).gpus == 1
 
 
 def test_more_than_there_is_cannot_be_taken() -> None:
     with pytest.raises(ValueError, match="lacks"):
-        carve((Scalar("cpus", 1.0),), {"cpus": 1.001})
+        carve((Scalar("cpus", 1.0),), Resources(cpus=1.001))
 
 
 def test_amounts_keep_mesos_three_decimals() -> None:
     resources: tuple[Scalar, ...] = (Scalar("cpus", 1.0),)
     for _ in range(10):
-        _, resources = carve(resources, {"cpus": 0.1})
+        _, resources = carve(resources, Resources(cpus=0.1))
     assert resources == ()
 
 

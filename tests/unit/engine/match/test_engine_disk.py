@@ -7,7 +7,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
-from mesos_gpu.model.nodes.offer import total
+from mesos_gpu.model.nodes.offer import resources_of
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, offer
 
@@ -22,7 +22,7 @@ def world() -> World:
 def disks(effects: list[fx.Effect]) -> list[tuple[str, float]]:
     """Of each launch its agent and its disk."""
     tasks = [item for launch in every(effects, fx.Launch) for item in launch.tasks]
-    return sorted((item.task.agent_id, total(item.resources, "disk")) for item in tasks)
+    return sorted((item.task.agent_id, resources_of(item.resources).disk_mib) for item in tasks)
 
 
 def runs(world: World, name: str, agent: str, disk_mib: float, **fields: object) -> None:

@@ -8,13 +8,15 @@ import pytest
 
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Link
+from mesos_gpu.model.resources import AMOUNTS, Resources
+from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.cluster.board import Board
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.local import closest
-from mesos_gpu.policy.cluster.placement import Ask, Candidate
 from mesos_gpu.policy.cluster.shapes import Shape
+from mesos_gpu.testing.builders import request
 
-ONE = Ask(1.0, 100, 1)
+ONE = request(1.0, 100, 1)
 
 
 def gpus(agent: str, count: int, model: str = "T4", start: int = 0) -> tuple[Gpu, ...]:
@@ -33,11 +35,18 @@ def agent(
     total: int = 4,
     driver: str | None = "535.1",
     offered: int | None = None,
-) -> Candidate:
-    return Candidate(
-        AgentId(name), f"{name}.example", cpus, 10_000.0, free if offered is None else offered,
-        gpus(name, free, model), total, driver,
+) -> NodeCapacity:
+    amounts = Resources(cpus=cpus, mem_mib=10_000, gpus=free if offered is None else offered)
+    return NodeCapacity(
+        AgentId(name), f"{name}.example", amounts, gpus(name, free, model),
+        installed=gpus(name, total, model), driver=driver,
     )  # fmt: skip
+
+
+def but(node: NodeCapacity, **amounts: float) -> NodeCapacity:
+    """A node of which some amounts are others."""
+    now = {amount.name: value for amount, value in zip(AMOUNTS, node.free, strict=True)}
+    return replace(node, free=Resources(**{**now, **amounts}))
 
 
 def mix() -> Mix:
@@ -45,14 +54,14 @@ def mix() -> Mix:
 
 
 def where(
-    ask: Ask,
-    *candidates: Candidate,
+    wanted: Request,
+    *candidates: NodeCapacity,
     placement: str = "bundle",
     siblings: Mapping[AgentId, int] | None = None,
 ) -> str | None:
     board = Board(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
-    found = board.place(ask, open_to, placement, siblings)
+    found = board.place(wanted, open_to, placement, siblings)
     return found.agent_id if found else None
 
 
@@ -62,42 +71,44 @@ CASES = {
     "bundle": (ONE, "bundle", (A, B), "b"),
     "spread": (ONE, "spread", (A, B), "a"),
     "fragmentation keeps the whole node": (ONE, "fragmentation", (A, B), "b"),
-    "too few": (Ask(1.0, 100, 3), "bundle", (A, B), "a"),
-    "nowhere": (Ask(1.0, 100, 5), "bundle", (A, B), None),
-    "no processors": (Ask(17.0, 100, 1), "bundle", (A, B), None),
-    "exactly all processors": (Ask(16.0, 10_000, 1), "bundle", (A,), "a"),
-    "Mesos offers fewer than are free": (Ask(1.0, 100, 2), "bundle", (agent("a", 4, offered=1),), None),
-    "CPU work keeps off GPUs": (Ask(1.0, 100), "bundle", (A, B, CPU_ONLY), "c"),
-    "CPU work takes a node with GPUs if it must": (Ask(1.0, 100), "bundle", (A, B), "b"),
-    "a model is of no account without GPUs": (Ask(1.0, 1, 0, ("A100",)), "bundle", (CPU_ONLY,), "c"),
+    "too few": (request(1.0, 100, 3), "bundle", (A, B), "a"),
+    "nowhere": (request(1.0, 100, 5), "bundle", (A, B), None),
+    "no processors": (request(17.0, 100, 1), "bundle", (A, B), None),
+    "exactly all processors": (request(16.0, 10_000, 1), "bundle", (A,), "a"),
+    "Mesos offers fewer than are free": (request(1.0, 100, 2), "bundle", (agent("a", 4, offered=1),), None),
+    "CPU work keeps off GPUs": (request(1.0, 100), "bundle", (A, B, CPU_ONLY), "c"),
+    "CPU work takes a node with GPUs if it must": (request(1.0, 100), "bundle", (A, B), "b"),
+    "a model is of no account without GPUs": (request(1.0, 1, 0, ("A100",)), "bundle", (CPU_ONLY,), "c"),
     "the first model of the list": (
-        Ask(1.0, 1, 1, ("H100", "T4")), "bundle", (agent("t", 1), agent("h", 4, model="H100")), "h",
+        request(1.0, 1, 1, ("H100", "T4")), "bundle", (agent("t", 1), agent("h", 4, model="H100")), "h",
     ),
-    "the second, if the first has none": (Ask(1.0, 1, 1, ("V100", "T4")), "bundle", (A, B), "b"),
-    "no such model": (Ask(1.0, 1, 1, ("V100",)), "bundle", (A, B), None),
+    "the second, if the first has none": (request(1.0, 1, 1, ("V100", "T4")), "bundle", (A, B), "b"),
+    "no such model": (request(1.0, 1, 1, ("V100",)), "bundle", (A, B), None),
     "the driver is too old": (
-        Ask(1.0, 1, 1, (), "550"), "bundle", (A, agent("n", driver="550.54")), "n",
+        request(1.0, 1, 1, (), "550"), "bundle", (A, agent("n", driver="550.54")), "n",
     ),
     "the most disk": (
-        Ask(1.0, 1, 1, disk_mib=5.0), "bundle", (A, replace(B, disk_mib=4.9), replace(agent("d"), disk_mib=5.0)), "d",
+        request(1.0, 1, 1, disk_mib=5.0), "bundle", (A, but(B, disk_mib=4.9), but(agent("d"), disk_mib=5.0)), "d",
     ),
-    "no driver is known": (Ask(1.0, 1, 1, (), "550"), "bundle", (agent("n", driver=None),), None),
+    "no driver is known": (request(1.0, 1, 1, (), "550"), "bundle", (agent("n", driver=None),), None),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("ask", "placement", "candidates", "want"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("wanted", "placement", "candidates", "want"), CASES.values(), ids=CASES)
 def test_the_chosen_node_does_not_depend_on_the_order_of_offers(
-    ask: Ask, placement: str, candidates: tuple[Candidate, ...], want: str | None
+    wanted: Request, placement: str, candidates: tuple[NodeCapacity, ...], want: str | None
 ) -> None:
-    assert where(ask, *candidates, placement=placement) == want
-    assert where(ask, *candidates[::-1], placement=placement) == want, "the order of offers decides nothing"
+    assert where(wanted, *candidates, placement=placement) == want
+    assert where(wanted, *candidates[::-1], placement=placement) == want, (
+        "the order of offers decides nothing"
+    )
 
 
 def test_spread_goes_where_the_fewest_of_the_app_are() -> None:
     siblings = {AgentId("a"): 2, AgentId("b"): 1}
     assert where(ONE, A, B, placement="spread", siblings=siblings) == "b"
     assert where(ONE, A, B, agent("d", 1), placement="spread", siblings=siblings) == "d"
-    assert where(Ask(1.0, 100, 3), A, B, placement="spread", siblings=siblings) == "a", "but it must fit"
+    assert where(request(1.0, 100, 3), A, B, placement="spread", siblings=siblings) == "a", "but it must fit"
 
 
 @pytest.mark.parametrize(
@@ -106,35 +117,36 @@ def test_spread_goes_where_the_fewest_of_the_app_are() -> None:
         ("never", (A, B), None),
         ("never", (A, B, CPU_ONLY), "c"),
         ("last", (A, B), "b"),
-        ("always", (B, replace(CPU_ONLY, cpus=32.0)), "c"),
-        ("always", (replace(B, free=(), gpus_offered=0, cpus=2.0), CPU_ONLY), "b"),
+        ("always", (B, but(CPU_ONLY, cpus=32.0)), "c"),
+        ("always", (but(replace(B, gpus=()), gpus=0, cpus=2.0), CPU_ONLY), "b"),
     ],
 )
 def test_work_without_gpus_on_nodes_with_some(
-    gpu_nodes: str, candidates: tuple[Candidate, ...], want: str | None
+    gpu_nodes: str, candidates: tuple[NodeCapacity, ...], want: str | None
 ) -> None:
     board = Board(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
-    found = board.place(Ask(1.0, 100), open_to, gpu_nodes=gpu_nodes)
+    found = board.place(request(1.0, 100), open_to, gpu_nodes=gpu_nodes)
     assert (found.agent_id if found else None) == want
 
 
 def test_a_job_gets_no_mix_of_models() -> None:
-    mixed = replace(agent("m", 2), free=gpus("m", 2) + gpus("m", 2, "A100", start=2), gpus_offered=4)
+    both = gpus("m", 2) + gpus("m", 2, "A100", start=2)
+    mixed = replace(but(agent("m", 2), gpus=4), gpus=both, installed=both)
     board = Board([mixed], mix)
-    found = board.place(Ask(1.0, 1, 2), {mixed.agent_id: mixed})
+    found = board.place(request(1.0, 1, 2), {mixed.agent_id: mixed})
     assert found is not None
-    assert len({gpu.model for gpu in mixed.free if gpu.id in found.gpus}) == 1
-    assert board.place(Ask(1.0, 1, 3), {mixed.agent_id: mixed}) is None
+    assert len({gpu.model for gpu in mixed.gpus if gpu.id in found.gpus}) == 1
+    assert board.place(request(1.0, 1, 3), {mixed.agent_id: mixed}) is None
 
 
-def having(name: str, *cards: tuple[int, str | None], **more: Any) -> Candidate:
+def having(name: str, *cards: tuple[int, str | None], **more: Any) -> NodeCapacity:
     """An agent with GPUs of one model and of that memory and capability."""
     free = tuple(
         replace(gpu, memory_mib=memory_mib, compute_capability=capability)
         for gpu, (memory_mib, capability) in zip(gpus(name, len(cards)), cards, strict=True)
     )
-    return replace(agent(name, len(cards), **more), free=free)
+    return replace(agent(name, len(cards), **more), gpus=free, installed=free)
 
 
 SMALL, BIG = (
@@ -142,60 +154,64 @@ SMALL, BIG = (
     having("big", (80_000, "8.0"), (80_000, "9.0")),
 )
 MIXED = having("mixed", (10_000, None), (20_000, "8.0"), (40_000, "8.6"))
+AMPERE = tuple(replace(gpu, model="A100") for gpu in BIG.gpus)
 NEEDS = {
-    "memory": (Ask(1, 1, 1, gpu_memory_mib=40_000), (SMALL, BIG), "big"),
-    "exactly as much": (Ask(1, 1, 2, gpu_memory_mib=16_000), (SMALL,), "small"),
-    "more than any has": (Ask(1, 1, 1, gpu_memory_mib=80_001), (SMALL, BIG, MIXED), None),
-    "capability": (Ask(1, 1, 2, compute_capability="8.0"), (SMALL, BIG), "big"),
+    "memory": (request(1, 1, 1, memory_mib=40_000), (SMALL, BIG), "big"),
+    "exactly as much": (request(1, 1, 2, memory_mib=16_000), (SMALL,), "small"),
+    "more than any has": (request(1, 1, 1, memory_mib=80_001), (SMALL, BIG, MIXED), None),
+    "capability": (request(1, 1, 2, compute_capability="8.0"), (SMALL, BIG), "big"),
     "numbers, not texts": (
-        Ask(1, 1, 1, compute_capability="9.5"), (BIG, having("new", (1_000, "10.0"))), "new",
+        request(1, 1, 1, compute_capability="9.5"), (BIG, having("new", (1_000, "10.0"))), "new",
     ),
-    "too few of one model's": (Ask(1, 1, 2, compute_capability="9.0"), (SMALL, BIG), None),
-    "two of three do": (Ask(1, 1, 2, gpu_memory_mib=20_000), (SMALL, MIXED), "mixed"),
-    "not all three": (Ask(1, 1, 3, gpu_memory_mib=20_000), (MIXED,), None),
-    "a capability that is not known will not do": (Ask(1, 1, 3, compute_capability="1.0"), (MIXED,), None),
+    "too few of one model's": (request(1, 1, 2, compute_capability="9.0"), (SMALL, BIG), None),
+    "two of three do": (request(1, 1, 2, memory_mib=20_000), (SMALL, MIXED), "mixed"),
+    "not all three": (request(1, 1, 3, memory_mib=20_000), (MIXED,), None),
+    "a capability that is not known will not do": (request(1, 1, 3, compute_capability="1.0"), (MIXED,), None),
     "both, and each of another": (
-        Ask(1, 1, 1, gpu_memory_mib=40_000, compute_capability="9.0"), (SMALL, MIXED), None,
+        request(1, 1, 1, memory_mib=40_000, compute_capability="9.0"), (SMALL, MIXED), None,
     ),
-    "beside a driver": (Ask(1, 1, 1, (), "550", 40_000), (BIG, having("n", (50_000, "8.0"), driver="550")), "n"),
+    "beside a driver": (
+        request(1, 1, 1, (), "550", memory_mib=40_000), (BIG, having("n", (50_000, "8.0"), driver="550")), "n",
+    ),
     "the first model has too little": (
-        Ask(1, 1, 1, ("T4", "A100"), gpu_memory_mib=40_000),
-        (SMALL, replace(BIG, free=tuple(replace(gpu, model="A100") for gpu in BIG.free))), "big",
+        request(1, 1, 1, ("T4", "A100"), memory_mib=40_000),
+        (SMALL, replace(BIG, gpus=AMPERE, installed=AMPERE)), "big",
     ),
-    "of no account without GPUs": (Ask(1, 1, 0, gpu_memory_mib=99_000), (CPU_ONLY,), "c"),
+    "of no account without GPUs": (request(1, 1, 0, memory_mib=99_000), (CPU_ONLY,), "c"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("placement", ["bundle", "spread", "fragmentation"])
-@pytest.mark.parametrize(("ask", "candidates", "want"), NEEDS.values(), ids=NEEDS)
+@pytest.mark.parametrize(("wanted", "candidates", "want"), NEEDS.values(), ids=NEEDS)
 def test_what_gpus_must_have(
-    ask: Ask, candidates: tuple[Candidate, ...], want: str | None, placement: str
+    wanted: Request, candidates: tuple[NodeCapacity, ...], want: str | None, placement: str
 ) -> None:
-    assert where(ask, *candidates, placement=placement) == want
+    assert where(wanted, *candidates, placement=placement) == want
 
 
 def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
-    board, pair = Board([MIXED], mix), Ask(1, 1, 2, gpu_memory_mib=20_000)
+    board, pair = Board([MIXED], mix), request(1, 1, 2, memory_mib=20_000)
     found = board.place(pair, {MIXED.agent_id: MIXED})
     assert found is not None
-    assert set(found.gpus) == {MIXED.free[1].id, MIXED.free[2].id}
-    kept = replace(MIXED, free=MIXED.free[:2])
+    assert set(found.gpus) == {MIXED.gpus[1].id, MIXED.gpus[2].id}
+    kept = replace(MIXED, gpus=MIXED.gpus[:2])
     assert board.place(pair, {MIXED.agent_id: kept}) is None, "one of them is kept for another job"
-    board.update(replace(kept, gpus_offered=2))
-    after = {MIXED.agent_id: replace(kept, gpus_offered=2)}
+    kept = but(kept, gpus=2)
+    board.update(kept)
+    after = {MIXED.agent_id: kept}
     assert board.place(pair, after) is None
-    one = board.place(replace(pair, gpus=1), after)
+    one = board.place(request(1, 1, 1, memory_mib=20_000), after)
     assert one is not None
-    assert one.gpus == (MIXED.free[1].id,)
+    assert one.gpus == (MIXED.gpus[1].id,)
 
 
 def test_what_was_launched_is_gone_for_the_next() -> None:
     board = Board([A, B], mix)
-    after = replace(B, free=B.free[1:], gpus_offered=1)
+    after = but(replace(B, gpus=B.gpus[1:]), gpus=1)
     board.place(ONE, {"a": A, "b": B})  # type: ignore[dict-item]
     board.update(after)
     open_to = {A.agent_id: A, B.agent_id: after}
-    found = board.place(Ask(1.0, 100, 2), open_to)
+    found = board.place(request(1.0, 100, 2), open_to)
     assert found is not None
     assert found.agent_id == "a"
     assert board.place(ONE, open_to).agent_id == "b"  # type: ignore[union-attr]
@@ -203,13 +219,13 @@ def test_what_was_launched_is_gone_for_the_next() -> None:
 
 def test_what_is_kept_for_another_job_is_not_used() -> None:
     board = Board([A, B], mix)
-    narrowed = replace(B, free=B.free[1:], gpus_offered=1)
-    pair = board.place(Ask(1.0, 100, 2), {A.agent_id: A, B.agent_id: narrowed})
+    narrowed = but(replace(B, gpus=B.gpus[1:]), gpus=1)
+    pair = board.place(request(1.0, 100, 2), {A.agent_id: A, B.agent_id: narrowed})
     assert pair is not None
     assert pair.agent_id == "a"
     one = board.place(ONE, {A.agent_id: A, B.agent_id: narrowed})
     assert one is not None
-    assert one.gpus == (B.free[1].id,)
+    assert one.gpus == (B.gpus[1].id,)
     assert board.place(ONE, {A.agent_id: A}).agent_id == "a"  # type: ignore[union-attr]
 
 

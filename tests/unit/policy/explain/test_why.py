@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -13,32 +14,49 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange
-from mesos_gpu.policy.cluster.placement import Ask
-from mesos_gpu.policy.explain.hurdles import NodeView
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import NodeCapacity, Request, Reservation
 from mesos_gpu.policy.explain.why import QueueView, explain
-from mesos_gpu.policy.room.reservation import Reservation
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import World, gpu, spec
+from mesos_gpu.testing.builders import World, gpu, request, seen, spec
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 NOW = NOON
 JOB = Job(JobId("j1"), JobSpec("job", "true"), NOW, 1)
-BIG = NodeView(AgentId("a1"), "big", tuple(gpu(f"g{i}") for i in range(4)), {}, cpus=8.0, mem_mib=8000.0)
-SMALL = NodeView(AgentId("a2"), "small", (gpu("g8", "T4"),), {}, cpus=8.0, mem_mib=8000.0)
-MIXED = replace(
+
+
+def node(
+    name: str,
+    *gpus: Gpu,
+    cpus: float = 8.0,
+    mem_mib: float = 8000.0,
+    disk_mib: float = 1000.0,
+    gpus_offered: int | None = None,
+    ports: tuple[PortRange, ...] | None = (PortRange(31000, 31008),),
+    **fields: object,
+) -> NodeCapacity:
+    """A node that offers all of its GPUs, if nothing else is said."""
+    count = len(gpus) if gpus_offered is None else gpus_offered
+    free = Resources(cpus=cpus, mem_mib=mem_mib, gpus=count, disk_mib=disk_mib)
+    return seen(NodeCapacity(AgentId(name), name, free, ports=ports, installed=gpus), **fields)
+
+
+BIG = node("big", *(gpu(f"g{i}") for i in range(4)))
+SMALL = node("small", gpu("g8", "T4"))
+MIXED = seen(
     BIG,
     hostname="mixed",
-    gpus=(
+    installed=(
         replace(gpu("g1"), compute_capability="8.0"),
         replace(gpu("g2"), memory_mib=40960, compute_capability="8.0"),
     ),
 )
 OLD = replace(BIG, driver="470.82")
-PLAIN = NodeView(AgentId("a3"), "plain", (), {}, cpus=1.0, mem_mib=100.0)
+PLAIN = node("plain", cpus=1.0, mem_mib=100.0)
 
 
-def ask(gpus: int = 0, *models: str, cpus: float = 1.0) -> Ask:
-    return Ask(cpus, 128.0, gpus, models)
+def ask(gpus: int = 0, *models: str, cpus: float = 1.0, **demands: Any) -> Request:
+    return request(cpus, 128.0, gpus, models, **demands)
 
 
 def sick(name: str, since: float) -> Gpu:
@@ -68,20 +86,20 @@ CASES = {
     "no GPUs at all": (ask(2), [PLAIN], "asks for 2 GPUs, and no node reports any", False),
     "all used": (
         ask(1, "T4"),
-        [BIG, replace(SMALL, holders={GpuId("g8"): "train-1"})],
+        [BIG, seen(SMALL, holders={GpuId("g8"): "train-1"})],
         "waits for 1 cpus, 128 MiB, 1 GPU of model T4; nearest is small, which lacks 1 GPU: "
         "g8 is used by train-1",
         True,
     ),
     "sick": (
         ask(4),
-        [replace(BIG, gpus=(*BIG.gpus[:3], replace(gpu("g3", health=Health.SICK), reason="XID 79")))],
+        [seen(BIG, installed=(*BIG.installed[:3], replace(gpu("g3", health=Health.SICK), reason="XID 79")))],
         "waits for 1 cpus, 128 MiB, 4 GPUs; nearest is big, which lacks 1 GPU: g3 is sick (XID 79)",
         True,
     ),
     "drained": (
         ask(1),
-        [replace(BIG, drained="is drained by ann: new fan"), replace(SMALL, holders={GpuId("g8"): "j"})],
+        [replace(BIG, drained="is drained by ann: new fan"), seen(SMALL, holders={GpuId("g8"): "j"})],
         "waits for 1 cpus, 128 MiB, 1 GPU; nearest is small, which lacks 1 GPU: g8 is used by j",
         True,
     ),
@@ -94,75 +112,75 @@ CASES = {
     "cpus": (ask(cpus=4), [PLAIN], "waits for 4 cpus, 128 MiB; nearest is plain, which lacks 3 cpus; "
              "lacks 28 MiB of memory", True),
     "driver": (
-        replace(ask(1), min_driver="535"),
+        ask(1, min_driver="535"),
         [OLD],
         "no node with the GPUs that it asks for has driver 535 or newer; the newest is 470.82 on big",
         False,
     ),
     "driver of none": (
-        replace(ask(), min_driver="535"),
+        ask(min_driver="535"),
         [PLAIN],
         "no node has driver 535 or newer; no node reports a driver",
         False,
     ),
     "driver, and no report yet": (
-        replace(ask(1), min_driver="535"),
+        ask(1, min_driver="535"),
         [OLD, replace(PLAIN, silent="its node monitor has not reported its GPUs yet")],
         "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is big, which has driver 470.82, "
         "and 535 is the oldest that will do",
         True,
     ),
     "driver elsewhere is full": (
-        replace(ask(1), min_driver="535"),
-        [OLD, replace(SMALL, driver="535.54", holders={GpuId("g8"): "j"})],
+        ask(1, min_driver="535"),
+        [OLD, seen(SMALL, driver="535.54", holders={GpuId("g8"): "j"})],
         "waits for 1 cpus, 128 MiB, 1 GPU, driver 535 or newer; nearest is small, which lacks 1 GPU: "
         "g8 is used by j",
         True,
     ),
     "driver is as new": (
-        replace(ask(1), min_driver="470.9"), [OLD], "it fits now, and is about to be launched", True
+        ask(1, min_driver="470.9"), [OLD], "it fits now, and is about to be launched", True
     ),
     "it fits": (ask(1), [BIG], "it fits now, and is about to be launched", True),
     "sick since today": (
         ask(4),
-        [replace(BIG, gpus=(*BIG.gpus[:3], sick("g3", since=NOON - 7080)))],
+        [seen(BIG, installed=(*BIG.installed[:3], sick("g3", since=NOON - 7080)))],
         "waits for 1 cpus, 128 MiB, 4 GPUs; nearest is big, which lacks 1 GPU: g3 is sick since 10:02Z (XID 79)",
         True,
     ),
     "sick for days": (
         ask(1),
-        [replace(SMALL, gpus=(sick("g8", since=NOON - 3 * 86400),))],
+        [seen(SMALL, installed=(sick("g8", since=NOON - 3 * 86400),))],
         "waits for 1 cpus, 128 MiB, 1 GPU; nearest is small, which lacks 1 GPU: "
         "g8 is sick since 2026-11-18T12:00Z (XID 79)",
         True,
     ),
     "memory that no GPU has": (
-        replace(ask(1), gpu_memory_mib=90000),
+        ask(1, memory_mib=90000),
         [BIG, SMALL],
         "no node has a GPU with 90000 MiB; the largest has 81920, on big",
         False,
     ),
     "memory of too few": (
-        replace(ask(2), gpu_memory_mib=60000),
+        ask(2, memory_mib=60000),
         [MIXED],
         "asks for 2 GPUs with 60000 MiB on one node, more than any node has; the largest is mixed with 1",
         False,
     ),
     "capability that no GPU has": (
-        replace(ask(1), compute_capability="9.0"),
+        ask(1, compute_capability="9.0"),
         [MIXED, BIG],
         "no GPU has compute capability 9.0 or newer; the newest is 8.0",
         False,
     ),
     "capability that nobody knows": (
-        replace(ask(1), compute_capability="7.0"),
+        ask(1, compute_capability="7.0"),
         [BIG],
         "no GPU has compute capability 7.0 or newer; no node reports one",
         False,
     ),
     "all that a GPU must have": (
-        replace(ask(1, "A100"), gpu_memory_mib=60000, compute_capability="8.0"),
-        [replace(MIXED, holders={GpuId("g1"): "j"})],
+        ask(1, "A100", memory_mib=60000, compute_capability="8.0"),
+        [seen(MIXED, holders={GpuId("g1"): "j"})],
         "waits for 1 cpus, 128 MiB, 1 GPU of model A100 with 60000 MiB, compute capability 8.0 or newer; "
         "nearest is mixed, which lacks 1 GPU: g1 is used by j",
         True,
@@ -179,7 +197,7 @@ CASES = {
 
 @pytest.mark.parametrize(("asked", "nodes", "summary", "can"), CASES.values(), ids=CASES)
 def test_the_summary_says_what_is_in_the_way(
-    asked: Ask, nodes: list[NodeView], summary: str, can: bool
+    asked: Request, nodes: list[NodeCapacity], summary: str, can: bool
 ) -> None:
     why = explain(JOB, asked, nodes, queue=QueueView(0), now=NOW)
     assert why.summary == summary
@@ -209,17 +227,17 @@ def test_each_node_says_its_own() -> None:
         ),
     ],
 )
-def test_what_an_image_needs_is_said(nodes: list[NodeView], summary: str) -> None:
+def test_what_an_image_needs_is_said(nodes: list[NodeCapacity], summary: str) -> None:
     job = replace(JOB, learnt_min_driver="550", image_needs="CUDA 12.4 or newer")
-    found = explain(job, replace(ask(1), min_driver=job.min_driver), nodes, queue=QueueView(0), now=NOW)
+    found = explain(job, ask(1, min_driver=job.min_driver), nodes, queue=QueueView(0), now=NOW)
     assert found.summary == summary
     by_request = replace(job, spec=replace(job.spec, min_driver="555"))
-    found = explain(by_request, replace(ask(1), min_driver="555"), nodes, queue=QueueView(0), now=NOW)
+    found = explain(by_request, ask(1, min_driver="555"), nodes, queue=QueueView(0), now=NOW)
     assert "the image" not in found.summary
 
 
 def test_each_node_says_its_driver() -> None:
-    why = explain(JOB, replace(ask(1), min_driver="535"), [OLD, SMALL], queue=QueueView(0), now=NOW)
+    why = explain(JOB, ask(1, min_driver="535"), [OLD, SMALL], queue=QueueView(0), now=NOW)
     assert {n.hostname: n.reasons[0] for n in why.nodes} == {
         "big": "has driver 470.82, and 535 is the oldest that will do",
         "small": "reports no NVIDIA driver, and 535 is the oldest that will do",
@@ -242,7 +260,7 @@ def test_a_job_that_does_not_wait_says_so() -> None:
 
 def test_a_mix_of_models_never_adds_up() -> None:
     mixed: tuple[Gpu, ...] = (gpu("g0", "A"), gpu("g1", "B"))
-    why = explain(JOB, ask(2, "A", "B"), [replace(BIG, gpus=mixed)], queue=QueueView(0), now=NOW)
+    why = explain(JOB, ask(2, "A", "B"), [seen(BIG, installed=mixed)], queue=QueueView(0), now=NOW)
     assert not why.can_ever_run
 
 
@@ -253,13 +271,6 @@ def funnel_of(why: Why) -> list[tuple[str, int, int, str]]:
     return [(found.reason.value, found.removed, found.left, found.example) for found in why.funnel]
 
 
-def node(name: str, *gpus: Gpu, **fields: object) -> NodeView:
-    offered: dict[str, object] = {"cpus": 8.0, "mem_mib": 8000.0, "gpus_offered": len(gpus)}
-    offered["ports"] = (PortRange(31000, 31008),)
-    offered["disk_mib"] = 1000.0
-    return NodeView(AgentId(name), name, gpus, **{**offered, **fields})  # type: ignore[arg-type]
-
-
 def cards(name: str, number: int = 2) -> tuple[Gpu, ...]:
     return tuple(replace(gpu(f"{name}{i}"), compute_capability="8.0") for i in range(number))
 
@@ -268,14 +279,12 @@ HELD = (gpu("p0"), gpu("p1"))
 KEPT = Reservation(
     JobId("j0"),
     "default",
-    ask(2),
+    ask(2).resources,
     NOW,
     AgentId("n17"),
     "n17",
     frozenset({GpuId("q0")}),
-    8,
-    8000,
-    spare_disk_mib=1000,
+    Resources(cpus=8, mem_mib=8000, disk_mib=1000),
 )
 EVERY = (
     ("drained", node("n01", drained="is drained: new fan"), "is drained: new fan"),
@@ -312,7 +321,7 @@ EVERY = (
     ("gpus", node("n15", *cards("o"), gpus_offered=0), "lacks 2 GPUs: its offers hold 0"),
     (
         "offer",
-        node("n16", *cards("p"), cpus=None, mem_mib=None, gpus_offered=None, ports=None, disk_mib=None),
+        node("n16", *cards("p"), offered=False, ports=None),
         "has made no offer: it is full, or its offer is on the way",
     ),
     ("kept", node("n17", *cards("q"), kept=(KEPT,)), "keeps room for job j0, which is before it"),
@@ -321,8 +330,9 @@ EVERY = (
 
 
 def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
-    wanted = replace(ask(2, "A100", "H100"), min_driver="535", gpu_memory_mib=60000, compute_capability="8.0")
-    wanted = replace(wanted, disk_mib=100.0)
+    wanted = ask(
+        2, "A100", "H100", min_driver="535", memory_mib=60000, compute_capability="8.0", disk_mib=100
+    )
     gang = replace(JOB, spec=replace(JOB.spec, gpus=2, tasks=3))
     nodes = [replace(view, driver=view.driver or "550") for _, view, _ in EVERY]
     why = explain(gang, wanted, nodes[::-1], queue=QueueView(0), now=NOW)
@@ -341,7 +351,7 @@ def test_what_is_kept_may_leave_room_enough() -> None:
     assert explain(JOB, ask(3), [view], queue=QueueView(0), now=NOW).funnel == ()
     why = explain(JOB, ask(4), [view], queue=QueueView(0), now=NOW)
     assert funnel_of(why) == [("kept", 1, 0, "n1 keeps room for job j0, which is before it")]
-    tight = replace(view, kept=(replace(KEPT, gpus=frozenset(), spare_cpus=0.5),))
+    tight = replace(view, kept=(replace(KEPT, gpus=frozenset(), spare=Resources(cpus=0.5)),))
     assert explain(JOB, ask(1), [tight], queue=QueueView(0), now=NOW).funnel[0].reason is Stage.KEPT
 
 
@@ -352,7 +362,7 @@ def test_a_limit_removes_all_that_is_left() -> None:
 
 
 def test_fragmentation_is_of_the_cluster() -> None:
-    nodes = [replace(node(f"n{i}", *cards(f"n{i}", 4)), holders={GpuId(f"n{i}0"): "j"}) for i in range(2)]
+    nodes = [seen(node(f"n{i}", *cards(f"n{i}", 4)), holders={GpuId(f"n{i}0"): "j"}) for i in range(2)]
     full = node("n2", *cards("n2", 4), holders={card.id: "j" for card in cards("n2", 4)})
     why = explain(JOB, ask(4), [*nodes, full], queue=QueueView(0), now=NOW)
     assert funnel_of(why) == [
@@ -433,7 +443,7 @@ def test_how_many_tasks_fit() -> None:
     assert (why.tasks_fit, why.can_ever_run) == (2, True)
     assert [(found.reason.value, found.removed) for found in why.funnel] == [("gpus", 1), ("tasks", 1)]
     assert why.funnel[1].example == "n1 has room for 2 of its 3 tasks; there is room for 2 in all"
-    idle = [replace(view, holders={}) for view in nodes]
+    idle = [seen(view, holders={}) for view in nodes]
     why = explain(gang(3), ask(2), idle, queue=QueueView(0), now=NOW)
     assert (why.summary, why.tasks_fit, why.funnel) == ("it fits now, and is about to be launched", 3, ())
 
@@ -445,7 +455,7 @@ ONE_PORT = (PortRange(31000, 31000),)
     ("fields", "room"),
     [({"ports": ONE_PORT}, 1), ({"cpus": 1.5}, 1), ({"mem_mib": 300.0}, 2)],
 )
-def test_tasks_take_ports_cpus_and_memory(fields: dict[str, object], room: int) -> None:
+def test_tasks_take_ports_cpus_and_memory(fields: dict[str, Any], room: int) -> None:
     view = node("n1", *cards("a", 6), **fields)
     assert explain(gang(3), ask(2), [view], queue=QueueView(0), now=NOW).tasks_fit == room
 
@@ -485,10 +495,8 @@ def test_ports_that_no_agent_offers_are_what_it_waits_for(
     found = explain(
         Job(JobId("j"), spec(ports=wishes), 0.0, 1), asks, [node("n1")], queue=QueueView(), now=0.0
     )
-    assert (
-        found.summary
-        == f"waits for {asks.cpus:g} cpus, {asks.mem_mib:g} MiB{needs}; nearest is n1, which {lacks}"
-    )
+    amounts = f"{asks.resources.cpus:g} cpus, {asks.resources.mem_mib:g} MiB"
+    assert found.summary == f"waits for {amounts}{needs}; nearest is n1, which {lacks}"
     assert [(stage.reason, stage.left) for stage in found.funnel] == [(Stage.PORTS, 0)]
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import inf
 from time import thread_time
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -14,24 +15,19 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.policy.cluster.placement import Ask, Candidate
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import ENDLESS, Allocation, NodeCapacity, Request, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, in_order, position_of
 from mesos_gpu.policy.room.reservation import (
-    ENDLESS,
-    Holding,
-    Reservation,
-    Room,
-    beside,
+    after_launch,
     ends_by,
-    narrowed,
     outlasts,
     reserve,
-    room_of,
     share_of,
 )
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import World, gpu, offer, saved_of, spec
+from mesos_gpu.testing.builders import World, gpu, offer, request, saved_of, spec
 
 NOW = 1000.0
 HOUR = 3600.0
@@ -87,18 +83,23 @@ def test_aging_can_be_off_and_ends_at_the_ceiling() -> None:
 
 def holding(
     name: str, gpus: str = "", ends_at: float = ENDLESS, cpus: float = 1, since: float = NOW
-) -> Holding:
+) -> Allocation:
     cards = tuple(gpu(name) for name in gpus.split())
-    return Holding(JobId(name), cpus, 100, cards, len(cards), since, ends_at)
+    return Allocation(JobId(name), Resources(cpus=cpus, mem_mib=100, gpus=len(cards)), cards, since, ends_at)
 
 
-def room(name: str, free: str = "", *holdings: Holding, cpus: float = 8, driver: str | None = None) -> Room:
+def room(
+    name: str, free: str = "", *holdings: Allocation, cpus: float = 8, driver: str | None = None
+) -> NodeCapacity:
     cards = tuple(gpu(name) for name in free.split())
-    return room_of(AgentId(name), name, cpus=cpus, mem_mib=1000, free=cards, holdings=holdings, driver=driver)
+    amounts = Resources(cpus=cpus, mem_mib=1000, gpus=len(cards))
+    installed = (*cards, *(card for held in holdings for card in held.gpus))
+    node = NodeCapacity(AgentId(name), name, amounts, cards, installed=installed, driver=driver)
+    return node.holding(holdings)
 
 
-def ask(gpus: int, cpus: float = 1, **more: object) -> Ask:
-    return replace(Ask(cpus, 100, gpus), **more)  # type: ignore[arg-type]
+def ask(gpus: int, cpus: float = 1, **more: Any) -> Request:
+    return request(cpus, 100, gpus, **more)
 
 
 KEPT = {
@@ -156,7 +157,7 @@ KEPT = {
 
 @pytest.mark.parametrize(("need", "rooms", "want"), KEPT.values(), ids=KEPT)
 def test_the_reservation_does_not_depend_on_the_order_of_nodes(
-    need: Ask, rooms: list[Room], want: tuple[str, float, str] | None
+    need: Request, rooms: list[NodeCapacity], want: tuple[str, float, str] | None
 ) -> None:
     found = reserve(job("big"), need, rooms, now=NOW)
     got = (found.hostname, found.at, " ".join(sorted(found.gpus))) if found else None
@@ -184,12 +185,12 @@ def test_who_may_pass() -> None:
     assert outlasts(ends_by(spec(), NOW), found)
     assert outlasts(NOW + 1, replace(found, at=ENDLESS))  # it may begin before
     free = (gpu("g1"), gpu("g2"))
-    candidate = Candidate(AgentId("n1"), "n1", 8, 1000, 2, free)
-    open_to = narrowed(candidate, found)
-    assert (open_to.cpus, open_to.mem_mib, [g.id for g in open_to.free]) == (5, 1000, ["g1"])
-    after = beside(found, ask(1, cpus=5), here=True, same_queue=False)
-    assert narrowed(candidate, after).cpus == 0
-    assert beside(found, ask(1), here=False, same_queue=False) == found
+    node = NodeCapacity(AgentId("n1"), "n1", Resources(cpus=8, mem_mib=1000, gpus=2), free)
+    open_to = node.beside(found)
+    assert (open_to.free.cpus, open_to.free.mem_mib, [g.id for g in open_to.gpus]) == (5, 1000, ["g1"])
+    after = after_launch(found, ask(1, cpus=5), here=True, same_queue=False)
+    assert node.beside(after).free.cpus == 0
+    assert after_launch(found, ask(1), here=False, same_queue=False) == found
 
 
 def test_a_share_of_a_limit() -> None:
@@ -209,9 +210,9 @@ def test_a_share_of_a_limit() -> None:
 # --- words
 
 
-def awaiting(*holdings: Holding, at: float, hostname: str = "node1") -> Reservation:
+def awaiting(*holdings: Allocation, at: float, hostname: str = "node1") -> Reservation:
     agent_id = AgentId(hostname) if hostname else None
-    return Reservation(JobId("j"), "default", ask(4), at, agent_id, hostname, awaited=holdings)
+    return Reservation(JobId("j"), "default", ask(4).resources, at, agent_id, hostname, awaited=holdings)
 
 
 LIMITED = replace(holding("train-1", "g1", NOW + 420, since=NOW - 180), lasts_s=600.0)

@@ -15,15 +15,16 @@ from mesos_gpu.model.nodes.drain import Drain, Target
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.plan import Plan
+from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.cluster.placement import Ask
+from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.policy.room.sites import Movable, Site
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import gpu, offer, spec
+from mesos_gpu.testing.builders import gpu, offer, request, spec
 
 NOW = 10_000.0
-SETTINGS = Settings("executor", "monitor", executor_cpus=0.0, executor_mem_mib=0.0)
+SETTINGS = Settings("executor", "monitor", executor=NOTHING)
 UNIQUE = Constraint("hostname", Operator.UNIQUE)
 
 
@@ -324,9 +325,10 @@ def test_a_thousand_nodes() -> None:
         for size in ((4, 3), (5, 2), (3, 3))[n % 3]:
             held, cards = cards[:size], cards[size:]
             name = f"j{n}-{size}-{len(cards)}"
-            tasks.append(Movable(JobId(name), name, Ask(1, 100, size), tuple(held), float(n % 97)))
-        sites.append(Site(AgentId(f"a{n}"), f"n{n:04}", 9.0, 1000.0, tuple(cards), tuple(tasks)))
+            tasks.append(Movable(JobId(name), name, request(1, 100, size), tuple(held), float(n % 97)))
+        free = Resources(cpus=9, mem_mib=1000, gpus=len(cards))
+        sites.append(Site(NodeCapacity(AgentId(f"a{n}"), f"n{n:04}", free, tuple(cards)), tuple(tasks)))
     begun = thread_time()
-    found = plan(Problem(Ask(1, 100, 8), 1, sites, lambda *_: True))
+    found = plan(Problem(request(1, 100, 8), 1, sites, lambda *_: True))
     assert (len(found.moves), found.proven) == (4, True), found.reason
     assert thread_time() - begun < 3
