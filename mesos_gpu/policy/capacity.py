@@ -17,9 +17,9 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.resources import NOTHING, Resources, total
 from mesos_gpu.policy.apps.ports import enough
-from mesos_gpu.policy.cluster.shapes import WHOLE
 
 ENDLESS: Final = inf
+WHOLE: Final = 1000  # thousandths of a GPU
 OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
 
 

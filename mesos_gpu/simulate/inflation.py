@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix, mix_of
 from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Random, Spread
-from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
 ORDERS: Final = ("permuted", "file")

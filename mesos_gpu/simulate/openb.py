@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.errors import Damaged, NotFound
-from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.capacity import WHOLE
+from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 
 NODE_COLUMNS: Final = ("cpu_milli", "memory_mib", "gpu")
 POD_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

@@ -10,9 +10,10 @@ from typing import Final
 import click
 
 from mesos_gpu.cli import output
+from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, mix_of
 from mesos_gpu.policy.cluster.policies import Bundle, Spread
-from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
 #: GPUs, thousandths and how many of a thousand requests: about as in the trace of docs/placement.md.

@@ -11,11 +11,11 @@ import numpy.typing as npt
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.policy.capacity import Chosen, GpuRequest, Misfit, NodeCapacity, Request, fit, room_for
+from mesos_gpu.policy.capacity import WHOLE, Chosen, GpuRequest, Misfit, NodeCapacity, Request, fit, room_for
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.policies import Bundle, Spread
-from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
 Mask = npt.NDArray[np.bool_]

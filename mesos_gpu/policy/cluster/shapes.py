@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-WHOLE: int = 1000  # thousandths of a GPU
+from mesos_gpu.policy.capacity import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

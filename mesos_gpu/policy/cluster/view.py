@@ -10,7 +10,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.capacity import WHOLE
+from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 
 NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape
 _ANY: Final = -1  # all bits: every model will do

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, mix_of
 from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Spread
 from mesos_gpu.policy.cluster.prices import worth
-from mesos_gpu.policy.cluster.shapes import WHOLE, NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 from mesos_gpu.policy.cluster.view import NEVER, Policy, View
 
 MODELS = ("T4", "A100")
