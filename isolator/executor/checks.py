@@ -103,7 +103,7 @@ class Command:
     """`Attempt` by a process that was just started, in a session of its own. Its exit code 0 is healthy."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        """It runs."""
+        """Follow a process that runs."""
         assert process.stdout is not None
         self._process, self._output, self.pid = process, process.stdout, process.pid
         self.wants, self.looks = READ, True
@@ -112,11 +112,12 @@ class Command:
         self._file = self._output.fileno()
 
     def fileno(self) -> int:
-        """As `Attempt.fileno`."""
+        """The descriptor of its output, as `Attempt.fileno` says."""
         return self._file
 
     def go_on(self) -> Finding | None:
-        """As `Attempt.go_on`. That it has ended is seen by looking: its output may be held open by others."""
+        """Read on, as `Attempt.go_on` says. That it has ended is seen by looking: its output may be held open by
+        others."""
         self._hear()
         code = self._ended()
         if code is None:
@@ -139,18 +140,20 @@ class Command:
                 self.wants = NOTHING
 
     def _ended(self) -> int | None:
-        """Its exit code, or minus its signal. It is left uncollected: its id stays its own until its session is
-        ended."""
+        """The exit code, or minus the signal; None: it runs.
+
+        The process is left uncollected: its id stays its own until its session is ended.
+        """
         try:
-            found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            child = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # collected by whoever ends the task
             return -int(signal.SIGKILL)
-        if found is None:
+        if child is None:
             return None
-        return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        return child.si_status if child.si_code == os.CLD_EXITED else -child.si_status
 
     def close(self) -> None:
-        """As `Attempt.close`: what it started goes with it, in its session and below it."""
+        """Close, as `Attempt.close` says: what it started goes with it, in its session and below it."""
         below = processes.descendants(self.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)

@@ -216,7 +216,7 @@ def _killed(life: Life, event: Event) -> Verdict:
 
 
 def _killed_in_words_of(life: Life, event: Event) -> Verdict:
-    """It could not start, which is what it was to come to: the words say how."""
+    """Give the words of an end that the task could not start to come to: they say how."""
     assert life.end is not None
     return _own(life, event)._replace(state=life.end.state)
 

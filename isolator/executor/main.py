@@ -66,11 +66,11 @@ class Executor:
     # --- events of the agent, on any thread, also in a signal's handler
 
     def launch(self, task: Mapping[str, Any]) -> None:
-        """As `Handler.launch`."""
+        """Begin a task, as `Handler.launch` says."""
         self._post(Event(Kind.LAUNCH, str(task["task_id"]["value"]), payload=task))
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
-        """As `Handler.kill`."""
+        """End a task, as `Handler.kill` says."""
         self._post(Event(Kind.KILL, task_id, grace_s=grace_s))
 
     def shutdown(self) -> None:
@@ -78,12 +78,12 @@ class Executor:
         self._post(Event(Kind.SHUTDOWN, grace_s=self._shutdown_grace_s))
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """As `Handler.acknowledged`; after the last word there is nothing more to do."""
+        """Note an acknowledgement, as `Handler.acknowledged` says; after the last word there is nothing more to do."""
         if state in TERMINAL:
             self._post(Event(Kind.ACKNOWLEDGED, task_id))
 
     def message(self, data: bytes) -> None:
-        """As `Handler.message`: the scheduler says when a gang's members may begin."""
+        """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin."""
         if may_start(data):
             self._post(Event(Kind.GO))
 
@@ -105,7 +105,7 @@ class Executor:
         threading.Thread(target=self._take, args=steps, daemon=True).start()
 
     def _aside_if_possible(self, way_out: Callable[[], None]) -> None:
-        """As `_aside`; but it must be done, and if no more thread is to be had it is done here."""
+        """Do what must be done, as `_aside` does; if no more thread is to be had it is done here."""
         try:
             self._aside(way_out)
         except RuntimeError:

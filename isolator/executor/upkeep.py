@@ -52,7 +52,7 @@ def limit_of(env: Mapping[str, str], asked_mib: int) -> int:
 
 
 class Log:
-    """One stream's file, held open."""
+    """A stream's file, held open."""
 
     def __init__(self, sandbox: Sandbox, name: str, limit_mib: int, *, linked: bool = False) -> None:
         """Nothing is cut yet. `linked`: as of `Sandbox.hold`.
@@ -87,14 +87,14 @@ class Log:
         return f"something else was in place of {self.name}: put back"
 
     def _cut(self) -> None:
-        found = os.fstat(self._fd)
-        if found.st_size < self._begin:  # its task has truncated it
+        status = os.fstat(self._fd)
+        if status.st_size < self._begin:  # its task has truncated it
             self._begin = 0
-        used = min(found.st_size - self._begin, found.st_blocks * 512)
+        used = min(status.st_size - self._begin, status.st_blocks * 512)
         keeps = self._limit_mib * _MIB
         if not keeps or used <= keeps:
             return
-        self._begin = self._line_at(max(found.st_size - keeps // 2, HEAD_BYTES))
+        self._begin = self._line_at(max(status.st_size - keeps // 2, HEAD_BYTES))
         os.pwrite(self._fd, head(self._begin, self._limit_mib), 0)
         _punch(self._fd, HEAD_BYTES, self._begin - HEAD_BYTES)
 
@@ -117,7 +117,7 @@ def _punch(fd: int, offset: int, length: int) -> None:
 
 
 class Upkeep:
-    """Of one task, on a thread of its own. What goes wrong in it ends no task, but is told."""
+    """The upkeep of a task, on a thread of its own. What goes wrong in it ends no task, but is told."""
 
     def __init__(
         self,
@@ -149,15 +149,15 @@ class Upkeep:
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def _opened(self, limit_mib: int, streams: Sequence[int | None]) -> "list[Log]":
-        found = []
+        logs = []
         for name, fd in zip(STREAMS, streams, strict=True):
             with contextlib.suppress(OSError):
                 log = Log(self._sandbox, name, limit_mib, linked=fd is None)
                 if fd is None or log.is_open_as(fd):
-                    found.append(log)
+                    logs.append(log)
                 else:
                     log.close()
-        return found
+        return logs
 
     def start(self) -> None:
         """Begin; once."""

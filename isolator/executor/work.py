@@ -53,7 +53,7 @@ class Prepared(NamedTuple):
 
 
 class Work:
-    """One task of one executor."""
+    """A task of an executor."""
 
     def __init__(
         self,
@@ -379,5 +379,5 @@ def failure(error: Exception) -> Verdict:
 
 
 def log(text: str) -> None:
-    """One line into the executor's own log."""
+    """Write a line into the executor's own log."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

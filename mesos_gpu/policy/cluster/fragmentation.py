@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Of a request what F depends on."""
+    """What F depends on in a request."""
 
     cpu_milli: int
     gpus: int
@@ -53,23 +53,23 @@ class Mix(NamedTuple):
 
 
 def mix_of(shapes: Iterable[Shape]) -> Mix:
-    """Of requests: the kinds that together are 95 % of them."""
+    """Count the kinds of requests that together are 95 % of them."""
     every = Counter(shapes)
     counts = Counter[Kind]()
     for shape, count in every.items():
         counts[Kind(shape.cpu_milli, shape.gpus, shape.gpu_milli if shape.gpus else 0, shape.models)] += count
-    found: dict[Kind, int] = {}
+    kinds: dict[Kind, int] = {}
     for kind, count in sorted(counts.items(), key=lambda item: (-item[1], repr(item[0]))):
-        if sum(found.values()) >= COVERED * counts.total():
+        if sum(kinds.values()) >= COVERED * counts.total():
             break
-        found[kind] = count
+        kinds[kind] = count
     fractions, models = Counter[int](), Counter[tuple[str, ...]]()
     for shape, count in every.items():
         models[shape.models] += count * shape.milli
         if shape.gpus == 1 and shape.gpu_milli < WHOLE:
             fractions[shape.gpu_milli] += count
-    total = sum(found.values())
-    return Mix({kind: count / total for kind, count in found.items()}, fractions, models)
+    total = sum(kinds.values())
+    return Mix({kind: count / total for kind, count in kinds.items()}, fractions, models)
 
 
 class Fragmentation:
@@ -95,7 +95,7 @@ class Fragmentation:
         self._worth = worth(mix.fractions) * WHOLE * share_of_worth
 
     def attach(self, view: View) -> None:
-        """As `Policy.attach`."""
+        """Attach to a view, as `Policy.attach` says."""
         self.view = view
         self._most_cpu = max(int(view.cpu.max(initial=0)), 1)
         self._most_gpu = view.most_free.shape[1] * WHOLE
@@ -122,7 +122,7 @@ class Fragmentation:
         self.state = np.array([self._state_of(row) for row in range(len(view.cpu))], dtype=np.int64)
 
     def learn(self, shape: int) -> None:
-        """As `Policy.learn`."""
+        """Learn a shape, as `Policy.learn` says."""
         want = self.view.shapes[shape]
         key = (want.gpus, want.gpu_milli if want.gpus else 0)
         index = self._requests.get(key)
@@ -139,7 +139,7 @@ class Fragmentation:
         self._milli_of = np.append(self._milli_of, want.milli)
 
     def changed(self, row: int) -> None:
-        """As `Policy.changed`."""
+        """Take a change of a row in, as `Policy.changed` says."""
         self.state[row] = self._state_of(row)
 
     def _state_of(self, row: int) -> int:
@@ -174,32 +174,32 @@ class Fragmentation:
         self._rows = end
 
     def _lost(self, model: int, free: Integers) -> Floats:
-        """Of each row of free GPUs, by how many kinds (the first ones) the processors are enough for."""
-        found = self.fragmentation(model, free) * self._share_of_f
-        found -= self._worth[free].sum(axis=1)[:, None]
-        return found
+        """What is lost on each row of free GPUs, by how many kinds (the first ones) the processors are enough for."""
+        lost = self.fragmentation(model, free) * self._share_of_f
+        lost -= self._worth[free].sum(axis=1)[:, None]
+        return lost
 
     def fragmentation(self, model: int, free: Integers) -> Floats:
-        """F, in thousandths of a GPU; otherwise as `_lost`."""
+        """F of each row of free GPUs, in thousandths of a GPU, by how many kinds the processors are enough for."""
         idle = free.sum(axis=1)
         small = free[:, :, None] < self._milli
         fits = (~small).sum(axis=1) >= self._gpus
         on_small = (free[:, :, None] * small).sum(axis=1)
         gain = self._share * self._suit(model) * fits * (on_small - idle[:, None])
-        found = np.zeros((len(free), len(self._kinds) + 1))
-        np.cumsum(gain, axis=1, out=found[:, 1:])
-        found += idle[:, None]
-        return np.asarray(found, dtype=np.float64)
+        f = np.zeros((len(free), len(self._kinds) + 1))
+        np.cumsum(gain, axis=1, out=f[:, 1:])
+        f += idle[:, None]
+        return np.asarray(f, dtype=np.float64)
 
     def fragmented(self) -> float:
         """F of all nodes together, in thousandths of a GPU."""
         view = self.view
         enough = np.searchsorted(self._cpu, view.cpu, "right")
-        found = (
+        by_node = (
             self.fragmentation(int(view.model[row]), view.most_free[row : row + 1])[0, enough[row]]
             for row in range(len(view.cpu))
         )
-        return float(sum(found))
+        return float(sum(by_node))
 
     def _suit(self, model: int) -> Floats:
         """1 for each kind that needs a GPU and may run on that model."""
@@ -210,8 +210,8 @@ class Fragmentation:
         return self._suits[model]
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """As `Policy.keys`: 100 steps of a sigmoid of what is lost, as in FGD, then the least that is left on the node
-        of processors and GPUs, each as a share of the largest node's."""
+        """Keys as `Policy.keys` has them: 100 steps of a sigmoid of what is lost, as in FGD, then the least left on
+        the node of processors and GPUs, each as a share of the largest node's."""
         view = self.view
         state, request, cpu = self.state[rows], self._request_of[shapes], view.cpu[rows]
         before = self._now[state, self._cpu.searchsorted(cpu, "right")]
@@ -229,7 +229,7 @@ class Fragmentation:
         return np.asarray((STEPS - score) * _TIES + (left * (_TIES / 2 - 1)).astype(np.int64))
 
     def device(self, row: int, shape: int) -> int:
-        """As `Policy.device`: the GPU with which the least is lost, the tightest of those."""
+        """Choose, as `Policy.device` says, the GPU with which the least is lost, the tightest of those."""
         view = self.view
         want, free = view.shapes[shape], view.free[row]
         state, request = self.state[row], self._request_of[shape]

@@ -36,8 +36,8 @@ def closest(free: Sequence[Gpu], count: int) -> tuple[GpuId, ...]:
 def _distance(one: Gpu, other: Gpu) -> int:
     kind = next((link.kind for link in one.links if link.peer == other.id), "")
     kind = kind or next((link.kind for link in other.links if link.peer == one.id), "")
-    if found := _NV.fullmatch(kind):
-        return max(_NVLINK - int(found[1]), 0)
+    if match := _NV.fullmatch(kind):
+        return max(_NVLINK - int(match[1]), 0)
     if kind in _FAR:
         return _FAR[kind]
     if one.numa_node is None or other.numa_node is None:
@@ -60,12 +60,12 @@ def _grown(gpus: Sequence[Gpu], count: int, far: Mapping[tuple[GpuId, GpuId], in
     def apart(one: GpuId, other: GpuId) -> int:
         return far[one, other] if (one, other) in far else far[other, one]
 
-    found = []
+    sets = []
     for start in gpus:
         chosen, rest = [start.id], [gpu.id for gpu in gpus if gpu is not start]
         while len(chosen) < count:
             nearest = min(rest, key=lambda gpu: sum(apart(gpu, each) for each in chosen))
             rest.remove(nearest)
             chosen.append(nearest)
-        found.append(tuple(gpu.id for gpu in gpus if gpu.id in chosen))
-    return min(found, key=lambda ids: _within(ids, far))
+        sets.append(tuple(gpu.id for gpu in gpus if gpu.id in chosen))
+    return min(sets, key=lambda ids: _within(ids, far))

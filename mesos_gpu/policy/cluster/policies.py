@@ -18,7 +18,7 @@ class Simple:
     """What the simple policies share: they remember nothing, and fit fractions most tightly."""
 
     def attach(self, view: View) -> None:
-        """As `Policy.attach`."""
+        """Attach to a view, as `Policy.attach` says."""
         self.view = view
 
     def learn(self, shape: int) -> None:
@@ -28,7 +28,7 @@ class Simple:
         """Nothing is remembered of nodes."""
 
     def device(self, row: int, shape: int) -> int:
-        """As `Policy.device`: the GPU that the least would be left of."""
+        """Choose, as `Policy.device` says, the GPU that the least would be left of."""
         milli, free = self.view.shapes[shape].gpu_milli, self.view.free[row]
         return min((left, slot) for slot, left in enumerate(free) if left >= milli)[1]
 
@@ -38,7 +38,7 @@ class Bundle(Simple):
     the least free processors."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """As `Policy.keys`."""
+        """Keys as `Policy.keys` has them."""
         view = self.view
         processors = np.where(view.shape_milli[shapes] > 0, 0, np.minimum(view.cpu[rows] >> 4, _LEAST))
         return np.asarray(processors + (view.total[rows] << _BITS))
@@ -48,7 +48,7 @@ class Spread(Simple):
     """Load is shared: the node with the most free GPU goes first, then the one with the most free processors."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """As `Policy.keys`."""
+        """Keys as `Policy.keys` has them."""
         view = self.view
         most = view.most_free.shape[1] * WHOLE
         used = _LEAST - np.minimum(view.cpu[rows] >> 4, _LEAST)
@@ -59,12 +59,12 @@ class BestFit(Simple):
     """The node with the least left of processors and GPUs, each as a share of the largest node's."""
 
     def attach(self, view: View) -> None:
-        """As `Policy.attach`."""
+        """Attach to a view, as `Policy.attach` says."""
         super().attach(view)
         self._cpu, self._gpu = max(int(view.cpu.max()), 1), max(int(view.total.max()), 1)
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """As `Policy.keys`."""
+        """Keys as `Policy.keys` has them."""
         view = self.view
         left = (view.cpu[rows] - view.shape_cpu[shapes]) / self._cpu
         left = (
@@ -77,10 +77,10 @@ class Random(Simple):
     """By chance, from a seed."""
 
     def __init__(self, seed: int) -> None:
-        """The same seed gives the same choices."""
+        """Begin with a seed; the same seed gives the same choices."""
         self._chance = np.random.default_rng(seed)
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """As `Policy.keys`."""
+        """Keys as `Policy.keys` has them, by chance."""
         size = np.broadcast_shapes(np.shape(self.view.cpu[rows]), np.shape(self.view.shape_cpu[shapes]))
         return self._chance.integers(0, 2**30, size)

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def worth(demand: Mapping[int, float]) -> Floats:
-    """Of free space: an array of 1001 numbers, from 0 for nothing to 1 for a whole GPU.
+    """The worth of free space: an array of 1001 numbers, from 0 for nothing to 1 for a whole GPU.
 
     Args:
         demand: How often each fraction is asked for, by its thousandths; whole GPUs are left out.
@@ -52,10 +52,10 @@ def _filled(sizes: npt.NDArray[np.int64], prices: Floats) -> tuple[Floats, Float
         value[space] = value[space - 1]
         fitting = int(np.searchsorted(sizes, space, "right"))
         if fitting:
-            found = value[space - sizes[:fitting]] + prices[:fitting]
-            best = int(found.argmax())
-            if found[best] > value[space]:
-                value[space], last[space] = found[best], best
+            filled = value[space - sizes[:fitting]] + prices[:fitting]
+            best = int(filled.argmax())
+            if filled[best] > value[space]:
+                value[space], last[space] = filled[best], best
     pattern, space = np.zeros(len(sizes)), WHOLE
     while space > 0:
         if last[space] < 0:
@@ -67,8 +67,9 @@ def _filled(sizes: npt.NDArray[np.int64], prices: Floats) -> tuple[Floats, Float
 
 
 def scarcity(demand: Mapping[tuple[str, ...], float], free: Mapping[str, float]) -> dict[str, float]:
-    """Of each model: how much of it the requests that name models would take, as a share of what is free of it, if as
-    much were asked for as is free of all models together. 0: nobody names it; above 1 they ask for more than there is.
+    """The scarcity of each model: how much of it the requests that name models would take, as a share of what is free
+    of it, if as much were asked for as is free of all models together. 0: nobody names it; above 1 they ask for more
+    than there is.
 
     A request that may run on several models counts on each by how much is free of it. What may run anywhere counts
     nowhere: that is what should stay off scarce models.
@@ -78,10 +79,10 @@ def scarcity(demand: Mapping[tuple[str, ...], float], free: Mapping[str, float])
         free: GPUs by model, in the unit of `demand` or another.
     """
     asked, there = sum(demand.values()), sum(free.values())
-    found = dict.fromkeys(free, 0.0)
+    scarce = dict.fromkeys(free, 0.0)
     for models, amount in demand.items():
         fit = [model for model in models if free.get(model, 0) > 0]
         total = sum(free[model] for model in fit)
         for model in fit:
-            found[model] += amount / asked * there / total
-    return {model: min(share, _SCARCEST) for model, share in found.items()}
+            scarce[model] += amount / asked * there / total
+    return {model: min(share, _SCARCEST) for model, share in scarce.items()}

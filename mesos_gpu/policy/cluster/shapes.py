@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def milli(self) -> int:
-        """Of all its GPUs together."""
+        """Thousandths of a GPU, of all its GPUs together."""
         return self.gpus * self.gpu_milli
 
 

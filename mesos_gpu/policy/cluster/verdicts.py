@@ -20,7 +20,7 @@ MOST_KNOWN: Final = 200_000
 
 
 class Verdicts:
-    """Of one match, or of one reader."""
+    """The verdicts of a match, or of a reader."""
 
     def __init__(self, known: Known, *, reading: bool = False) -> None:
         """`known` is read, and grows, unless it is a reader's: that one keeps to itself what it finds."""
@@ -36,10 +36,10 @@ class Verdicts:
 
     def __call__(self, pattern: str, value: str) -> bool | None:
         """`Judge`."""
-        found = self._known.get((pattern, value))
-        if found is None and self._left_of_job > 0:  # one goes beyond it: there is always some progress
+        verdict = self._known.get((pattern, value))
+        if verdict is None and self._left_of_job > 0:  # one goes beyond it: there is always some progress
             work = cost(pattern, value)
             self._left, self._left_of_job = self._left - work, self._left_of_job - work
-            found = self._known[pattern, value] = matches(pattern, value)
-        self.is_behind |= found is None
-        return found
+            verdict = self._known[pattern, value] = matches(pattern, value)
+        self.is_behind |= verdict is None
+        return verdict

@@ -33,7 +33,7 @@ class Policy(Protocol):
         """What is free on a node is another now."""
 
     def keys(self, rows: Index, shapes: Index) -> Integers:
-        """Of one node for many shapes, or of many nodes for one shape; from 0 below NEVER.
+        """Keys of one node for many shapes, or of many nodes for one shape; from 0 below NEVER.
 
         What it says of a node that cannot take a shape is of no account.
         """
@@ -82,7 +82,7 @@ class View:
         return tuple(self._models)
 
     def shape(self, shape: Shape) -> int:
-        """Its number; a new one is scored on all nodes."""
+        """The number of a shape; a new one is scored on all nodes."""
         number = self._numbers.get(shape)
         if number is None:
             number = self._numbers[shape] = len(self.shapes)
@@ -106,7 +106,7 @@ class View:
             self._keys[number, rows] = self._policy.keys(rows, number)
 
     def _able(self, shape: int) -> npt.NDArray[np.bool_]:
-        """Of each node, whether it can take the shape."""
+        """Whether each node can take the shape."""
         last = min(self.shape_last[shape], self.most_free.shape[1] - 1)
         able = self.most_free[:, last] >= self.shape_milli[shape]
         able &= self.cpu >= self.shape_cpu[shape]
