@@ -7,28 +7,19 @@ cluster has (100 %). Source: Weng et al., USENIX ATC'23, section 6.
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix, mix_of
-from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Random, Spread
+from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import NodeState, Shape
-from mesos_gpu.policy.cluster.view import Policy, View
+from mesos_gpu.policy.cluster.view import View
 
 ORDERS: Final = ("permuted", "file")
 MARKS: Final = (50, 80, 90, 95, 100, 110, 120, 130)  # % of the cluster's GPUs that have been asked for
-_POLICIES: Final[Mapping[str, Callable[[Mix, int], Policy]]] = {
-    "bundle": lambda mix, seed: Bundle(),
-    "spread": lambda mix, seed: Spread(),
-    "fragmentation": lambda mix, seed: Fragmentation(mix),
-    "fgd": lambda mix, seed: Fragmentation(mix, share_of_f=1.0, share_of_worth=0.0, share_of_scarcity=0.0),
-    "bestfit": lambda mix, seed: BestFit(),
-    "random": lambda mix, seed: Random(seed),
-}
-POLICIES: Final = tuple(_POLICIES)
 
 
 @dataclass(slots=True)
@@ -78,7 +69,7 @@ def run(
 
     Args:
         nodes, pods: The cluster, empty; and the requests, of which some need GPUs.
-        policy: One of POLICIES.
+        policy: One of `policy.cluster.registry`.
         seed: Of all chance.
         order: "permuted": nodes, and requests before any is drawn again; "file": as they are.
         target: To go on until so much has arrived, in % of the cluster's GPUs.
@@ -102,7 +93,7 @@ def run(
         stream.append(chance.choice(pods))
         wanted += stream[-1].milli
     mix = mix_of(pods)
-    view = View(nodes, _POLICIES[policy](mix, seed))
+    view = View(nodes, POLICIES[policy].make(lambda: mix, seed))
     result = Result(policy, seed)
     ahead = sorted(mark for mark in marks if mark <= target)
     at = iter([*[mark / 100 * capacity for mark in ahead], float("inf")])

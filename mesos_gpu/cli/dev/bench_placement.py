@@ -3,7 +3,6 @@
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,8 +10,8 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.policy.capacity import WHOLE
-from mesos_gpu.policy.cluster.fragmentation import Fragmentation, mix_of
-from mesos_gpu.policy.cluster.policies import Bundle, Spread
+from mesos_gpu.policy.cluster.fragmentation import mix_of
+from mesos_gpu.policy.cluster.registry import OFFERED, POLICIES
 from mesos_gpu.policy.cluster.shapes import NodeState, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
@@ -34,15 +33,15 @@ def placement(attempts: int, runs: int, as_json: bool) -> None:
     """Place requests on 1,213 nodes and on 10,000, by each policy and by plain Python."""
     requests = _requests(attempts)
     result: dict[str, object] = {}
-    policies: Mapping[str, Callable[[], Policy]] = {
-        "bundle": Bundle,
-        "spread": Spread,
-        "fragmentation": lambda: Fragmentation(mix_of(requests)),
-    }
     for nodes in (1_213, 10_000):
-        for name, make in policies.items():
+        for name in OFFERED:
             output.note(f"{name} on {nodes:,} nodes")
-            rates = [_rates(nodes, make(), requests, nodes * 8 > attempts) for _ in range(runs)]
+            rates = [
+                _rates(
+                    nodes, POLICIES[name].make(lambda: mix_of(requests), 0), requests, nodes * 8 > attempts
+                )
+                for _ in range(runs)
+            ]
             result[f"{name}_{nodes}_attempts_per_s"] = round(statistics.median(rate for rate, _ in rates))
             result[f"{name}_{nodes}_new_shape_ms"] = round(statistics.median(new for _, new in rates), 3)
     output.note("plain Python on 1,213 nodes")

@@ -8,7 +8,8 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.table import Table
-from mesos_gpu.simulate.inflation import MARKS, ORDERS, POLICIES, Result, run
+from mesos_gpu.policy.cluster.registry import POLICIES
+from mesos_gpu.simulate.inflation import MARKS, ORDERS, Result, run
 from mesos_gpu.simulate.openb import read_nodes, read_pods
 
 
@@ -46,7 +47,11 @@ def simulate() -> None:
     help="A CSV file of requests: cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec.",
 )
 @click.option(
-    "--policy", type=click.Choice(POLICIES), default="bundle", show_default=True, help="Who chooses the node."
+    "--policy",
+    type=click.Choice(list(POLICIES)),
+    default="bundle",
+    show_default=True,
+    help="Who chooses the node.",
 )
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Of the order of arrival, and of all chance."

@@ -13,6 +13,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request
 from mesos_gpu.policy.cluster.board import Board
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
+from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Shape
 
 #: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
@@ -34,7 +35,7 @@ class Placing:
     def place(self, job: Job, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Chosen | None:
         """The best of the candidates that are open to the job; None: none fits."""
         placement = self._placement(job.spec)
-        siblings = self._siblings(job) if placement is Placement.SPREAD else None
+        siblings = self._siblings(job) if POLICIES[placement.value].apart else None
         return self._board.place(
             request,
             open_to,

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +11,13 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.policy.capacity import WHOLE, Chosen, GpuRequest, Misfit, NodeCapacity, Request, fit, room_for
-from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix
+from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
-from mesos_gpu.policy.cluster.policies import Bundle, Spread
+from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import NodeState, Shape
-from mesos_gpu.policy.cluster.view import Policy, View
+from mesos_gpu.policy.cluster.view import View
 
 Mask = npt.NDArray[np.bool_]
-PLACEMENTS: Final = ("bundle", "spread", "fragmentation")
 
 
 class Board:
@@ -56,13 +54,8 @@ class Board:
 
     def _view(self, placement: str) -> View:
         if placement not in self._views:
-            policies: dict[str, Callable[[], Policy]] = {
-                "bundle": Bundle,
-                "spread": Spread,
-                "fragmentation": lambda: Fragmentation(self._mix()),
-            }
             states = [self._state(row) for row in range(len(self._rows))]
-            self._views[placement] = View(states, policies[placement]())
+            self._views[placement] = View(states, POLICIES[placement].make(self._mix, 0))
         return self._views[placement]
 
     def knows(self, node: NodeCapacity) -> bool:
@@ -83,7 +76,7 @@ class Board:
 
     def ask_again(self) -> None:
         """What is asked for lately may be something else by now."""
-        self._views.pop("fragmentation", None)
+        self._views = {name: view for name, view in self._views.items() if not POLICIES[name].by_mix}
 
     def update(self, node: NodeCapacity) -> None:
         """Something else is free there."""
@@ -111,7 +104,7 @@ class Board:
         Args:
             request: What it needs.
             open_to: The nodes that it may use, each as it is, or with less for this job's use.
-            placement: One of PLACEMENTS.
+            placement: One of `registry.POLICIES`.
             siblings: How many tasks of the same app each agent has; `spread` goes where there are the fewest.
             draw: For ties, as of `View.best`.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
@@ -121,7 +114,7 @@ class Board:
         if not request.gpu.count and gpu_nodes != "always":
             off_gpus = self._without_gpus if allowed is None else allowed & self._without_gpus
             masks = [off_gpus] if gpu_nodes == "never" else [off_gpus, allowed]
-        if placement == "spread" and siblings:
+        if POLICIES[placement].apart and siblings:
             masks = [narrow for mask in masks for narrow in self._by_siblings(mask, siblings)]
         for model in (request.gpu.models if request.gpu.count else ()) or (None,):
             number = view.shape(_shape(request, model))

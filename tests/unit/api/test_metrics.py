@@ -1,0 +1,49 @@
+"""Metrics: each is declared once, measured once, and is on its page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.api import metrics
+from mesos_gpu.api.metrics import FAMILIES, Family
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.wire.export import dropwizard, prometheus
+
+PAGE = Path(__file__).parents[3] / "docs/reference/rest.md"
+
+
+def on_the_page() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Kind and labels of each metric, by its name, as the table of the page has them."""
+    rows = re.findall(r"^\| (`mesos_gpu_[^|]*) \| (\w+) \| ([^|]*)\|", PAGE.read_text("utf-8"), re.MULTILINE)
+    return {
+        name: (kind, tuple(re.findall(r"`(\w+)`", labels)))
+        for names, kind, labels in rows
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+
+def test_the_page_has_every_metric_with_its_kind_and_labels_and_no_other() -> None:
+    assert on_the_page() == {family.name: (family.kind, family.labels) for family in FAMILIES}
+
+
+def test_a_family_that_is_declared_is_measured_once_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def measure(view: object) -> int:
+        asked.append(view)
+        return 7
+
+    family = Family(
+        "mesos_gpu_new", "gauge", "It is new.", measure, lambda number: [(("a",), number)], ("kind",)
+    )
+    again = Family("mesos_gpu_again", "counter", "As it was.", measure, lambda number: [((), number)])
+    monkeypatch.setattr(metrics, "FAMILIES", (*FAMILIES, family, again))
+    measured = metrics.snapshot(StateView(State(started_at=0.0), Settings("e", "m"), 0.0))
+    assert len(asked) == 1
+    text = prometheus.render(metrics.metrics(measured))
+    assert "# HELP mesos_gpu_new It is new.\n# TYPE mesos_gpu_new gauge\n" in text
+    assert 'mesos_gpu_new{kind="a"} 7\n' in text
+    assert dropwizard.render(metrics.metrics(measured))["counters"]["mesos_gpu_again"] == {"count": 7}
