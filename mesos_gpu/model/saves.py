@@ -291,6 +291,12 @@ NOUNS: Final = (
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
 SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}
 FORGOTTEN_BY: Final[Mapping[type[Save], Noun]] = {noun.forget: noun for noun in NOUNS if noun.forget}
+SAVES: Final[tuple[type[Save], ...]] = (
+    SaveFramework,
+    SaveTrust,
+    *SAVED_BY,
+    *FORGOTTEN_BY,
+)  # all that there are
 
 
 def _getter(paths: Iterable[str]) -> Callable[[Any], Key]:

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, Final
 
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
@@ -17,6 +18,13 @@ from mesos_gpu.wire.mesos import assignment, checks
 from mesos_gpu.wire.mesos.labels import launch_labels, monitor_labels
 from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import discovery_to_json, task_info
+
+#: What a job's executor gets of its request as another value than was asked for.
+_OTHERWISE: Final = {"env", "user", "gpus", "container_engine", "fetch", "control_access"}
+_AS_ASKED: Final = tuple(
+    {each.name for each in fields(JobSpec)}
+    & {each.name for each in fields(assignment.Assignment)} - _OTHERWISE
+)
 
 
 def to_task_info(
@@ -86,28 +94,17 @@ def _assignment(
     task = launch.task
     bindings = bindings_of(spec.ports, task.ports) if spec.bridge else None
     return assignment.Assignment(
+        **{name: getattr(spec, name) for name in _AS_ASKED},
         job_id=str(task.job_id),
         attempt=task.attempt,
-        command=spec.command,
-        argv=spec.argv,
         env={**spec.env, **launch.env},
         user=spec.user or settings.default_user,
         gpus=task.gpus,
-        timeout_s=spec.timeout_s,
-        kill_grace_s=spec.kill_grace_s,
-        image=spec.image,
         container_engine=spec.container_engine.value,
-        cpus=spec.cpus,
-        mem_mib=spec.mem_mib,
         hosts=launch.hosts,
         checks=checks.encode(of_executor(spec.health_checks, task.ports, bindings or ())),
-        mounts=spec.mounts,
         bindings=bindings,
-        docker=spec.docker,
-        pull=spec.pull,
-        args=spec.args,
         fetch=tuple(artifact.as_uri() for artifact in spec.fetch),
-        disk_mib=spec.disk_mib,
         log_limit_mib=settings.log_limit_mib,
         control_access=_controls(spec, settings),
         secret=secret,
