@@ -43,7 +43,7 @@ class Running:
 
 def read(directory: Path) -> list[Running]:
     """List the tests of each process that began and did not end of its own."""
-    found = []
+    running = []
     for path in sorted(directory.iterdir()):
         if path.suffix:
             continue  # being written
@@ -52,8 +52,8 @@ def read(directory: Path) -> list[Running]:
             age_s = time.time() - path.stat().st_mtime
         except FileNotFoundError:
             continue
-        found.append(Running(path.name, int(pid), name, age_s))
-    return found
+        running.append(Running(path.name, int(pid), name, age_s))
+    return running
 
 
 class Progress:

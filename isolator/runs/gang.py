@@ -17,7 +17,7 @@ def hostfile_in(sandbox: str) -> str:
 
 
 def write_hostfile(plan: Assignment, sandbox: str) -> None:
-    """One line a member, by rank, as mpirun reads it (Open MPI, orte_hosts(7)): host and slots."""
+    """Write a line for each member, by rank, as mpirun reads it (Open MPI, orte_hosts(7)): host and slots."""
     slots = max(len(plan.gpus), 1)
     lines = "".join(f"{host} slots={slots}\n" for host in plan.hosts)
     with Sandbox(sandbox) as place:  # what was fetched may have a link of that name

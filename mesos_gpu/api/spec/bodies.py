@@ -22,7 +22,7 @@ _By = Annotated[str, like(_LINE, maxLength=LONGEST_BY, description="who asks")]
 
 
 class JobRequest(TypedDict, total=False):
-    """One command and what each of its tasks needs: exactly one of `command` and `argv`, or neither and an `image`,
+    """A command and what each of its tasks needs: exactly one of `command` and `argv`, or neither and an `image`,
     whose own entrypoint then runs."""
 
 

@@ -16,9 +16,9 @@ from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel
 RUNNERS = {os.uname().machine: ()} | {
-    machine: (found,)
+    machine: (emulator,)
     for machine in ("x86_64", "aarch64")
-    if machine != os.uname().machine and (found := shutil.which(f"qemu-{machine}-static"))
+    if machine != os.uname().machine and (emulator := shutil.which(f"qemu-{machine}-static"))
 }
 
 

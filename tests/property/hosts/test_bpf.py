@@ -12,7 +12,7 @@ from mesos_gpu.testing.bpf import run
 # Few numbers, so that rules and requests meet; and the ends of what the kernel has.
 MAJORS = st.sampled_from([0, 1, 5, 136, 195, 235, 509, (1 << 12) - 1])
 MINORS = st.sampled_from([0, 1, 2, 3, 254, 255, (1 << 20) - 1])
-ACCESSES = st.sets(st.sampled_from("rwm"), min_size=1).map(lambda found: "".join(sorted(found)))
+ACCESSES = st.sets(st.sampled_from("rwm"), min_size=1).map(lambda letters: "".join(sorted(letters)))
 RULES = st.builds(Rule, st.sampled_from("cb"), st.none() | MAJORS, st.none() | MINORS, ACCESSES)
 
 

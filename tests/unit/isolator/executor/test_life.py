@@ -38,7 +38,7 @@ VERDICTS: Final = (K.NOT_STARTED, K.BROKEN, K.ENDED)
 
 
 def event_of(kind: Kind) -> Event:
-    """One of that kind, of this task, with all that it must say."""
+    """Make an event of that kind, of this task, with all that it must say."""
     named = TASK if kind in (K.LAUNCH, K.KILL, K.ACKNOWLEDGED) else ""
     terms = TERMS if kind in (K.READY, K.IN_PLACE) else None
     healthy = False if kind is K.HEALTH else None

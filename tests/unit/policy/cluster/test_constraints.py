@@ -482,7 +482,7 @@ def test_gpus_count_only_where_constraints_let_it(world: World) -> None:
     ],
 )
 def test_every_reason_is_said(rule: str, where_: str, others: list[str], words: str) -> None:
-    found = constraint_of(rule.split(" "))
-    assert isinstance(found, Constraint)
+    constraint = constraint_of(rule.split(" "))
+    assert isinstance(constraint, Constraint)
     placed = [Placed(f"job-{i}", node(text)) for i, text in enumerate(others, 1)]
-    assert violated(found, node(where_), placed, 2) == words
+    assert violated(constraint, node(where_), placed, 2) == words

@@ -1,0 +1,108 @@
+"""Words: locals say what they are, docstrings begin with a verb or a noun, tests are named by their claim."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: Folders and files that are not held to it yet.
+NOT_YET = (
+    "mesos_gpu/engine/match/",
+    "mesos_gpu/engine/queue/",
+    "mesos_gpu/model/nodes/offer.py",
+    "mesos_gpu/model/resources.py",
+    "mesos_gpu/policy/capacity.py",
+    "mesos_gpu/policy/cluster/board.py",
+    "mesos_gpu/policy/explain/",
+    "mesos_gpu/policy/room/",
+    "mesos_gpu/scheduler/view.py",
+    "tests/contract/api/test_api.py",
+    "tests/contract/test_executor.py",
+    "tests/property/placement/",
+    "tests/unit/api/test_requests.py",
+    "tests/unit/engine/match/",
+    "tests/unit/engine/test_journal.py",
+    "tests/unit/policy/cluster/test_board.py",
+    "tests/unit/policy/explain/",
+    "tests/unit/policy/queueing/",
+    "tests/unit/policy/room/",
+    "tests/unit/simulate/test_simulate_apps.py",
+    "tests/unit/wire/test_wire.py",
+)
+NEITHER_VERB_NOR_NOUN = re.compile(r"(Of|Those|It|Its|One|The same|Same|As)\b")
+FEWEST_WORDS = 3  # of a test's name, after `test_`
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    """The modules that are held to it, by their paths."""
+    for top in ("mesos_gpu", "isolator", "volumes", "tests"):
+        for path in sorted(Path(ROOT, top).rglob("*.py")):
+            name = path.relative_to(ROOT).as_posix()
+            if not name.startswith(NOT_YET):
+                yield name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names_given(node: ast.AST) -> set[str]:
+    """The names that an argument, an assignment, a loop or a pattern gives to something."""
+    match node:
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+            return {name}
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return {name}
+        case _:
+            return set()
+
+
+def empty_words(tree: ast.Module) -> Iterator[str]:
+    """What is wrong with a module's words, with the line of each."""
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    fields = [each.target for node in classes for each in node.body if isinstance(each, ast.AnnAssign)]
+    for node in ast.walk(tree):
+        if "found" in names_given(node) and node not in fields:  # journals have the names of fields
+            yield f"{getattr(node, 'lineno', 0)}: 'found' says nothing of what it is"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            doc = ast.get_docstring(node) or ""
+            if NEITHER_VERB_NOR_NOUN.match(doc):
+                yield f"{getattr(node, 'lineno', 1)}: {doc.splitlines()[0]}"
+
+
+def short_test_names(tree: ast.Module) -> Iterator[str]:
+    """Tests whose name does not say what they claim, with the line of each."""
+    for node in ast.walk(tree):
+        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ""
+        if name.startswith("test_") and len(name.removeprefix("test_").split("_")) < FEWEST_WORDS:
+            yield f"{getattr(node, 'lineno', 0)}: {name} does not say what is claimed"
+
+
+def test_locals_and_docstrings_say_what_they_are() -> None:
+    wrong = [f"{name}:{words}" for name, tree in sources() for words in empty_words(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_names_of_tests_say_the_claim() -> None:
+    wrong = [f"{name}:{words}" for name, tree in sources() for words in short_test_names(tree)]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(found): ...",
+        "for found in (): ...",
+        "x = [found for found in ()]",
+        "match x:\n    case [found]: ...",
+        'def f():\n    """Of it."""',
+        '"""As `other`."""',
+    ],
+)
+def test_an_empty_word_is_seen(text: str) -> None:
+    assert len(list(empty_words(ast.parse(text)))) == 1
+
+
+def test_a_short_name_is_seen() -> None:
+    assert list(short_test_names(ast.parse("def test_two_words(): ...")))
+    assert not list(short_test_names(ast.parse("def test_these_are_three(): ...")))
