@@ -34,6 +34,7 @@ AMOUNTS: Final = (
     Amount("disk_mib", "disk", "MiB of disk", "MiB of disk", "MiB of disk"),
 )
 _CPUS, _MEM, _GPUS, _DISK = range(len(AMOUNTS))
+_OF_MESOS: Final = {amount.mesos: i for i, amount in enumerate(AMOUNTS)}
 _AMOUNTS_OF: Final = attrgetter(*(amount.name for amount in AMOUNTS))
 
 
@@ -76,11 +77,12 @@ class Resources:
     @classmethod
     def of_mesos(cls, scalars: Iterable[tuple[str, float]]) -> "Resources":
         """The sums of scalars by Mesos' names; those of other names are left out."""
-        sums = dict.fromkeys((amount.mesos for amount in AMOUNTS), 0)
+        sums = [0] * len(AMOUNTS)
         for name, value in scalars:
-            if name in sums:
-                sums[name] += thousandths(value)
-        return _made(tuple(sums.values()))
+            i = _OF_MESOS.get(name)
+            if i is not None:
+                sums[i] += round(value * _PER_UNIT)  # Mesos gives no more decimals
+        return _made(tuple(sums))
 
     def mesos(self) -> dict[str, float]:
         """By Mesos' names, those that are above 0."""

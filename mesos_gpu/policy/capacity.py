@@ -41,6 +41,14 @@ class GpuRequest:
         """Whether GPUs of one model may differ in whether they will do."""
         return self.memory_mib is not None or self.compute_capability is not None
 
+    def of_any_size(self) -> "GpuRequest":
+        """Leave out what is demanded of each GPU but its model."""
+        return replace(self, memory_mib=None, compute_capability=None) if self.choosy else self
+
+    def of_any_capability(self) -> "GpuRequest":
+        """Leave out the compute capability that is demanded."""
+        return self if self.compute_capability is None else replace(self, compute_capability=None)
+
     def takes(self, gpu: Gpu) -> bool:
         """Whether a GPU will do, whatever its model; one whose capability is not known will not where it counts."""
         enough_memory = self.memory_mib is None or gpu.memory_mib >= self.memory_mib
@@ -222,7 +230,7 @@ class NodeCapacity:
     def _shares(self, request: GpuRequest, gpu: Gpu) -> int:
         """How many tasks can have what they ask for of one GPU; one that is used in part is no whole one."""
         part = self.free_of(gpu)
-        return part.milli // request.milli if part.memory_mib >= (request.memory_mib or 0) else 0
+        return min(part.milli // request.milli, part.memory_mib // (request.memory_mib or 1))
 
     def tasks_on(self, request: GpuRequest, group: Sequence[Gpu]) -> int:
         """How many tasks GPUs are enough for that are all of one model and will do."""
@@ -279,10 +287,8 @@ def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> 
     return Fit(node, slots, tuple([gpu for group in groups for gpu in group[: len(group) // size * size]]))
 
 
-def soonest(
-    request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]
-) -> NodeCapacity | None:
-    """The node when the fewest of its allocations have ended that make room for a task, the soonest first.
+def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]) -> int | None:
+    """How many of its allocations must end, the soonest first, before a task has room on a node.
 
     Args:
         request: What the task needs.
@@ -291,7 +297,7 @@ def soonest(
         limit: The latest end, and the most allocations, that are worth a look.
 
     Returns:
-        None: Not within the limit. What `room_for` says of the result is what counts: this counts as it goes.
+        None: Not within the limit. It counts as it goes: `room_for` has the last word on the node without them.
     """
     free, want = node.free, request.gpu
     gpus, ended = len(want.suited(node.gpus, model)) if want.count else 0, 0
@@ -304,7 +310,7 @@ def soonest(
             return None
         free += held.resources
         gpus += len(want.suited(held.gpus, model)) if want.count else 0
-    return node.without(node.allocations[:ended])
+    return ended
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:
@@ -382,22 +388,22 @@ def _has_ports(request: Request, ports: Sequence[PortRange]) -> bool:
 def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
     """The first thing that its GPUs lack."""
     want, size = request.gpu, request.gpu.count
-    any_size = replace(want, memory_mib=None, compute_capability=None)
-    groups = any_size.by_model(node.installed)
+    groups = want.of_any_size().by_model(node.installed)
     if not groups and node.installed:
         return Misfit(Stage.MODEL)
     if largest(groups) < size:
         return Misfit(Stage.SIZE)
-    if largest(replace(want, compute_capability=None).by_model(node.installed)) < size:
-        return Misfit(Stage.MEMORY)
-    able = want.by_model(node.installed)
-    if largest(able) < size:
-        return Misfit(Stage.COMPUTE_CAPABILITY)
-    free = max((node.tasks_on(want, group) for group in node.usable(want)), default=0)
-    if not free and largest([[gpu for gpu in group if gpu.health is Health.OK] for group in able]) < size:
-        return Misfit(Stage.HEALTH)
-    if not free:
-        return Misfit(Stage.GPUS, Resources(gpus=size - largest(node.usable(want))), in_use=True)
+    if want.choosy:
+        if largest(want.of_any_capability().by_model(node.installed)) < size:
+            return Misfit(Stage.MEMORY)
+        groups = want.by_model(node.installed)
+        if largest(groups) < size:
+            return Misfit(Stage.COMPUTE_CAPABILITY)
+    usable = node.usable(want)
+    if not any(node.tasks_on(want, group) for group in usable):
+        if largest([[gpu for gpu in group if gpu.health is Health.OK] for group in groups]) < size:
+            return Misfit(Stage.HEALTH)
+        return Misfit(Stage.GPUS, Resources(gpus=size - largest(usable)), in_use=True)
     if node.offered and node.free.gpus < size:
         return Misfit(Stage.GPUS, Resources(gpus=size - node.free.gpus))
     return None

@@ -1,7 +1,7 @@
 """What keeps a job off one node, in words: what `fit` says is rendered. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -78,21 +78,6 @@ def _ranges(ports: Sequence[PortRange]) -> str:
 # --- GPUs
 
 
-def most(groups: Sequence[Sequence[Gpu]]) -> Sequence[Gpu]:
-    """The largest group; empty: there is none."""
-    return max(groups, key=len, default=())
-
-
-def of_any_size(request: GpuRequest) -> GpuRequest:
-    """The request without what it demands of each GPU but the model."""
-    return replace(request, memory_mib=None, compute_capability=None)
-
-
-def of_any_capability(request: GpuRequest) -> GpuRequest:
-    """The request without the compute capability that it demands."""
-    return replace(request, compute_capability=None)
-
-
 def free_here(request: GpuRequest, node: NodeCapacity) -> int:
     """How many of one model one task could have now, as Mesos offers them."""
     free = largest(node.usable(request))
@@ -109,7 +94,7 @@ def _other_models(request: GpuRequest, node: NodeCapacity, now: float) -> str:
 
 
 def _too_few(request: GpuRequest, node: NodeCapacity, now: float) -> str:
-    return _only(largest(of_any_size(request).by_model(node.installed)), of_model(request))
+    return _only(largest(request.of_any_size().by_model(node.installed)), of_model(request))
 
 
 def _only(number: int, kind: str) -> str:
@@ -117,15 +102,15 @@ def _only(number: int, kind: str) -> str:
 
 
 def _too_small(request: GpuRequest, node: NodeCapacity, now: float) -> str:
-    number = largest(of_any_capability(request).by_model(node.installed))
+    number = largest(request.of_any_capability().by_model(node.installed))
     if not number:
-        size = max(gpu.memory_mib for gpu in of_any_size(request).suited(node.installed))
+        size = max(gpu.memory_mib for gpu in request.of_any_size().suited(node.installed))
         return f"has GPUs of {size} MiB at most, and {request.memory_mib} is the least that will do"
     return _only(number, f"{of_model(request)} with {request.memory_mib} MiB")
 
 
 def _too_old(request: GpuRequest, node: NodeCapacity, now: float) -> str:
-    roomy = of_any_capability(request).suited(node.installed)
+    roomy = request.of_any_capability().suited(node.installed)
     known = sorted({gpu.compute_capability or "unknown" for gpu in roomy})
     least = request.compute_capability
     return f"has compute capability {', '.join(known)}, and {least} is the oldest that will do"

@@ -7,7 +7,7 @@ from mesos_gpu.model.nodes.driver import as_new_as, version_of
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request, largest
 from mesos_gpu.policy.explain.estimate import gpus_of
-from mesos_gpu.policy.explain.hurdles import most, of_any_capability, of_any_size, of_model
+from mesos_gpu.policy.explain.hurdles import of_model
 
 
 def could(request: Request, node: NodeCapacity) -> bool:
@@ -60,14 +60,14 @@ def _by_gpus(request: Request, nodes: Sequence[NodeCapacity]) -> str:
     models = sorted({gpu.model for node in nodes for gpu in node.installed})
     if not models:
         return f"asks for {gpus_of(want.count)}, and no node reports any"
-    if not any(of_any_size(want).suited(node.installed) for node in nodes):
+    if not any(want.of_any_size().suited(node.installed) for node in nodes):
         return f"no node has a GPU of model {' or '.join(want.models)}; there are {', '.join(models)}"
-    roomy = [gpu for node in nodes for gpu in of_any_capability(want).suited(node.installed)]
+    roomy = [gpu for node in nodes for gpu in want.of_any_capability().suited(node.installed)]
     if not roomy:
         return _by_memory(want, nodes)
     if not any(map(want.takes, roomy)):
         return _by_capability(want, roomy)
-    most_of = {node.agent_id: len(most(want.by_model(node.installed))) for node in nodes}
+    most_of = {node.agent_id: largest(want.by_model(node.installed)) for node in nodes}
     best = min(nodes, key=lambda node: (-most_of[node.agent_id], node.hostname))
     return (
         f"asks for {gpus_of(want.count)}{of_model(want)}{_wanted(want)} on one node, more than any node has; "
@@ -82,7 +82,9 @@ def _wanted(want: GpuRequest) -> str:
 
 def _by_memory(want: GpuRequest, nodes: Sequence[NodeCapacity]) -> str:
     sizes = [
-        (-gpu.memory_mib, node.hostname) for node in nodes for gpu in of_any_size(want).suited(node.installed)
+        (-gpu.memory_mib, node.hostname)
+        for node in nodes
+        for gpu in want.of_any_size().suited(node.installed)
     ]
     size, hostname = min(sizes)
     return f"no node has a GPU{of_model(want)} with {want.memory_mib} MiB; the largest has {-size}, on {hostname}"

@@ -98,26 +98,37 @@ def _better(
     left = node.keeping(taken) if taken else node
     for model in (request.gpu.models or node.models) if request.gpu.count else (None,):
         limit = (best.at, len(best.awaited)) if best else (inf, sys.maxsize)
-        ready = soonest(request, left, model, limit)
-        if ready is None or not room_for(request, ready, model).slots:
+        ended = soonest(request, left, model, limit)
+        if ended is None:
             continue
-        awaited = node.allocations[: len(node.allocations) - len(ready.allocations)]
-        gpus = [gpu.id for group in ready.usable(request.gpu, model) for gpu in group]
-        found = Reservation(
-            job_id=job.id,
-            queue=job.spec.queue,
-            resources=request.resources,
-            at=max(awaited[-1].ends_at, now) if awaited else now,
-            agent_id=node.agent_id,
-            hostname=node.hostname,
-            # Those that come last: what is free already can serve others.
-            gpus=frozenset(gpus[len(gpus) - request.gpu.count :]) if request.gpu.count else frozenset(),
-            spare=ready.free - request.resources,
-            awaited=awaited,
-        )
-        if best is None or _rank(found) < _rank(best):
-            best = found
+        at = max(left.allocations[ended - 1].ends_at, now) if ended else now
+        if best is None or (at, ended, node.hostname, str(node.agent_id)) < _rank(best):
+            best = _reservation(job, request, left, model, ended, at) or best
     return best
+
+
+def _reservation(
+    job: Job, request: Request, node: NodeCapacity, model: str | None, ended: int, at: float
+) -> Reservation | None:
+    """What is kept of a node; None: there is no room even when so many of its allocations have ended."""
+    ready = node.without(node.allocations[:ended])
+    if not room_for(request, ready, model).slots:
+        return None
+    size = request.gpu.count
+    gpus = [gpu.id for group in ready.usable(request.gpu, model) for gpu in group] if size else []
+    return Reservation(
+        job_id=job.id,
+        queue=job.spec.queue,
+        resources=request.resources,
+        at=at,
+        agent_id=node.agent_id,
+        hostname=node.hostname,
+        gpus=frozenset(
+            gpus[len(gpus) - size :]
+        ),  # those that come last: what is free already can serve others
+        spare=ready.free - request.resources,
+        awaited=node.allocations[:ended],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,148 @@
+"""Whether it fits: what is counted, what is decided and what is said agree, whatever the node and the request."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.why import Stage
+from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.nodes.offer import PortRange
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.policy.capacity import (
+    ENDLESS,
+    WHOLE,
+    Allocation,
+    Fit,
+    GpuPart,
+    GpuRequest,
+    Misfit,
+    NodeCapacity,
+    Request,
+    Reservation,
+    beside_all,
+    fit,
+    misfits,
+    room_for,
+    soonest,
+)
+from mesos_gpu.policy.explain.hurdles import hurdles
+from mesos_gpu.testing.builders import gpu, request
+
+MODELS = ("A100", "T4")
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> NodeCapacity:
+    """Healthy and sick GPUs of two models, some held by jobs that end, and a reservation of some."""
+    healths = draw(st.lists(st.sampled_from((Health.OK, Health.OK, Health.SICK)), max_size=6))
+    installed = tuple(
+        replace(gpu(f"g{i}", draw(st.sampled_from(MODELS)), health=health), compute_capability="8.0")
+        for i, health in enumerate(healths)
+    )
+    well = [card for card in installed if card.health is Health.OK]
+    count = draw(st.integers(0, len(well)))
+    free = Resources(
+        cpus=draw(st.integers(0, 8)),
+        mem_mib=draw(st.integers(0, 512)),
+        gpus=count,
+        disk_mib=draw(st.integers(0, 9)),
+    )
+    held = [
+        Allocation(JobId(f"j{i}"), Resources(cpus=1, mem_mib=64, gpus=1), (card,), ends_at=float(i))
+        for i, card in enumerate(well[count:])
+    ]
+    ports = draw(st.sampled_from((None, (), (PortRange(31000, 31000),), (PortRange(31000, 31009),))))
+    node = NodeCapacity(
+        AgentId("a"), "a", free, tuple(well[:count]), ports=ports, installed=installed,
+        driver=draw(st.sampled_from((None, "470", "550"))), holders={card.id: "j" for card in well[count:]},
+    )  # fmt: skip
+    if not draw(st.booleans()):
+        return node.holding(held)
+    spare = Resources(cpus=draw(st.integers(0, 8)), mem_mib=512, disk_mib=9)
+    ids = frozenset(card.id for card in well[: draw(st.integers(0, count))])
+    found = Reservation(JobId("first"), "q", Resources(cpus=1), ENDLESS, AgentId("a"), "a", ids, spare)
+    return replace(node.holding(held), kept=(found,))
+
+
+requests = st.builds(
+    request,
+    st.sampled_from((0.5, 1.0, 3.0)),
+    st.sampled_from((32.0, 128.0)),
+    st.integers(0, 4),
+    st.sampled_from(((), ("T4",), ("T4", "A100"))),
+    st.sampled_from((None, None, "535")),
+    disk_mib=st.sampled_from((0.0, 0.0, 5.0)),
+    tasks=st.sampled_from((1, 3)),
+    memory_mib=st.sampled_from((None, None, 81_920, 99_999)),
+    compute_capability=st.sampled_from((None, "8.0", "9.0")),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes(), requests)
+def test_there_is_room_exactly_if_nothing_keeps_a_task_off(node: NodeCapacity, wanted: Request) -> None:
+    reasons, answer = list(misfits(wanted, node)), fit(wanted, node)
+    slots = room_for(wanted, beside_all(node)).slots
+    assert (slots > 0) == (not reasons) == isinstance(answer, Fit)
+    if isinstance(answer, Misfit):
+        assert answer == reasons[0]
+        order = [list(Stage).index(reason.stage) for reason in reasons]
+        assert order == sorted(set(order))
+    said = hurdles(wanted, node, now=0.0)
+    assert [hurdle.stage for hurdle in said] == [reason.stage for reason in reasons]
+    assert all(hurdle.words for hurdle in said)
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes(), requests)
+def test_as_many_tasks_can_be_taken_as_there_is_room_for(node: NodeCapacity, wanted: Request) -> None:
+    node, wanted = replace(node, ports=None), replace(wanted, tasks=1)
+    slots, taken = room_for(wanted, node).slots, 0
+    while isinstance(fit(wanted, replace(node, kept=())), Fit):
+        groups = node.usable(wanted.gpu) if wanted.gpu.count else [[]]
+        group = max(groups, key=len)
+        node = node.minus(wanted.resources, [card.id for card in group[: wanted.gpu.count]])
+        taken += 1
+    assert taken == slots
+
+
+@settings(max_examples=300, deadline=None)
+@given(nodes(), requests, st.sampled_from((None, *MODELS)))
+def test_the_fewest_ends_that_make_room_are_found(
+    node: NodeCapacity, wanted: Request, model: str | None
+) -> None:
+    wanted = replace(wanted, tasks=1, gpu=replace(wanted.gpu, models=())).of_model(model)
+    node = replace(node, ports=None, driver="550")
+    if model is None and wanted.gpu.count:
+        return
+    ended = soonest(wanted, node, model, (ENDLESS, 99))
+    counts = [
+        n
+        for n in range(len(node.allocations) + 1)
+        if room_for(wanted, node.without(node.allocations[:n]), model).slots
+    ]
+    assert ended == min(counts, default=None)
+
+
+def test_a_gpu_that_is_free_in_part_takes_what_asks_for_no_more() -> None:
+    half = GpuPart(gpu("g0").id, 500, 40_000)
+    node = NodeCapacity(
+        AgentId("a"), "a", Resources(cpus=9, mem_mib=999, gpus=9), (gpu("g0"), gpu("g1")), (half,),
+        installed=(gpu("g0"), gpu("g1")),
+    )  # fmt: skip
+
+    def slots(count: int, milli: int = WHOLE, memory_mib: int | None = None) -> int:
+        wish = GpuRequest(count, milli, memory_mib=memory_mib)
+        return room_for(Request(Resources(cpus=1, gpus=count), wish), node).slots
+
+    assert node.free_of(gpu("g0")) == half
+    assert node.free_of(gpu("g1")).milli == WHOLE
+    assert slots(1) == 1, "one whole GPU is left"
+    assert slots(2) == 0
+    assert slots(1, 250) == 2 + 4
+    assert slots(1, 600) == 1
+    assert slots(1, 400) == 1 + 2
+    assert slots(1, 400, 50_000) == 1, "of memory there is enough for one"
+    assert isinstance(fit(Request(Resources(cpus=1, gpus=2), GpuRequest(2)), node), Misfit)
