@@ -160,7 +160,7 @@ def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
 
 
 def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
-    """Beside the others, under a name that the next run removes."""
+    """Assemble a build beside the others, under a name that the next run removes."""
     part = target.path / f"{BUILDING}-{plan.version}"
     for directory in ("", *DIRECTORIES):
         (part / directory).mkdir(mode=0o755)

@@ -155,7 +155,7 @@ class _Reader:
         return parsed
 
     def _read(self, offset: int, size: int, *, short: bool = False) -> bytes:
-        """So many bytes; or, if `short`, those that there are."""
+        """Read so many bytes; or, if `short`, those that there are."""
         if offset > self._size:
             raise _damaged("it is cut off")
         self._file.seek(offset)

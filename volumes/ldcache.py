@@ -113,7 +113,7 @@ def _entries(data: bytes) -> Iterator[CacheEntry]:
 
 
 def _order(data: bytes, at: int, header: int, entry: int) -> _Order:
-    """In which the count at `at` does not say more entries than there is room for."""
+    """The byte order in which the count at `at` does not say more entries than there is room for."""
     for order in ("<", ">"):
         (count,) = struct.unpack_from(f"{order}I", data, at)
         if header + count * entry <= len(data):

@@ -326,7 +326,7 @@ def _forgotten(
 
 
 def _links(taken: Sequence[_Taken]) -> tuple[Link, ...]:
-    """By SONAME, by every name of the loader's cache, and two that programs are known to want."""
+    """Links by SONAME, by every name of the loader's cache, and two that programs are known to want."""
     files = {one.target for one in taken}
     links: dict[str, str] = {}
     wishes = [(one, name) for one in taken for name in _sonames(one)]

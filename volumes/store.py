@@ -75,7 +75,7 @@ class Volume:
 
     @property
     def name(self) -> str:
-        """By which it is leased: "535.261.03-0123456789ab"."""
+        """The name by which the build is leased: "535.261.03-0123456789ab"."""
         return self.path.name
 
     @property

@@ -215,7 +215,7 @@ class DockerEngine:
         return Output(connect, running)
 
     def wait(self, name: str) -> Ended:
-        """Until it ends. Rides out a restart of the engine; if that took the container along, `error` says so.
+        """Wait until it ends. Rides out a restart of the engine; if that took the container along, `error` says so.
 
         Raises:
             NotFound: Somebody removed it.
@@ -514,7 +514,7 @@ def _image(name: str) -> str:
 
 
 def _tagged(name: str) -> str:
-    """Without a tag the engine would fetch all of them."""
+    """The name with a tag: without one the engine would fetch all of them."""
     return name if "@" in name or ":" in name.rpartition("/")[2] else name + ":latest"
 
 

@@ -19,7 +19,7 @@ def landlock_abi() -> int:
 
 
 def enter_domain(*, signals: bool = True) -> None:
-    """From now on this process and its children may attach to each other, and to no others: not by ptrace, nor by
+    """Let this process and its children attach to each other, and to no others: not by ptrace, nor by
     what asks the same (/proc/PID/mem, process_vm_readv, pidfd_getfd). To be called with no_new_privs set.
 
     Args:

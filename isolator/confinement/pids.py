@@ -100,7 +100,7 @@ def given(container: str, most: int, root: Path = Path("/")) -> PidsLimit | None
 
 
 def leave(limit: PidsLimit) -> None:
-    """This process goes out of a cgroup that the agent gave: what shares it must not keep it from its work.
+    """Take this process out of a cgroup that the agent gave: what shares it must not keep it from its work.
 
     Raises:
         OSError: The kernel refuses.
@@ -116,7 +116,7 @@ def mounted(root: Path = Path("/")) -> Path | None:
 
 
 def _hand_down(path: Path) -> None:
-    """From the root on: a cgroup has the controllers that those above it give to their children."""
+    """Hand the controllers down, from the root on: a cgroup has those that all above it give to their children."""
     mount = cgroups.mounted()["cgroup2"]
     for above in (*reversed(path.parents), path):
         control = above / "cgroup.subtree_control"

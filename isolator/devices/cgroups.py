@@ -70,7 +70,7 @@ class Cgroup:
             os.close(fd)
 
     def remove(self) -> list[int]:
-        """If it is ours: SIGKILL to all in it, and remove it; harmless if it is gone.
+        """Kill all in it with SIGKILL and remove it, if it is ours; harmless if it is gone.
 
         Returns:
             Processes that would not die in time: then it is still there.
@@ -99,7 +99,7 @@ class Cgroup:
 
 
 def make_directory(path: Path) -> None:
-    """With its parent, which another's `remove_if_empty` may take away in between."""
+    """Make a directory with its parent, which another's `remove_if_empty` may take away in between."""
     while True:
         try:
             path.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[i
 
 
 def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int, int]]]:
-    """By where they are seen; nothing if the process has ended."""
+    """The devices by where they are seen; empty if the process has ended."""
     try:
         have = {"/dev": _nodes(Path(f"/proc/{pid}/root/dev"), majors)}
         mount, path = cgroups.mounted().get("cgroup1"), cgroups.membership(pid).get("cgroup1")

@@ -26,7 +26,7 @@ ISOLATIONS: Final = ("auto", "cgroup1", "cgroup2", "off")
 
 
 def read_driver(root: Path = Path("/"), env: Mapping[str, str] | None = None) -> DriverFacts:
-    """From /proc/devices; MESOS_GPU_OPTIONAL_DEVICES in `env` may name `modeset` and `caps/N`, by commas.
+    """Read /proc/devices; MESOS_GPU_OPTIONAL_DEVICES in `env` may name `modeset` and `caps/N`, by commas.
 
     Raises:
         BadConfiguration: That variable holds something else.

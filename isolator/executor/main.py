@@ -51,7 +51,7 @@ class Executor:
         self._checker: Checker | None = None
 
     def run(self) -> int:
-        """Until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
+        """Run until the last update is acknowledged, or the agent is gone and the task is ended; the exit code."""
         threading.Thread(target=self._converse, daemon=True).start()
         try:
             while self._life.state is not State.DONE:

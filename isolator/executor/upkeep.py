@@ -204,7 +204,8 @@ class Upkeep:
         )
 
     def _sandbox_kib(self) -> int | None:
-        """By du(1), which nothing leads astray; None: it did not say, as when it was ended with the task."""
+        """The size of the sandbox by du(1), KiB, which nothing leads astray; None: it did not say, as when it was
+        ended."""
         import subprocess
 
         with self._lock:

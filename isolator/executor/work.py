@@ -248,7 +248,7 @@ class Work:
         self._ready.run.abort()
 
     def watch(self) -> None:
-        """Until the command has ended. Posts CHECKS_READY if it has health checks, and ENDED.
+        """Watch until the command has ended. Posts CHECKS_READY if it has health checks, and ENDED.
 
         Raises:
             MesosGpuError, OSError: The checks cannot be made.
@@ -275,7 +275,7 @@ class Work:
             self._post(Event(Kind.UNHEALTHY, message=health.kill))
 
     def _explained(self, ended: Ended) -> Ended:
-        """With the want of memory that the kernel met in this container, unless it is known already."""
+        """The end with the want of memory that the kernel met in this container, unless it is known already."""
         if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
             return ended
         from isolator.runs.memory import lack

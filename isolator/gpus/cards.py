@@ -111,7 +111,7 @@ class Cards:
         self._save()
 
     def _save(self) -> None:
-        """In one step, and on disk before anything that depends on it is said."""
+        """Save in one step, and on disk before anything that depends on it is said."""
         cards = [record_to_json(record) for record in self._records.values()]
         text = json.dumps({"version": 1, "cards": cards}, indent=1)
         if text == self._written:
@@ -130,5 +130,5 @@ class Cards:
 
 
 def taken_up(record: CardHealth, request: str) -> CardHealth:
-    """With a request for a reset marked, so that a repeated message does nothing."""
+    """The record with a request for a reset marked, so that a repeated message does nothing."""
     return replace(record, resets=(*record.resets, request)[-health.RESETS :])

@@ -124,7 +124,7 @@ class Keeper:
         self._problem = ""
 
     def look(self, inventory: Inventory) -> Inventory:
-        """With what is to be reported of the volume; a build is begun if one is due."""
+        """The inventory with what is to be reported of the volume; a build is begun if one is due."""
         version = inventory.driver_version
         if version is None:
             return inventory
@@ -195,7 +195,7 @@ class Keeper:
 
 
 def is_older(version: str, other: str) -> bool:
-    """By number."""
+    """Compare versions by number."""
     return _numbers(version) < _numbers(other)
 
 

@@ -138,7 +138,7 @@ def directory() -> Path:
 
 
 def pid_namespace() -> int:
-    """This process' pid namespace (pid_namespaces(7))."""
+    """The number of this process' pid namespace (pid_namespaces(7))."""
     return os.stat("/proc/self/ns/pid").st_ino
 
 

@@ -108,7 +108,7 @@ def _processes() -> Iterator[tuple[int, int]]:
 
 
 def look(own: Mapping[str, str]) -> Answer:
-    """For the doctor.
+    """Look at the pool, for the doctor.
 
     Raises:
         BadConfiguration: As of `pool_of`.

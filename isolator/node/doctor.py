@@ -470,7 +470,7 @@ def agent(host: Host) -> Iterator[Finding]:
 
 
 def _agent_flags(host: Host) -> Mapping[str, str] | None:
-    """None: nobody named an agent, and none answers where one would be.
+    """The flags of the agent; None: nobody named an agent, and none answers where one would be.
 
     Raises:
         Unavailable: The one that is named does not answer.

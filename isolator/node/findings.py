@@ -78,7 +78,7 @@ class Host:
         return self.below(Path(self.env.get("MESOS_GPU_DOCKER_SOCKET") or DEFAULT_SOCKET))
 
     def ledger(self) -> Ledger | None:
-        """None: nothing was ever claimed here."""
+        """Open the ledger; None: nothing was ever claimed here."""
         path = self.directory / "ledger.sqlite"
         return Ledger(path) if path.exists() else None
 

@@ -59,7 +59,7 @@ class Monitor:
         self._failure = ""  # why the last probe failed
 
     def run(self) -> int:
-        """Until killed; the exit code."""
+        """Run until killed; the exit code."""
         return self._connection.run()
 
     def launch(self, task: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ class Monitor:
         self._connection.finish()
 
     def acknowledged(self, task_id: str, state: str) -> None:
-        """After the last word there is nothing more to do."""
+        """Finish after the last word: there is nothing more to do."""
         if state in TERMINAL:
             self._connection.finish()
 
@@ -204,7 +204,7 @@ class Monitor:
             logger.error("tasks' devices could not be compared with the ledger: %s", error)
 
     def _reset(self, gpu: GpuId, request: str) -> None:
-        """Once for each request: the mark is on disk before anything is done."""
+        """Reset a card, once for each request: the mark is on disk before anything is done."""
         with self._probing:
             record = self._cards.get(gpu)
             if record is None or request in record.resets:

@@ -56,7 +56,8 @@ class Fetch:
         self._aborted = False
 
     def run(self, nested: str = "") -> None:
-        """Until all is in the sandbox; or in that of a container nested in the executor's, `nested`, which is made.
+        """Fetch until all is in the sandbox; or in that of a container nested in the executor's, `nested`, which is
+        made.
 
         Raises:
             NotStarted: It cannot be, and why.
@@ -159,7 +160,7 @@ def _on_the_host(user: pwd.struct_passwd | None, plan: Assignment) -> pwd.struct
 
 
 def _ids(user: pwd.struct_passwd | None) -> tuple[int, int]:
-    """Without a user, those of this process."""
+    """The user's uid and gid; without a user, those of this process."""
     return (user.pw_uid, user.pw_gid) if user is not None else (os.geteuid(), os.getegid())
 
 

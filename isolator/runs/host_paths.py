@@ -151,8 +151,8 @@ def _reaches(user: pwd.struct_passwd, path: str) -> bool:
 
 
 def _seen_as(user: pwd.struct_passwd, path: str) -> bool:
-    """Only this thread changes, and stays changed: each has credentials of its own (credentials(7)); the C library's
-    setgroups would change all."""
+    """Look as the user. Only this thread changes, and stays changed: each has credentials of its own
+    (credentials(7)); the C library's setgroups would change all."""
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
     if os.geteuid() == 0:
         number = _SETGROUPS.get(os.uname().machine)
@@ -216,7 +216,7 @@ def see_given(pid: int, given: Sequence[Identity]) -> None:
 
 
 def in_host(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:
-    """For a task on the host's own file system: source, target, whether it is read-only.
+    """Mounts for a task on the host's own file system: source, target, whether it is read-only.
 
     Raises:
         NotStarted: A target is not there, or the host's programs would see it in place of their own.
@@ -236,7 +236,7 @@ def _in_host(target: str, sandbox: str) -> str:
 
 
 def in_image(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:
-    """For a task with an image, the same. `sandbox`: where the image has it.
+    """Mounts for a task with an image: source, target, whether it is read-only. `sandbox`: where the image has it.
 
     Raises:
         NotStarted: A target would hide what the task is given.
@@ -245,8 +245,9 @@ def in_image(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, boo
 
 
 def in_nested(mounts: Sequence[Mount], sandbox: str) -> tuple[tuple[str, str, bool], ...]:
-    """For an image that the agent runs, the same; targets in the sandbox stay relative.
+    """Mounts for an image that the agent runs: source, target, whether it is read-only.
 
+    Targets in the sandbox stay relative.
     The agent makes mount points as root and follows the image's symbolic links, out of the image, too
     (volume/host_path.cpp of Mesos 1.11). mkdir(2) follows no last one: a directory right below / is safe.
 

@@ -36,7 +36,7 @@ class HostRun:
         self._launcher = launcher
 
     def traces(self) -> tuple[Trace, ...]:
-        """None but the enclosure's: mounts and processes go with the container."""
+        """None but the enclosure's traces: mounts and processes go with the container."""
         return ()
 
     def adapt(self, enclosure: Enclosure) -> Enclosure:

@@ -148,7 +148,7 @@ def refused_without_isolation(isolated: bool) -> None:
 
 
 def ended_of(status: int, why: str = "") -> Ended:
-    """From a wait status (wait(2))."""
+    """The end that a wait status tells (wait(2))."""
     code = os.waitstatus_to_exitcode(status)
     return Ended(exit_status=code, why=why) if code >= 0 else Ended(signal=-code, why=why)
 

@@ -32,7 +32,8 @@ def _become(
     domain: bool,
     program: bytes,
 ) -> None:
-    """In order: cgroups while their files can be seen, then the task's view, rights last but exec."""
+    """Become the command, in order: cgroups while their files can be seen, then the task's view, rights last but
+    exec."""
     os.umask(0o022)
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)

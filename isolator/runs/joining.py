@@ -183,7 +183,7 @@ def _other_cgroups(pid: int) -> list[str]:
 
 
 def cgroups_of(pid: str) -> dict[str, str]:
-    """By their controllers as /proc names them; "" is version 2."""
+    """The paths of the process's cgroups, by their controllers as /proc names them; "" is version 2."""
     with open(f"/proc/{pid}/cgroup") as file:
         return {
             controllers: path for _, controllers, path in (line.rstrip("\n").split(":", 2) for line in file)

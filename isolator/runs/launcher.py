@@ -137,7 +137,7 @@ class Launcher:
         self._socket.sendall(json.dumps([what, asdict(order)]).encode() + b"\n")
 
     def wait(self) -> int:
-        """Until it has ended: its exit status, or minus the signal that ended it."""
+        """Wait until it has ended: its exit status, or minus the signal that ended it."""
         try:
             return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         except ChildProcessError:  # collected by whoever ended it
@@ -182,7 +182,7 @@ def _help(theirs: socket.socket, order: Mapping[str, Any]) -> bytes:
 
 
 def _read(fd: int, most: int = 1 << 20) -> bytes:
-    """To its end; the last of it."""
+    """Read to the end; what is returned is the last of it, `most` bytes at most."""
     tail = b""
     while data := os.read(fd, 65536):
         tail = (tail + data)[-most:]
@@ -209,7 +209,7 @@ def _fail(fails: int, step: str, number: int, text: str) -> None:
 
 
 def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
-    """In order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
+    """The steps in order. The view is made before the cgroup is joined and frozen after; rights go last but exec."""
     steps: list[tuple[str, Callable[[], None]]] = [("session", _session)]
     nodes = [(seen, path) for seen, path in order["nodes"] or ()]
     if order["refused"]:

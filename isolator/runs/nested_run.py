@@ -77,7 +77,7 @@ class NestedRun:
         return replace(enclosure, pids=pids.given(container_of(self._own), most))
 
     def traces(self) -> tuple[Trace, ...]:
-        """None: the agent destroys what is nested in a container whose executor died."""
+        """No traces: the agent destroys what is nested in a container whose executor died."""
         return ()
 
     def start(self, launch: Launch) -> None:

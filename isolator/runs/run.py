@@ -85,7 +85,7 @@ class Run(Protocol):
         """Which of this process' files its output goes to, stdout first; None: to one that is not open here."""
 
     def wait(self) -> Ended:
-        """Until the command has ended; on a thread of its own."""
+        """Wait until the command has ended; on a thread of its own."""
 
     def terminate(self, grace_s: float) -> None:
         """SIGTERM to all of it, SIGKILL to what is left after the grace; returns when that is sent."""
@@ -148,7 +148,10 @@ def _problem_of_root(plan: Assignment, own: Mapping[str, str]) -> str:
 
 
 def _problem_of_user(plan: Assignment, entry: pwd.struct_passwd, own: Mapping[str, str]) -> str:
-    """By this host's own word, whatever the scheduler thinks; an executor that is not root runs all as itself."""
+    """Why a user may not run jobs on this host, whatever the scheduler thinks; "": it may.
+
+    An executor that is not root runs all as itself.
+    """
     if entry.pw_uid == 0:
         return _problem_of_root(plan, own)
     if os.geteuid() != 0:

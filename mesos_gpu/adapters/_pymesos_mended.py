@@ -188,7 +188,7 @@ class EventStream:
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
 
     def fileno(self) -> int:
-        """For a selector."""
+        """The descriptor of the socket, for a selector."""
         return self._socket.fileno()
 
     def close(self) -> None:

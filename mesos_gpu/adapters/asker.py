@@ -54,7 +54,7 @@ class _Heard:
 
 
 def _answer(data: bytes, *, closed: bool) -> Answer | None:
-    """None: it is not whole yet."""
+    """Parse an answer; None: it is not whole yet."""
     response = HTTPResponse(cast(socket.socket, _Heard(data)))
     try:
         response.begin()

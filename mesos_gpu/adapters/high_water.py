@@ -42,7 +42,7 @@ class HighWater:
         os.fchmod(self._file, stat.S_IRUSR | stat.S_IWUSR)
 
     def read(self) -> Mark | None:
-        """None: there is none yet."""
+        """Read the mark; None: there is none yet."""
         data = os.pread(self._file, SIZE, 0).rstrip(b" \n\0")
         if not data:
             return None
@@ -55,12 +55,12 @@ class HighWater:
             ) from error
 
     def write(self, mark: Mark) -> None:
-        """After the commit, and before anything that follows from it leaves the house."""
+        """Write the mark, after the commit and before anything that follows from it leaves the house."""
         data = msgspec.json.encode(mark)
         os.pwrite(self._file, data.ljust(SIZE - 1) + b"\n", 0)
 
     def sync(self) -> None:
-        """To the disk: a mark that is new must not be lost with the power."""
+        """Force the mark to the disk: a new one must not be lost with the power."""
         os.fsync(self._file)
 
     def close(self) -> None:

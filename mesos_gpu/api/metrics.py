@@ -73,7 +73,7 @@ def _jobs(view: View) -> Mapping[JobState, int]:
 
 
 def _nodes(view: View) -> tuple[Node, ...]:
-    """Those that are there and have reported."""
+    """The nodes that are there and have reported."""
     return tuple(node for node in view.nodes.values() if node.inventory and node.lost_at is None)
 
 

@@ -48,7 +48,7 @@ def held_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def terminated() -> Iterator[None]:
-    """In the block SIGTERM raises `Terminated`; in a thread that is not the main one nothing changes."""
+    """Raise `Terminated` on SIGTERM in the block; in a thread that is not the main one nothing changes."""
 
     def end(_number: int, _frame: FrameType | None) -> NoReturn:
         raise Terminated

@@ -54,7 +54,7 @@ def _descriptor() -> int | None:
 
 
 def _waiting(descriptor: int) -> int:
-    """So many bytes can be read now."""
+    """The number of bytes that can be read now."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return max(os.fstat(descriptor).st_size - os.lseek(descriptor, 0, os.SEEK_CUR), 0)
     (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))

@@ -148,7 +148,7 @@ class Url(click.ParamType[str]):
     name = "url"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Without a slash at the end."""
+        """Read a URL, without a slash at the end."""
         try:
             return normal_url(value)
         except ValueError as err:

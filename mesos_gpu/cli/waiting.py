@@ -29,7 +29,7 @@ def outcome(job: Job) -> str:
 
 
 def be_patient(client: Client) -> None:
-    """From now on, outlive a restart of the scheduler: it has answered once."""
+    """Outlive a restart of the scheduler from now on: it has answered once."""
     client.patience_s = PATIENCE_S
 
 

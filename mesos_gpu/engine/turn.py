@@ -101,7 +101,7 @@ class Turn:
         return max(task.ended_at or self.now for task in tasks)
 
     def requeue(self, job: Job, message: str) -> None:
-        """Back to its place in the queue; no attempt is used up."""
+        """Put a job back to its place in the queue; no attempt is used up."""
         failures = job.infrastructure_failures + 1
         if job.adopted:
             self._end_adopted(job, message)
@@ -123,7 +123,7 @@ class Turn:
         )
 
     def give_way(self, job: Job, message: str) -> None:
-        """Back to its place in the queue at once: another job was before it, and nothing has failed."""
+        """Put a job back to its place in the queue at once: another job was before it, and nothing has failed."""
         if job.adopted:
             self._end_adopted(job, message)
             return

@@ -167,7 +167,7 @@ class Process:
             return file.read()
 
     def wait(self, timeout_s: float = 60) -> Self:
-        """Until it is ready: a master leads, an agent has recovered and the master has it.
+        """Wait until it is ready: a master leads, an agent has recovered and the master has it.
 
         Raises:
             BadConfiguration, Unavailable: It ended, or is not ready in time.
@@ -249,7 +249,7 @@ class Agent(Process):
         return self._latest.readlink().name
 
     def info(self) -> Any:
-        """This agent as the master has it in /slaves; None unless it is active there."""
+        """The agent as the master has it in /slaves; None unless it is active there."""
         address = f"@{self.ip}:{self.port}"
         return next((a for a in self._master.agents() if a["active"] and a["pid"].endswith(address)), None)
 

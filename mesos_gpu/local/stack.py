@@ -104,7 +104,7 @@ class SchedulerProcess:
         return self
 
     def wait(self, timeout_s: float = 60) -> Self:
-        """Until it answers and is connected to the master.
+        """Wait until it answers and is connected to the master.
 
         Raises:
             Unavailable: It ended, or is not ready in time; with the end of its log.

@@ -19,7 +19,7 @@ class LogFormat(Enum):
 
 
 def set_up(level: str, form: LogFormat) -> None:
-    """To stderr. What was changed, and by whom, is said at every level."""
+    """Log to stderr. What was changed, and by whom, is said at every level."""
     handler = logging.StreamHandler()
     handler.setFormatter(Json() if form is LogFormat.JSON else Text())
     logging.basicConfig(level=level.upper(), handlers=[handler])
@@ -34,7 +34,7 @@ class Text(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """Without the traceback, which `format` adds."""
+        """Format a message without the traceback, which `format` adds."""
         record.message = clean(record.message)
         return super().formatMessage(record)
 

@@ -45,7 +45,7 @@ class Order(Protocol):
         """Where the job stands. `left_ms`: the rest of its run; 0 unless `knows_durations`."""
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """After how much more service `rank` changes by itself; None: never."""
+        """The service, ms, after which `rank` changes by itself; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Fifo:
         return ()
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """Never."""
+        """None: a rank by arrival never changes."""
         return None
 
 
@@ -81,7 +81,7 @@ class Shortest:
         return (left_ms * known.gpus if self.by_service else left_ms,)
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """Never while others run as well: what is left shrinks, and that only moves a runner forward."""
+        """None: what is left shrinks while others run as well, and that only moves a runner forward."""
         return None
 
 
@@ -109,7 +109,7 @@ class Levels:
         return (level, known.gpus if self.small_first else 0)
 
     def changes_in_ms(self, known: Known) -> int | None:
-        """Until the next level."""
+        """The service, ms, until the next level."""
         _, until = self._level(known)
         return -(-until // known.gpus) - known.served_ms
 

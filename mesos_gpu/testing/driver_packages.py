@@ -145,7 +145,7 @@ def _alternatives(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _link(root: Path, link: str, target: str) -> None:
-    """By way of /etc/alternatives, absolute, as Debian has them."""
+    """Link by way of /etc/alternatives, absolute, as Debian does."""
     middle = f"/etc/alternatives/nvidia--{link.strip('/').replace('/', '-')}"
     for at, to in ((link, middle), (middle, target)):
         place = root / at.lstrip("/")

@@ -78,7 +78,7 @@ def new(lines: Sequence[CacheLine], *, order: str = "<", marked: bool = True, st
 
 
 def compat(lines: Sequence[CacheLine]) -> bytes:
-    """Both, the new one behind the old: ldconfig wrote so until glibc 2.32."""
+    """Write both forms, the new one behind the old: ldconfig wrote so until glibc 2.32."""
     start = b"ld.so-1.7.0\0" + struct.pack("=I", len(lines))
     # The old entries point behind the new file's entries, into the strings of both.
     room = len(start) + 12 * len(lines)

@@ -134,7 +134,7 @@ class FakeNvml:
         return int(self._fact(handle, "clocks"))
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> list[Any]:
-        """Not in a driver before 510."""
+        """Refuse, as a driver before 510 does, which has no such function."""
         del handle
         raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 

@@ -46,7 +46,7 @@ def python_image(directory: Path, name: str) -> Path:
 
 
 def python_layer(packages: Iterable[str], modules: Iterable[str]) -> bytes:
-    """This Python as `/usr/bin/python3`, at home in `/usr`.
+    """Pack this Python as `/usr/bin/python3`, at home in `/usr`.
 
     Args:
         packages: Of the standard library; its single files are all there.

@@ -85,7 +85,7 @@ class ScriptedAgent:
         return list(seen.values())
 
     def wait_for(self, condition: Any, timeout_s: float = 60) -> None:
-        """Until `condition()`; checked at each request."""
+        """Wait until `condition()`; checked at each request."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout_s), f"updates: {self.updates}"
 

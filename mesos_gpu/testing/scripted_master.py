@@ -190,7 +190,7 @@ class ScriptedMaster:
             return len(self.of_type("SUBSCRIBE"))
 
     def next_answer(self) -> Stream | Reply | Raw:
-        """To a SUBSCRIBE."""
+        """Take the next answer to a SUBSCRIBE."""
         with self._changed:
             return self.answers.popleft() if self.answers else self.then
 

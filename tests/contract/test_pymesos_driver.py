@@ -347,9 +347,7 @@ def test_defect_8_a_name_that_does_not_resolve_is_tried_again(
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "http://127.0.0.1"])
-def test_a_master_is_named_by_host_address_or_url(
-    connect: Connect, master: ScriptedMaster, host: str
-) -> None:
+def test_a_master_has_several_addresses(connect: Connect, master: ScriptedMaster, host: str) -> None:
     inbox = Inbox()
     connect(f"{host}:{master.port}", inbox)
     inbox.wait_for(Registered)

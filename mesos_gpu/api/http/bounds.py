@@ -74,7 +74,7 @@ class Bounded(HttpToolsProtocol):
             self._expect_head()
 
     def on_headers_complete(self) -> None:
-        """In time."""
+        """Stop the timer: the request's head came in time."""
         self._stop_timer()
         super().on_headers_complete()
 

@@ -34,12 +34,12 @@ class Refused(MesosGpuError):
 
 
 def refused(problems: Problems) -> Refused:
-    """For a body that is wrong."""
+    """The refusal of a body that is wrong."""
     return Refused(problems.status, problems.message, details=problems.as_json()["details"])
 
 
 def all_refused(refusals: Sequence[tuple[str, Problems]]) -> Refused:
-    """For several bodies in one, each with its place, as "(0)"."""
+    """The refusal of several bodies in one, each with its place, as "(0)"."""
     details = []
     for place, problems in refusals:
         for detail in problems.details:
@@ -52,27 +52,27 @@ def all_refused(refusals: Sequence[tuple[str, Problems]]) -> Refused:
 
 
 def not_valid(details: Iterable[Detail]) -> Refused:
-    """For a definition that is wrong in these places."""
+    """The refusal of a definition that is wrong in these places."""
     return refused(Problems(NOT_VALID, tuple(details)))
 
 
 def not_json(why: str, *, at: str = "/") -> Refused:
-    """For JSON of another type than is wanted; `why` is Play's code."""
+    """The refusal of JSON of another type than is wanted; `why` is Play's code."""
     return refused(Problems(INVALID_JSON, (Detail(at, (why,)),)))
 
 
 def no_app(id: str, version: str = "") -> Refused:
-    """For an app, or a version of one, that is not there."""
+    """The refusal where an app, or a version of one, is not there."""
     return Refused(404, f"App '{id}' does not exist" + (f" in version {version}" if version else ""))
 
 
 def no_group(id: str) -> Refused:
-    """For a group that is not there."""
+    """The refusal where a group is not there."""
     return Refused(404, f"Group '{id}' does not exist")
 
 
 def no_task(id: str) -> Refused:
-    """For a task that is not there."""
+    """The refusal where a task is not there."""
     return Refused(404, f"Task '{id}' does not exist")
 
 

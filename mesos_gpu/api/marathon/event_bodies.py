@@ -160,7 +160,7 @@ def _plan(deployment: Deployment, *, light: bool) -> Json:
 
 
 def _only(group: Group, ids: Collection[str]) -> Group:
-    """Without the apps that stay as they are: there may be a thousand of them."""
+    """The group without the apps that stay as they are: there may be a thousand of them."""
     inner = (_only(each, ids) for each in group.groups)
     return replace(
         group,

@@ -45,7 +45,7 @@ class _Wish:
 
 @dataclass(eq=False, slots=True)
 class _Listener:
-    """Only for the server's loop."""
+    """A listener; for the server's loop alone."""
 
     wish: _Wish
     client: str
@@ -55,7 +55,7 @@ class _Listener:
     ended: bool = False
 
     def give(self, text: bytes) -> None:
-        """To be sent; if there is too much before it, it is the end."""
+        """Queue text to be sent; if there is too much before it, the listener is cut off."""
         if text and self.size > MOST_WAITING:
             logger.warning("%s does not read the events that it asked for: it is cut off", self.client)
             self.end()
@@ -116,7 +116,7 @@ class Events:
         return bool(self._listeners)
 
     def attach(self, listener: _Listener) -> None:
-        """From now on it hears everything; on the server's loop, as all that follows."""
+        """Let a listener hear everything from now on. To be called on the server's loop, as what it leads to is."""
         if not self._listeners:
             self._loop = asyncio.get_running_loop()
             self._untell = self._scheduler.tell(self._told.put)
@@ -155,7 +155,7 @@ class Events:
                 self.detach(listener)
 
     def _print(self) -> None:
-        """On a thread of its own: the engine and the requests of others go on meanwhile."""
+        """Print events, on a thread of its own: the engine and the requests of others go on meanwhile."""
         while (events := self._told.get()) is not None:
             for first in range(0, len(events), _MOST_AT_ONCE):
                 texts = _texts(events[first : first + _MOST_AT_ONCE], self._wishes)

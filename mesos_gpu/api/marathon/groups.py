@@ -164,7 +164,7 @@ class _Past:
 
     @classmethod
     def of(cls, view: View, id: str) -> Self:
-        """Only gathered here, on the engine's thread: put together elsewhere."""
+        """Gather what is known, on the engine's thread; it is put together elsewhere."""
         shapes = dict(versions_of(view.roots, id))
         if not shapes:
             raise no_group(id)

@@ -133,7 +133,7 @@ def _entry(queued: _Queued, refusals: _Refusals, *, offers: bool) -> dict[str, A
 
 
 def _stages(why: Why | None) -> dict[AgentId, Stage | None]:
-    """By agent that had something to offer: what kept the app off it; None: nothing does."""
+    """What kept the app off each agent that had something to offer; None: nothing does."""
     if why is None:
         return {}
     limit = next((Stage.LIMIT for each in why.funnel if each.reason is Stage.LIMIT), None)

@@ -27,7 +27,7 @@ def clash(root: Group, id: str) -> bool:
 
 
 def with_app(root: Group, app: App) -> Group:
-    """With `app` in place of the one of its id, or new."""
+    """The tree with `app` in place of the one of its id, or new."""
 
     def change(group: Group) -> Group:
         apps = {each.id: each for each in group.apps} | {app.id: app}
@@ -37,7 +37,7 @@ def with_app(root: Group, app: App) -> Group:
 
 
 def without_app(root: Group, id: str) -> Group:
-    """Without the app `id`; its group stays."""
+    """The tree without the app `id`; its group stays."""
 
     def change(group: Group) -> Group:
         return replace(group, apps=tuple(each for each in group.apps if each.id != id))
@@ -46,12 +46,12 @@ def without_app(root: Group, id: str) -> Group:
 
 
 def with_group(root: Group, group: Group) -> Group:
-    """With `group` in place of the one of its id, or new."""
+    """The tree with `group` in place of the one of its id, or new."""
     return _changed(root, group.id, lambda _: group)
 
 
 def without_group(root: Group, id: str) -> Group:
-    """Without the group `id` and all below it; of the root nothing is left."""
+    """The tree without the group `id` and all below it; of the root nothing is left."""
     if id == ROOT:
         return Group(ROOT)
 
@@ -62,7 +62,7 @@ def without_group(root: Group, id: str) -> Group:
 
 
 def map_apps(group: Group, change: Callable[[App], App]) -> Group:
-    """With every app below it changed."""
+    """The group with every app below it changed."""
     return replace(
         group,
         apps=tuple(map(change, group.apps)),

@@ -22,7 +22,7 @@ Count = Annotated[int, says(minimum=0)]
 
 
 def like(pattern: re.Pattern[str], **more: Any) -> Says:
-    """Beside a string that all of a pattern matches."""
+    """Keywords of the schema for a string that all of a pattern matches."""
     return says(pattern=f"^(?:{pattern.pattern})$", **more)
 
 

@@ -39,7 +39,7 @@ class Says:
 
 
 def says(**keywords: Any) -> Says:
-    """Beside a type."""
+    """Keywords of the schema, to stand beside a type."""
     return Says(keywords)
 
 

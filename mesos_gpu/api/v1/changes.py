@@ -20,7 +20,7 @@ class Changes:
         self._loop = loop
 
     def on_change(self, job_id: JobId, version: int) -> None:
-        """On the engine's thread."""
+        """Wake those who wait for a job. To be called on the engine's thread."""
         del version  # a waiter reads the job anew
         loop = self._loop
         if loop is not None:
@@ -40,7 +40,7 @@ class Changes:
     async def wait(
         self, job_id: JobId, seen: int, timeout_s: float, version: Callable[[], Awaitable[int]]
     ) -> None:
-        """Until `version()` exceeds `seen`, or the time is over, or the server stops."""
+        """Wait until `version()` exceeds `seen`, or the time is over, or the server stops."""
         event = asyncio.Event()
         self.waiting.setdefault(job_id, set()).add(event)
         try:

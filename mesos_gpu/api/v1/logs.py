@@ -42,7 +42,7 @@ class LogReader:
         self._session.close()
 
     def read(self, task: Task, framework_id: str, stream: str, offset: int, length: int) -> Chunk:
-        """From byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
+        """Read from byte `offset`, or the last `-offset` bytes; at least one character, if there is one.
 
         Raises:
             NotFound, Unavailable: What `read_bytes` raises.

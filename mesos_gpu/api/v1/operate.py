@@ -26,7 +26,7 @@ class Operate:
     """The routes' functions."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Over a scheduler."""
+        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def gpus(self, _request: Request) -> Response:

@@ -20,7 +20,7 @@ class Plans:
     """The routes' functions."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Over a scheduler."""
+        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def for_request(self, request: Request) -> Response:

@@ -31,7 +31,7 @@ class ServiceHandlers:
     """Handlers of the routes below /v1/services."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Over a scheduler."""
+        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def list(self, request: Request) -> Response:

@@ -15,7 +15,7 @@ class UnknownTasks:
     """The routes' functions."""
 
     def __init__(self, scheduler: SchedulerApi) -> None:
-        """Over a scheduler."""
+        """Serve a scheduler."""
         self._scheduler = scheduler
 
     async def list(self, _request: Request) -> Response:

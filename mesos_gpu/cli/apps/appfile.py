@@ -48,7 +48,7 @@ class Wanted:
 
     @property
     def names(self) -> str:
-        """In words."""
+        """The names in words."""
         return self.group_id if self.group else " ".join(self.ids)
 
     @property
@@ -120,7 +120,7 @@ def definition(value: Json) -> Json:
 
 
 def _group(value: Json) -> Json:
-    """Without what is printed, of what is below it too."""
+    """The group without what is printed, also in what is below it."""
     group = {key: item for key, item in value.items() if key != "version"}
     for key, inner in (("apps", definition), ("groups", _group)):
         if isinstance(group.get(key), list):

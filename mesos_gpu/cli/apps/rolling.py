@@ -108,7 +108,7 @@ def _check(marathon: "Marathon", over: "Deployment") -> None:
 
 
 def _look_after(marathon: "Marathon", over: "Deployment") -> None:
-    """Without health checks an instance is up as soon as it runs: some end right after that.
+    """Look at what came up without health checks, which counts as soon as it runs: some end right after that.
 
     Raises:
         Conflict: An instance of what the deployment brought has ended by itself.

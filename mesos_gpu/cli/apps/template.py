@@ -52,7 +52,7 @@ _json_option: Final = click.option("--json", "as_json", is_flag=True, help="Prin
 
 
 def directory() -> Path:
-    """Beside the package: so it is in a checkout, and so it is installed."""
+    """The directory of templates, beside the package: so it is in a checkout, and so it is installed."""
     return Path(mesos_gpu.__file__).parents[1] / "marathon_templates"
 
 

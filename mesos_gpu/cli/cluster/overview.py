@@ -82,7 +82,7 @@ def list_nodes(app: App, as_json: bool) -> None:
 
 
 def _attributes(node: "Node") -> dict[str, str]:
-    """With the domain, by the names that constraints have for it."""
+    """The node's attributes with its domain, by the names that constraints have for it."""
     domain = {"@region": node["region"], "@zone": node["zone"]}
     return {**node["attributes"], **{key: value for key, value in domain.items() if value}}
 
@@ -95,7 +95,7 @@ def _volume(node: "Node") -> str | None:
 
 
 def _isolation(node: "Node") -> str | None:
-    """With a word where tasks reach what commands the cluster."""
+    """The node's isolation, with a word where tasks reach what commands the cluster."""
     is_open = node["control_ports"] == "off" and node["isolation"] != "off"
     return f"{node['isolation']}, ports open" if is_open else node["isolation"]
 

@@ -245,7 +245,7 @@ def _mix_one(asker: _Asker, route: str, app: int, instances: int, due: float) ->
 
 
 def _spread(mix: Sequence[str]) -> list[str]:
-    """So that those of one kind do not come one after the other."""
+    """Mix the requests, so that those of a kind do not come one after the other."""
     return [mix[n * 7 % len(mix)] for n in range(len(mix))]
 
 
@@ -267,7 +267,7 @@ def _large(asker: _Asker, many: int) -> dict[str, object]:
 
 
 def _launches(asker: _Asker, tasks: int, listeners: int) -> dict[str, object]:
-    """By turns with and without listeners, as the machine may be slower at one time than at another."""
+    """Time launches by turns with and without listeners, as the machine may be slower at one time than at another."""
     alone, heard = [], []
     for _ in range(_RUNS):
         alone.append(_launch(asker, tasks))

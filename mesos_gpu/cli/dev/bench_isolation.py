@@ -94,7 +94,7 @@ def _ports() -> dict[str, float]:
 
 
 def _seen_ms(fence: Fence) -> float:
-    """By a child that joins it."""
+    """Time, ms, until a child that joins the fence has seen that it holds."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -74,7 +74,7 @@ def _store(path: Path | None) -> Store:
 
 
 def _holders() -> dict[str, tuple[str, ...]]:
-    """On a host that never ran a task there is no ledger, and none is to be made."""
+    """Holders of the builds. On a host that never ran a task there is no ledger, and none is made."""
     if (directory() / "ledger.sqlite").exists():
         return holders(Ledger())
     return {name: (f"pid {pid}",) for name, pid in mounted().items()}

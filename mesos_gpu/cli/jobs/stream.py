@@ -24,7 +24,7 @@ class Marks:
         self._shown, self._open = "", False  # the latest heading; whether a line has no end yet
 
     def of(self, what: str) -> "Marks":
-        """From now on what comes out is of that."""
+        """Mark what comes out from now on as of `what`."""
         self._of = what
         return self
 

@@ -43,7 +43,7 @@ def _by_itself(state: State, job: Job) -> bool:
 
 
 def last_failures(state: State, app_ids: Collection[str]) -> dict[str, Job]:
-    """By app: the latest of its instances that failed, or was not healthy. Apps without one are left out."""
+    """The latest instance of each app that failed, or was not healthy. Apps without one are left out."""
     last: dict[str, Job] = {}
     wanted = set(app_ids)
     for job in map(state.jobs.__getitem__, reversed(state.ended)):

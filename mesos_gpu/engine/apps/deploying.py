@@ -131,7 +131,8 @@ def on_tick(turn: Turn) -> None:
 
 
 def _aims(state: State, wanted: Set[str] | None) -> dict[str, _Aim]:
-    """By app, of those `wanted` (None: of all). While a deployment has not come to an app, it stays what it was."""
+    """The aim of each app of `wanted` (None: of all). While a deployment has not come to an app, it stays what it
+    was."""
     catalog = state.catalog
     aims = {
         app.id: _Aim(Action(ActionKind.SCALE, app), catalog.versions[app.id].last_config_change_at, 0.0)
@@ -161,7 +162,7 @@ def _reached(deployment: Deployment) -> Iterator[Action]:
 
 
 def _advance(turn: Turn, deployment: Deployment, waiting: dict[str, str | None]) -> None:
-    """To the next step when all of this one is done."""
+    """Go on to the next step when all of the current one is done."""
     step = deployment.plan.steps[deployment.step]
     words = {a.app.id: waiting.get(a.app.id, "") or "" for a in step if waiting.get(a.app.id, "") is not None}
     if words:
@@ -263,7 +264,7 @@ def _comes_back(turn: Turn, app: App, version: float) -> JobId | None:
 
 
 def _new_id(turn: Turn, app: App) -> JobId:
-    """By no chance: the same events give the same ids."""
+    """Make a job's id, by no chance: the same events give the same ids."""
     state = turn.state
     seeds = (f"{state.framework_id}{app.id}?{number}&{turn.now}" for number in count(len(state.jobs)))
     ids = (job_id(app.id, str(uuid5(NAMESPACE_URL, seed))) for seed in seeds)
@@ -326,7 +327,8 @@ def on_health_found(turn: Turn, event: ev.HealthFound) -> None:
 
 
 def on_readiness_found(turn: Turn, event: ev.ReadinessFound) -> None:
-    """Once ready, a task is so for as long as it runs: whether it is well is for its health checks to say."""
+    """Take in that a task is ready; it is so for as long as it runs: whether it is well is for its health checks to
+    say."""
     task = turn.state.tasks.get(event.task_id)
     job = turn.state.current(task) if task else None
     if task is None or job is None or task.ended or task.ready:

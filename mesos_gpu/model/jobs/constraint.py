@@ -41,7 +41,7 @@ class Constraint:
         return [self.field, self.operator.value, *([self.value] if self.value else [])]
 
     def __str__(self) -> str:
-        """For people."""
+        """Write the constraint for people."""
         return " ".join(self.as_list())
 
 

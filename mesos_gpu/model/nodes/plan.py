@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Without targets there is no plan, and `reason` says why."""
+    """A plan of moves. Without targets there is none, and `reason` says why."""
 
     targets: tuple[Target, ...]  # one for each task of the request
     moves: tuple[Move, ...]  # they can be done one after the other, in this order

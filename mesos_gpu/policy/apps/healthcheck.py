@@ -33,7 +33,7 @@ def first_after_s(check: HealthCheck) -> float:
 
 
 def pause_s(check: HealthCheck) -> float:
-    """From the end of an attempt to the next one."""
+    """The pause from the end of an attempt to the next one, seconds."""
     return max(float(check.interval_s), LEAST_PAUSE_S)
 
 
@@ -122,7 +122,7 @@ class TaskHealth:
         return cls(tuple(checks), started_s, (CheckHealth(),) * len(checks))
 
     def after(self, index: int, finding: Finding, now_s: float) -> "TaskHealth":
-        """With one more finding of the check at `index`."""
+        """The health after one more finding of the check at `index`."""
         health = judged(self.checks[index], self.healths[index], finding, now_s, self.started_s)
         return replace(self, healths=(*self.healths[:index], health, *self.healths[index + 1 :]))
 

@@ -1,4 +1,4 @@
-"""From the weights of apps to those of single servers, as HAProxy wants them. Pure."""
+"""Weights of single servers from those of apps, as HAProxy wants them. Pure."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -94,7 +94,7 @@ def _of_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _length(text: str) -> int:
-    """In UTF-16, as Java counts."""
+    """The length in UTF-16 units, as Java counts."""
     return len(text.encode("utf-16-le")) // 2
 
 

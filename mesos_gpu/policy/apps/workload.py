@@ -53,7 +53,7 @@ class Unsupported:
     why: str
 
     def __str__(self) -> str:
-        """For people."""
+        """Write the problem for people."""
         return f"{self.field}: {self.why}"
 
 

@@ -55,7 +55,7 @@ def _within(ids: Sequence[GpuId], far: Mapping[tuple[GpuId, GpuId], int]) -> int
 
 
 def _grown(gpus: Sequence[Gpu], count: int, far: Mapping[tuple[GpuId, GpuId], int]) -> tuple[GpuId, ...]:
-    """From each GPU on, always the nearest to those that are chosen; the best of these sets."""
+    """Grow a set from each GPU on, always by the nearest to those that are chosen; the best of these sets."""
 
     def apart(one: GpuId, other: GpuId) -> int:
         return far[one, other] if (one, other) in far else far[other, one]

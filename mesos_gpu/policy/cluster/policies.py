@@ -74,7 +74,7 @@ class BestFit(Simple):
 
 
 class Random(Simple):
-    """By chance, from a seed."""
+    """A choice by chance, from a seed."""
 
     def __init__(self, seed: int) -> None:
         """Begin with a seed; the same seed gives the same choices."""

@@ -27,7 +27,7 @@ class Policy(Protocol):
         """Begin, for that view, in which there are no shapes yet."""
 
     def learn(self, shape: int) -> None:
-        """There is one shape more."""
+        """Take note of a new shape."""
 
     def changed(self, row: int) -> None:
         """What is free on a node is another now."""
@@ -39,7 +39,7 @@ class Policy(Protocol):
         """
 
     def device(self, row: int, shape: int) -> int:
-        """For a fraction: the index of the GPU on that node."""
+        """The index of the GPU on that node that a fraction goes to."""
 
 
 class View:
@@ -78,7 +78,7 @@ class View:
         return self._models.setdefault(name, len(self._models))
 
     def model_names(self) -> tuple[str, ...]:
-        """By number."""
+        """The models by number."""
         return tuple(self._models)
 
     def shape(self, shape: Shape) -> int:

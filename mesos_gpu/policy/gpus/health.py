@@ -154,14 +154,14 @@ def unknown(record: CardHealth, why: str, now: float) -> CardHealth:
 
 
 def released(record: CardHealth, now: float, settings: HealthSettings) -> CardHealth:
-    """After an operator's reset: no latch, a fresh count; without a fault it is back after a recheck."""
+    """The record after an operator's reset: no latch, a fresh count; without a fault it is back after a recheck."""
     return replace(
         record, latched=False, times_sick=min(record.times_sick, 1), recheck_at=now + settings.recheck_s
     )
 
 
 def noted(record: CardHealth, text: str, now: float) -> CardHealth:
-    """With a line in its history that changes nothing."""
+    """The record with a line in its history that changes nothing."""
     health = record.gpu.health
     history = (*record.gpu.history, Transition(now, health, health, text))[-HISTORY:]
     return replace(record, gpu=replace(record.gpu, history=history))
@@ -229,7 +229,7 @@ def _moved(record: CardHealth, present: Sequence[Fault], now: float, settings: H
 def _broken(
     record: CardHealth, state: Health, why: str, now: float, settings: HealthSettings, *, latch: bool = False
 ) -> CardHealth:
-    """Out; each further fault starts the wait anew."""
+    """The record of a card that is out; each further fault starts the wait anew."""
     if not record.state.broken:
         peace = now - record.sick_at > settings.peace_s
         record = replace(record, times_sick=1 if peace else record.times_sick + 1, sick_at=now)
@@ -298,7 +298,7 @@ def _with_facts(
 
 
 def _shown(record: CardHealth, health: Health, why: str, now: float) -> CardHealth:
-    """With that health reported; a change goes into the history, but for a first reading that is good."""
+    """The record with that health reported; a change goes into the history, but for a first reading that is good."""
     gpu = record.gpu
     if health is gpu.health:
         return replace(record, gpu=replace(gpu, reason=why))

@@ -4,7 +4,7 @@ from math import log
 
 
 def delay_s(failures: int, *, first_s: float, most_s: float, factor: float = 2.0) -> float:
-    """After that many failures in a row; 0 before any.
+    """The delay after that many failures in a row, seconds; 0 before any.
 
     `first_s` after the first, `factor` (at least 1) times as long after each further one, never above `most_s`: with
     an app's own numbers this is Marathon's `RateLimiter`.

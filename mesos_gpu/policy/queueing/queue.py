@@ -19,7 +19,7 @@ def effective_priority(priority: int, waited_s: float, aging_step_s: float) -> i
 
 
 def in_line_since(job: Job) -> float:
-    """From when its waiting counts."""
+    """The time from which a job's waiting counts, seconds since the epoch."""
     return job.submitted_at if job.in_line_since is None else job.in_line_since
 
 

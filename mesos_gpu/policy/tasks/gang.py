@@ -88,5 +88,5 @@ def verdict(members: Sequence[Task], policy: OnMemberFailure, *, kill_requested:
 
 
 def _lost(member: Task) -> bool:
-    """By the infrastructure: not because we ended it."""
+    """Whether the infrastructure lost a member: not because we ended it."""
     return member.state in (TaskState.LOST, TaskState.ABANDONED) and not member.evicted

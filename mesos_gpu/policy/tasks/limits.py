@@ -13,7 +13,7 @@ SIGKILL: Final = 9
 
 
 def out_of_memory(asked_mib: float, used_bytes: int | None) -> str:
-    """For its user; `used_bytes`: the most that the task and its executor had, if that is known."""
+    """Words for the task's user; `used_bytes`: the most that the task and its executor had, if that is known."""
     used = "" if used_bytes is None else f", {-(-used_bytes >> 20)} used"
     return f"out of memory: {asked_mib:g} MiB asked{used}; ask for more with --mem"
 

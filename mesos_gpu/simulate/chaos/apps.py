@@ -95,7 +95,7 @@ def _known(world: World, a: int) -> App | None:
 
 
 def _scale(world: World, a: int, b: int) -> None:
-    """With or without choosing who goes."""
+    """Scale an app, with or without choosing who goes."""
     if app := _known(world, a):
         chosen = list(world.state.instances.get(app.id, ()))[: b // 16 % 3]
         kill = {app.id: tuple(chosen)} if chosen and b // 64 % 2 else {}

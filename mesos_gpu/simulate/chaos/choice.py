@@ -1,4 +1,4 @@
-"""To whom an act happens."""
+"""The choice of whom an act happens to."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -51,7 +51,7 @@ def justified(account: Account, task: Task, job: Job, now: float) -> bool:
 
 
 def preempted(account: Account, job: Job, other_id: JobId) -> bool:
-    """Only a preemptible job, for a waiting one of higher priority that its GPUs, too, make room for."""
+    """Whether a preemptible job gave way to a waiting one of higher priority that its GPUs, too, make room for."""
     other = account.disk.jobs[other_id]
     allowed = job.spec.preemptible and job.spec.priority < other.spec.priority
     return allowed and other.state is JobState.PENDING and account.settings.preemption

@@ -31,13 +31,13 @@ class Aim:
 
     @property
     def least(self) -> int:
-        """So many serve, if it is up to the scheduler."""
+        """The least number of instances that serve, if it is up to the scheduler."""
         count = ceil(self.instances * self.app.upgrade_strategy.minimum_health_capacity)
         return max(0, min(count, self.instances - 1)) if self._in_place else count
 
     @property
     def most(self) -> int:
-        """So many there are."""
+        """The most instances that there are."""
         if self._in_place:
             return self.instances
         count = floor(self.instances * (1 + self.app.upgrade_strategy.maximum_over_capacity))
@@ -60,7 +60,7 @@ class Instance:
 
 
 def aims_of(disk: Disk) -> Mapping[str, Aim]:
-    """By app; while a deployment has not come to an app, it stays what it was."""
+    """The aim of each app; while a deployment has not come to an app, it stays what it was."""
     versions = disk.catalog.versions
     aims = {
         app.id: Aim(app, app.instances, versions[app.id].last_config_change_at)
@@ -82,7 +82,7 @@ def aims_of(disk: Disk) -> Mapping[str, Aim]:
 
 
 def instances_of(account: Account, aims: Mapping[str, Aim], now: float) -> Mapping[str, list[Instance]]:
-    """By app: all that have not ended."""
+    """The instances of each app that have not ended."""
     by_app: dict[str, list[Instance]] = {}
     for job in account.disk.jobs.values():
         if job.app_version is not None and not job.state.ended:

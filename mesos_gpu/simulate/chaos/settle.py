@@ -89,7 +89,7 @@ def _mend(world: World) -> None:
 
 
 def go_on(world: World, *, end: bool = False, checks: bool = True) -> None:
-    """For a few seconds all that runs goes on, all is delivered and offered; and, with `end`, commands end."""
+    """Let all that runs go on for a few seconds, deliver and offer all; and, with `end`, end the commands."""
     mesos = world.mesos
     world.pass_time(_ROUND_S)
     for job in world.instances():
@@ -109,7 +109,8 @@ def go_on(world: World, *, end: bool = False, checks: bool = True) -> None:
 
 
 def _difference(world: World) -> str:
-    """In words, what the engine believes to run and what runs; "" if they agree and nothing is on its way."""
+    """The difference, in words, of what the engine believes to run and what runs; "": none, and nothing is on its
+    way."""
     state, mesos = world.state, world.mesos
     truly = {run.id: run.item.task.gpus for run in mesos.alive()}
     known = {task_id: state.tasks[task_id].gpus for task_id in state.live}
@@ -159,7 +160,7 @@ def _roll_out(world: World) -> None:
 
 
 def _unfinished(world: World) -> str:
-    """In words, what is not as it is wanted."""
+    """What is not as it is wanted, in words; "": nothing."""
     if world.state.deployments:
         return "; ".join(f"{d.id}: {dict(d.waiting)}" for d in world.state.deployments.values())
     aims, there = (

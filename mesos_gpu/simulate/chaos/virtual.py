@@ -71,7 +71,7 @@ class Run:
 
     @property
     def job_id(self) -> JobId | None:
-        """None: a node monitor."""
+        """The job of the launch; None: a node monitor."""
         return self.item.task.job_id
 
     @property

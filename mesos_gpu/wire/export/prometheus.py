@@ -37,7 +37,7 @@ def render(metrics: Iterable[Metric]) -> str:
 
 
 def sample_name(metric: Metric, labels: Mapping[str, str]) -> str:
-    """With its labels, if it has any."""
+    """The name of a sample, with its labels, if it has any."""
     return metric.name + _labels(labels)
 
 

@@ -1,4 +1,4 @@
-"""From what was sent of an app to an `App`: fields of old Marathons turned into today's, defaults filled in. Pure.
+"""Settle what was sent of an app into an `App`: fields of old Marathons turned into today's, defaults filled in. Pure.
 
 The order of the steps is Marathon's (AppNormalization): each relies on those before it.
 """

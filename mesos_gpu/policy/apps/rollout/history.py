@@ -42,7 +42,7 @@ def versions_of(roots: Sequence[RootVersion], id: str) -> Iterator[tuple[float, 
 def group_versions(
     before: Group, after: Group, changed: Set[str], known: Mapping[str, float], at: float
 ) -> dict[str, float]:
-    """By group of `after`: when something in it changed last.
+    """The time of the last change in each group of `after`, seconds since the epoch, by its id.
 
     Args:
         before: The tree as it was.

@@ -1,4 +1,4 @@
-"""From one tree of apps to another: the steps, their undoing, and who is in whose way. Pure.
+"""The way from one tree of apps to another: the steps, their undoing, and who is in whose way. Pure.
 
 The steps are those of Marathon 1.11 (`DeploymentPlan`): what goes, stops; what is new, is known; then the apps that
 change, those first on which the others depend. Apps with dependencies of the same depth share a step.
@@ -49,7 +49,7 @@ def _change(old: App | None, new: App, restart: bool, kill: tuple[str, ...]) -> 
 
 
 def _depths(root: Group) -> Mapping[str, int]:
-    """By app: the number of apps in the longest chain of dependencies that ends with it."""
+    """The number of apps in the longest chain of dependencies that ends with an app, by app."""
     needs = _needs(root)
     depths: dict[str, int] = {}
     try:
@@ -64,7 +64,7 @@ def _depths(root: Group) -> Mapping[str, int]:
 
 
 def _needs(root: Group) -> Mapping[str, set[str]]:
-    """By app: the apps that it depends on, itself or through a group. What does not exist is not waited for."""
+    """The apps that each app depends on, itself or through a group. What does not exist is not waited for."""
     groups = list(_groups(root))
     members = {group.id: {app.id for app in group.all_apps()} for group in groups}
     members |= {app.id: {app.id} for app in root.all_apps()}

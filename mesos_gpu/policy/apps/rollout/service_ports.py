@@ -15,7 +15,7 @@ from mesos_gpu.model.apps.app import App, Group, same_but_scale
 def service_ports_given(
     original: Group, target: Group, numbers: range, *, kept: Iterable[int] = ()
 ) -> Mapping[str, App]:
-    """By id, the apps of `target` that get ports: those that are new or changed and have a 0.
+    """The apps of `target` that get ports, by id: those that are new or changed and have a 0.
 
     Args:
         original: The tree before.

@@ -156,9 +156,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("need", "rooms", "want"), KEPT.values(), ids=KEPT)
-def test_the_reservation_does_not_depend_on_the_order_of_nodes(
-    need: Request, rooms: list[NodeCapacity], want: tuple[str, float, str] | None
-) -> None:
+def test_what_is_kept(need: Request, rooms: list[NodeCapacity], want: tuple[str, float, str] | None) -> None:
     found = reserve(job("big"), need, rooms, now=NOW)
     got = (found.hostname, found.at, " ".join(sorted(found.gpus))) if found else None
     assert got == want
