@@ -21,7 +21,8 @@ from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.gpus.cards import on_reset_requested
 from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
-from mesos_gpu.engine.match.matching import match, on_offers
+from mesos_gpu.engine.match.matching import match
+from mesos_gpu.engine.match.offers import on_offers
 from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State

@@ -8,6 +8,7 @@ from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.line import Line, request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.outlook import offered_of
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -149,7 +150,7 @@ class _Places:
         if members:
             found.barred(job, self._nodes[members[0]])  # it counts what it is told once it has read the state
         for agent_id in members:
-            found.tried(job, agent_id)
+            found.take(Take(agent_id, job))
         return found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from mesos_gpu.engine.queue.line import request_of
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
@@ -23,7 +24,7 @@ RECENT = 1000  # jobs that say what is asked for lately
 
 
 class Placing:
-    """Valid as long as the state changes only by launches that it is told of."""
+    """Which node is best for a job; the ledger of the match tells it of what is taken."""
 
     def __init__(self, state: State, settings: Settings, board: Board | None = None) -> None:
         """Nothing is computed before a job wants it. Without a board nothing can be placed."""
@@ -49,19 +50,23 @@ class Placing:
         """Jobs with one key, that take the same, fit the same nodes."""
         return None if job.spec.gpus else self._gpu_nodes(job)
 
-    def launched(self, job: Job, candidate: NodeCapacity) -> None:
-        """Count a launch in; `candidate`: what is left there."""
-        self._board.update(candidate)
-        self._drawn += 1
-        if self._apps is not None:
-            self._apps.setdefault(_app(job), Counter())[candidate.agent_id] += 1
+    # --- a book of the ledger: who of an app is where, and how many lots were drawn
 
-    def given_back(self, job: Job, candidate: NodeCapacity) -> None:
-        """A launch that was counted in does not come about; `candidate`: what is there again."""
-        self._board.update(candidate)
-        self._drawn -= 1
+    def take(self, take: Take) -> None:
+        """Count it in. What was not counted yet is read from the state when somebody asks."""
+        if take.job is not None:
+            self._drawn += 1
+            self._add(take.job, take.agent_id, 1)
+
+    def undo(self, take: Take) -> None:
+        """Count it out again."""
+        if take.job is not None:
+            self._drawn -= 1
+            self._add(take.job, take.agent_id, -1)
+
+    def _add(self, job: Job, agent_id: AgentId, count: int) -> None:
         if self._apps is not None:
-            self._apps[_app(job)][candidate.agent_id] -= 1
+            self._apps.setdefault(_app(job), Counter())[agent_id] += count
 
     def _placement(self, spec: JobSpec) -> Placement:
         """The job's own, else its app's, else the cluster's."""

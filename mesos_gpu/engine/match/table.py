@@ -1,14 +1,14 @@
 """What is offered, kept over matches: an agent is looked at again only when something of it has changed."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from mesos_gpu.engine.match.placing import board_of
+from mesos_gpu.engine.match.remains import Remains
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.cluster.board import Board
 
 _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may be something else
@@ -18,62 +18,69 @@ _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may 
 class Table:
     """Agents with offers, as they could be used, and the arrays on which jobs are placed."""
 
-    candidates: dict[AgentId, NodeCapacity]
     board: Board
     at: float  # when it was last brought up to date
     sequence: int  # of the next job, when the board last learnt what is asked for
     fresh_until: dict[AgentId, float] = field(default_factory=dict)  # when the report is too old
 
 
-def table_of(
-    state: State, settings: Settings, now: float, desks: Mapping[AgentId, Callable[[], NodeCapacity]]
-) -> Table:
+class Index:
+    """A book of the ledger: what the arrays say of an agent follows what is left of its offers."""
+
+    def __init__(self, board: Board, remains: Remains) -> None:
+        """`remains` is told before this one."""
+        self._board, self._remains = board, remains
+
+    def take(self, take: Take) -> None:
+        """Less is left there."""
+        self._board.update(self._remains.capacity(take.agent_id))
+
+    def undo(self, take: Take) -> None:
+        """As much is there again."""
+        self._board.update(self._remains.capacity(take.agent_id))
+
+
+def table_of(state: State, settings: Settings, now: float, remains: Remains) -> Table:
     """The state's table, brought up to date.
 
     Args:
         state: The engine's; the table is part of it, though not of what is saved: it follows from the rest.
         settings: The operator's.
         now: Seconds since the epoch.
-        desks: The agents with offers, and how each of them could be used now.
+        remains: What is left of the agents' offers.
     """
     table: Table | None = state.table
-    if table is not None and _brought_up(table, state, settings, now, desks):
+    if table is not None and _brought_up(table, state, settings, now, remains):
         return table
-    candidates = {a: make() for a, make in desks.items() if not state.drain_of(state.nodes[a].hostname)}
-    table = Table(candidates, board_of(state, settings, candidates.values()), now, state.next_sequence)
-    for agent_id in candidates:
+    open_ = [agent_id for agent_id in remains if not state.drain_of(state.nodes[agent_id].hostname)]
+    board = board_of(state, settings, map(remains.capacity, open_))
+    table = Table(board, now, state.next_sequence)
+    for agent_id in open_:
         table.fresh_until[agent_id] = _fresh_until(state, settings, agent_id)
     state.table = table
     state.touched.clear()
     return table
 
 
-def _brought_up(
-    table: Table,
-    state: State,
-    settings: Settings,
-    now: float,
-    desks: Mapping[AgentId, Callable[[], NodeCapacity]],
-) -> bool:
+def _brought_up(table: Table, state: State, settings: Settings, now: float, remains: Remains) -> bool:
     """Whether the changes since the last time could be made; else all is to be built anew."""
     if any(table.at < until <= now for until in state.contested.values()):
         return False
-    gone = [agent_id for agent_id in table.candidates if agent_id not in desks]
+    nodes = table.board.nodes
+    gone = [agent_id for agent_id in nodes if agent_id not in remains]
     late = [agent_id for agent_id, until in table.fresh_until.items() if until < now]
-    new = [agent_id for agent_id in desks if agent_id not in table.candidates]
+    new = [agent_id for agent_id in remains if agent_id not in nodes]
     for agent_id in sorted({*gone, *late, *new, *state.touched}):
-        drained = agent_id in desks and state.drain_of(state.nodes[agent_id].hostname)
-        if agent_id not in desks or drained:
+        if agent_id not in remains or state.drain_of(state.nodes[agent_id].hostname):
             table.fresh_until.pop(agent_id, None)
-            if table.candidates.pop(agent_id, None) is not None:
+            if agent_id in nodes:
                 table.board.leave(agent_id)
             continue
-        candidate = desks[agent_id]()
-        if not table.board.knows(candidate):
+        node = remains.capacity(agent_id)
+        if not table.board.knows(node):
             return False
-        if candidate != table.candidates.get(agent_id):
-            table.candidates[agent_id] = candidate
-            table.board.update(candidate)
+        if node != nodes.get(agent_id):
+            table.board.update(node)
         until = _fresh_until(state, settings, agent_id)
         table.fresh_until[agent_id] = until if until >= now else inf
     state.touched.clear()

@@ -9,6 +9,7 @@ from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.line import request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.outlook import Outlook
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, GpuId
@@ -80,7 +81,7 @@ def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId
     def take(i: int) -> bool:
         if neighbours.barred(job, state.nodes[largest[i]]):
             return False
-        neighbours.tried(job, largest[i])
+        neighbours.take(Take(largest[i], job))
         return True
 
     counts = allot(job.spec.tasks, [room[agent_id] for agent_id in largest], take, in_turn=True)

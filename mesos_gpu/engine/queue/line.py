@@ -6,6 +6,7 @@ from functools import partial
 
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import Capacity, State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -84,6 +85,7 @@ class Line:
         self._ends: dict[tuple[float | None, float], tuple[int, ...]] = {}
         self._nodes: dict[AgentId, NodeCapacity] = {}
         self._tasks: dict[AgentId, list[Task]] | None = None
+        self._before: list[list[Reservation]] = []  # reservations before each take that stands
         limits = settings.queue_limits
         self._held: dict[str, list[Allocation]] = {name: [] for name in limits}
         self._used: dict[str, int] = dict.fromkeys(limits, 0)
@@ -142,7 +144,7 @@ class Line:
             self._hopeless.add(key)
             return
         self._queues.add(queue)
-        self.reservations += found
+        self.reservations = [*self.reservations, *found]
         self._ends.clear()
 
     def kind(self, job: Job, request: Request) -> Hashable:
@@ -211,21 +213,49 @@ class Line:
                 changed[kept.agent_id] = (changed.get(kept.agent_id) or nodes[kept.agent_id]).beside(kept)
         return {**nodes, **changed} if changed else nodes
 
-    def launched(self, job: Job, request: Request, task: Task) -> None:
-        """Count a launch of this match in."""
-        self._nodes.pop(task.agent_id, None)
-        self.neighbours.launched(job, task)
-        if self._tasks is not None:
-            self._tasks.setdefault(task.agent_id, []).append(task)
+    # --- a book of the match's ledger
+
+    def take(self, take: Take) -> None:
+        """Count it against its queue's limit, and against what reservations leave to spare."""
+        self._forget(take.agent_id)
+        self._before.append(self.reservations)
+        job, request = take.job, take.request
+        if job is None or request is None:
+            return
         if job.spec.queue in self._held:
-            self._hold(task)
+            self._held[job.spec.queue].append(self._taken(job))
+            self._used[job.spec.queue] += job.spec.gpus
         ends_at = ends_by(job.spec, self._now)
-        for i, found in enumerate(self.reservations):
-            if outlasts(ends_at, found):
-                here = found.agent_id == task.agent_id
-                self.reservations[i] = after_launch(
-                    found, request, here=here, same_queue=found.queue == job.spec.queue
-                )
+        self.reservations = [
+            after_launch(
+                kept,
+                request,
+                here=kept.agent_id == take.agent_id,
+                same_queue=kept.queue == job.spec.queue,
+            )
+            if outlasts(ends_at, kept)
+            else kept
+            for kept in self.reservations
+        ]
+
+    def undo(self, take: Take) -> None:
+        """Be as before it."""
+        self._forget(take.agent_id)
+        self.reservations = self._before.pop()
+        if take.job is not None and take.request is not None and take.job.spec.queue in self._held:
+            self._held[take.job.spec.queue].pop()
+            self._used[take.job.spec.queue] -= take.job.spec.gpus
+
+    def _forget(self, agent_id: AgentId) -> None:
+        """What is known of an agent is read anew when somebody asks."""
+        self._nodes.pop(agent_id, None)
+        self._tasks = None
+
+    def _taken(self, job: Job) -> Allocation:
+        """What a task holds that is launched now; of its GPUs only how many."""
+        ends_at, lasts_s, learnt = self._end_by_itself(job, self._now)
+        resources = job.spec.resources + self._settings.executor
+        return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt)
 
     # --- nodes
 
@@ -315,7 +345,9 @@ class Line:
             return ENDLESS, None, ""  # given up as unreachable: it ends when its agent is back
         if task.kill_sent_at is not None:
             return max(task.kill_sent_at + job.spec.kill_grace_s, self._now), None, ""
-        begun_at = self._now if task.started_at is None else task.started_at
+        return self._end_by_itself(job, self._now if task.started_at is None else task.started_at)
+
+    def _end_by_itself(self, job: Job, begun_at: float) -> tuple[float, float | None, str]:
         if job.spec.timeout_s is not None:
             return max(begun_at + job.spec.timeout_s, self._now), job.spec.timeout_s, ""
         learnt = self._learn(job) if self._learn else None

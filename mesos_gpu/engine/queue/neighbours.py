@@ -2,11 +2,11 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.capacity import Fit, NodeCapacity
 from mesos_gpu.policy.cluster.constraints import UNDECIDED, Placed, excluded, violated
 from mesos_gpu.policy.cluster.verdicts import Verdicts
@@ -28,6 +28,7 @@ class Neighbours:
         self._instances: dict[str, int] = {}
         self._counted: set[str] = set()  # jobs
         self._launches = 0
+        self._counts: list[bool] = []  # of each take that stands, whether it was counted in
 
     def key(self, job: Job) -> Hashable:
         """Jobs with one key may go to the same nodes, now; None: to all."""
@@ -95,22 +96,30 @@ class Neighbours:
             self._read()
         return (self._apps or {}).get(app or "", [])
 
-    def launched(self, job: Job, task: Task) -> None:
-        """Count a launch of this match in."""
-        self.tried(job, task.agent_id)
+    # --- a book of the ledger
 
-    def tried(self, job: Job, agent_id: AgentId) -> None:
-        """The same, before there is a task."""
-        if self._apps is not None and (_group(job) or job.spec.away):
+    def take(self, take: Take) -> None:
+        """Count it in. While nobody has asked, nothing is counted: what is launched is in the state by then."""
+        job = take.job
+        counts = self._apps is not None and job is not None and bool(_group(job) or job.spec.away)
+        self._counts.append(counts)
+        if counts and job is not None:
             self._launches += 1
-            self._place(job, agent_id)
+            self._place(job, take.agent_id)
 
-    def forget(self) -> None:
-        """What was tried does not come about: the state is read anew when somebody asks."""
-        self._apps, self._launches = None, self._launches + 1
-        self._shunned.clear()
-        self._instances.clear()
-        self._counted.clear()
+    def undo(self, take: Take) -> None:
+        """Be as before it."""
+        job = take.job
+        if not self._counts.pop() or job is None:
+            return
+        self._launches -= 1
+        group, away = _group(job), job.spec.away
+        if group and self._apps is not None:
+            self._apps[group].pop()
+        if away:
+            self._shunned[away].pop()
+            if not self._shunned[away]:
+                del self._shunned[away]
 
     def parts(self, job: Job) -> bool:
         """Whether its constraints compare its own tasks with each other."""
@@ -122,16 +131,19 @@ class Neighbours:
     def allot(self, job: Job, fits: Sequence[Fit]) -> list[int]:
         """How many of its tasks go to each of some nodes, one after the other, as its constraints allow."""
         nodes = self._state.nodes
+        takes: list[Take] = []
 
         def take(i: int) -> bool:
             agent_id = fits[i].node.agent_id
             if self.barred(job, nodes[agent_id]):
                 return False
-            self.tried(job, agent_id)
+            takes.append(Take(agent_id, job))
+            self.take(takes[-1])
             return True
 
         counts = allot(job.spec.tasks, [fit.slots for fit in fits], take)
-        self.forget()
+        for each in reversed(takes):
+            self.undo(each)
         return counts
 
     def _read(self) -> None:

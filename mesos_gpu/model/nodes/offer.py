@@ -52,20 +52,6 @@ def count_ports(ports: Iterable[PortRange]) -> int:
     return sum(span.end - span.begin + 1 for span in ports)
 
 
-def take_port(ports: tuple[PortRange, ...]) -> tuple[PortRange, tuple[PortRange, ...]]:
-    """The first port, and what is left.
-
-    Raises:
-        ValueError: There is none.
-    """
-    if not ports:
-        raise ValueError("the offer has no port")
-    first, rest = ports[0], ports[1:]
-    taken = PortRange(first.begin, first.begin, first.kind)
-    left = () if first.begin == first.end else (PortRange(first.begin + 1, first.end, first.kind),)
-    return taken, (*left, *rest)
-
-
 def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tuple[Scalar, ...]]:
     """Take some resources out of scalars.
 

@@ -20,13 +20,11 @@ class Chosen:
 
     Attributes:
         numbers: Of each port of the app, in its order, the host's; None: it has none.
-        taken: Each of them once, with the kind of resource that it is.
-        left: What remains of the offer.
+        taken: Each of them once, in order, with the kind of resource that it is.
     """
 
     numbers: tuple[int | None, ...]
     taken: tuple[PortRange, ...]
-    left: tuple[PortRange, ...]
 
 
 def wishes_of(app: App) -> tuple[PortWish, ...]:
@@ -96,7 +94,15 @@ def choose(wishes: Sequence[PortWish], offered: Sequence[PortRange], seed: str) 
         numbers.append(port)
     used = sorted({port for port in numbers if port is not None})
     taken = [PortRange(port, port, within.kind) for port in used if (within := _range_of(port, offered))]
-    return Chosen(tuple(numbers), tuple(taken), tuple(_without(used, offered)))
+    return Chosen(tuple(numbers), tuple(taken))
+
+
+def first(offered: Sequence[PortRange]) -> Chosen | None:
+    """The first port that is offered: a member of a gang may have any; None: there is none."""
+    if not offered:
+        return None
+    port = offered[0].begin
+    return Chosen((port,), (PortRange(port, port, offered[0].kind),))
 
 
 def enough(wishes: Sequence[PortWish], offered: Sequence[PortRange]) -> bool:
@@ -131,14 +137,16 @@ def _all_from(offered: Sequence[PortRange], seed: str) -> Iterator[int]:
             yield from range(each.begin, each.end + 1)
 
 
-def _without(used: Sequence[int], offered: Iterable[PortRange]) -> Iterator[PortRange]:
-    """`used` is sorted."""
+def without(taken: Sequence[PortRange], offered: Iterable[PortRange]) -> tuple[PortRange, ...]:
+    """What is left of the offered ranges; `taken` are single ports of theirs, in order."""
+    left: list[PortRange] = []
     for each in offered:
         begin = each.begin
-        for port in used:
+        for port in (one.begin for one in taken):
             if begin <= port <= each.end:
                 if port > begin:
-                    yield PortRange(begin, port - 1, each.kind)
+                    left.append(PortRange(begin, port - 1, each.kind))
                 begin = port + 1
         if begin <= each.end:
-            yield PortRange(begin, each.end, each.kind)
+            left.append(PortRange(begin, each.end, each.kind))
+    return tuple(left)

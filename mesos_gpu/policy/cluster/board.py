@@ -33,7 +33,7 @@ class Board:
         for row, (agent_id, _) in enumerate(self._rows):
             self._of.setdefault(agent_id, []).append(row)
         self._mix = mix
-        self._gone: set[AgentId] = set()
+        self.nodes = dict(self._known)  # those of which something is on the table
         self._views: dict[str, View] = {}
         self._without_gpus = np.array([not self._known[agent_id].installed for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
@@ -72,7 +72,7 @@ class Board:
     def leave(self, agent_id: AgentId) -> None:
         """Nothing of the agent is on the table any more; it may come back."""
         self.update(replace(self._known[agent_id], free=NOTHING, gpus=()))
-        self._gone.add(agent_id)
+        del self.nodes[agent_id]
 
     def ask_again(self) -> None:
         """What is asked for lately may be something else by now."""
@@ -80,8 +80,7 @@ class Board:
 
     def update(self, node: NodeCapacity) -> None:
         """Something else is free there."""
-        self._gone.discard(node.agent_id)
-        self._known[node.agent_id] = node
+        self._known[node.agent_id] = self.nodes[node.agent_id] = node
         for row in self._of[node.agent_id]:
             self._unindexed[row] = node.free.unindexed
             for view in self._views.values():
@@ -152,8 +151,8 @@ class Board:
             mask = each if mask is None else mask & each
         closed = [
             row
-            for agent_id, known in self._known.items()
-            if open_to.get(agent_id) is not known and agent_id not in self._gone
+            for agent_id, known in self.nodes.items()
+            if open_to.get(agent_id) is not known
             for row in self._of[agent_id]
             if not self._still_fits(row, request, open_to.get(agent_id))
         ]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mesos_gpu.model.apps.app import App, Container, EngineType, Network, NetworkMode, PortMapping
 from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
-from mesos_gpu.policy.apps.ports import choose, wishes_of
+from mesos_gpu.policy.apps.ports import choose, wishes_of, without
 from mesos_gpu.policy.apps.task_env import launch_env
 from mesos_gpu.policy.apps.task_ids import (
     TaskName,
@@ -67,11 +67,12 @@ def test_ports_are_those_asked_for_and_otherwise_any_that_is_offered(
             assert port == wish.host_port
     assert len(set(dynamic)) == len(dynamic)
     assert not fixed & set(dynamic)
-    taken, left = ports(list(chosen.taken)), ports(list(chosen.left))
+    rest = list(without(chosen.taken, offered))
+    taken, left = ports(list(chosen.taken)), ports(rest)
     assert taken.keys() == {port for port in chosen.numbers if port is not None}
     assert taken | left == there
     assert count_ports(chosen.taken) == len(taken)
-    assert count_ports(chosen.left) == len(left) == len(there) - len(taken)
+    assert count_ports(rest) == len(left) == len(there) - len(taken)
 
 
 def test_dynamic_ports_are_neighbours_from_a_place_that_the_seed_chooses() -> None:

@@ -1,0 +1,108 @@
+"""Tasks of what a match has taken: of node monitors, and of jobs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.match.ledger import Ledger
+from mesos_gpu.engine.match.remains import Launches, Remains
+from mesos_gpu.engine.match.search import task_id_of
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.apps.task_env import launch_env
+from mesos_gpu.policy.tasks.gang import environment
+
+
+def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+    """Start a monitor on each agent that offers enough, has GPUs, and lacks one."""
+    for agent_id in remains:
+        _launch_monitor(turn, agent_id, ledger, remains, launches)
+
+
+def _launch_monitor(
+    turn: Turn, agent_id: AgentId, ledger: Ledger, remains: Remains, launches: Launches
+) -> None:
+    node, settings = turn.state.nodes[agent_id], turn.settings
+    if node.monitor is not None or turn.now < node.monitor_not_before:
+        return
+    left = remains.resources(agent_id)
+    if (node.inventory is None and not left.gpus) or not left.covers(settings.monitor):
+        return
+    number = node.monitor_launches + 1
+    # The start of this scheduler makes the id new even if the store lost the count.
+    task_id = TaskId(f"gpu-monitor.{node.id}.{int(turn.state.started_at)}.{number}")
+    # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
+    own, executor = settings.monitor.halves()
+    take = Take(agent_id, task=own, executor=executor)
+    ledger.take(take)
+    task = Task(
+        id=task_id,
+        agent_id=node.id,
+        executor_id=task_id,
+        job_id=None,
+        state=TaskState.LAUNCHED,
+        launched_at=turn.now,
+        hostname=node.hostname,
+        agent_url=node.agent_url,
+        sealed=settings.sealed,
+    )
+    turn.put_task(task)
+    turn.put_node(replace(node, monitor=task_id, monitor_launches=number))
+    launches.fill(take, LaunchTask(task, None, *remains.carved(take)))
+
+
+def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launches: Launches) -> None:
+    """Make a task of each take, by rank, and let the job start."""
+    tasks = [_task(turn, job, rank, take) for rank, take in enumerate(takes)]
+    for task in tasks:
+        turn.put_task(task)
+    turn.state.drawn += len(tasks)
+    turn.put_job(
+        replace(
+            job,
+            state=JobState.STARTING,
+            task_id=tasks[0].id,
+            launches=job.launches + 1,
+            started_at=None,
+            room_made_at=None,
+            message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
+        )
+    )
+    hosts = tuple(task.hostname for task in tasks) if job.spec.tasks > 1 else ()
+    for take, task in zip(takes, tasks, strict=True):
+        scalars, executor = remains.carved(take)
+        item = LaunchTask(task, job.spec, scalars, executor, app_version=job.app_version)
+        env = _env(job, task, take, tasks)
+        launches.fill(take, replace(item, ports=take.ports, env=env, hosts=hosts))
+
+
+def _env(job: Job, task: Task, take: Take, members: Sequence[Task]) -> Mapping[str, str]:
+    """What a task is told of its ports, and of its gang where all are."""
+    if job.spec.tasks > 1:
+        hosts, ports = [each.hostname for each in members], [each.ports[0] for each in members]
+        return environment(task.rank, hosts, ports)
+    spec = job.spec
+    return launch_env(spec.ports, spec.env, task_id=task.id, host=task.hostname, ports=take.numbers)
+
+
+def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:
+    node, task_id = turn.state.nodes[take.agent_id], task_id_of(job, rank)
+    return Task(
+        id=task_id,
+        agent_id=node.id,
+        executor_id=task_id,
+        job_id=job.id,
+        state=TaskState.LAUNCHED,
+        launched_at=turn.now,
+        attempt=job.attempts + 1,
+        gpus=take.gpus,
+        hostname=node.hostname,
+        agent_url=node.agent_url,
+        launch=job.launches + 1 if job.spec.tasks > 1 else 0,
+        rank=rank,
+        ports=tuple(port for port in take.numbers if port is not None),
+        sealed=turn.settings.sealed,
+    )

@@ -1,0 +1,82 @@
+"""Offers: held, asked for, given back."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mesos_gpu.engine.effects import Decline, Revive, Suppress
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import OfferId
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.offer import Offer
+
+
+def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
+    """Hold them, and note their agents."""
+    for offer in offers:
+        turn.state.hold_offer(offer)
+        node = turn.state.nodes.get(offer.agent_id)
+        new = Node(
+            id=offer.agent_id,
+            hostname=offer.hostname,
+            agent_url=offer.agent_url,
+            attributes=offer.attributes,
+            region=offer.region,
+            zone=offer.zone,
+        )
+        if node is not None:
+            new = replace(
+                node,
+                hostname=offer.hostname,
+                agent_url=offer.agent_url,
+                attributes=offer.attributes,
+                region=offer.region,
+                zone=offer.zone,
+                lost_at=None,
+            )
+        if new != node:
+            turn.put_node(new)
+
+
+def wants_offers(turn: Turn) -> bool:
+    """Whether anything waits that an offer could serve."""
+    if turn.state.queue:
+        return True
+    return any(_lacks_monitor(node) for node in turn.state.nodes.values())
+
+
+def _lacks_monitor(node: Node) -> bool:
+    known = node.inventory is not None or node.monitor_launches > 0
+    return known and node.monitor is None and node.lost_at is None
+
+
+def balance(turn: Turn) -> None:
+    """Hold, give back, ask for or suppress offers as it is needed."""
+    state, settings = turn.state, turn.settings
+    if wants_offers(turn):
+        state.idle_since = None
+        if state.suppressed or turn.now - state.swept_at >= settings.sweep_interval_s:
+            # Repeated while something waits: a REVIVE that was lost would leave it waiting for ever.
+            state.suppressed, state.swept_at = False, turn.now
+            turn.effects.append(Revive())
+        old = tuple(o.id for o in state.offers.values() if turn.now - o.received_at > settings.offer_hold_s)
+        _give_back(turn, old, settings.offer_refuse_s)
+        return
+    if state.idle_since is None:
+        state.idle_since = turn.now
+    if turn.now - state.idle_since < settings.idle_linger_s:
+        return
+    _give_back(turn, tuple(state.offers), settings.idle_refuse_s)
+    if not state.suppressed:
+        state.suppressed, state.swept_at = True, turn.now
+        turn.effects.append(Suppress())
+    elif turn.now - state.swept_at >= settings.sweep_interval_s:
+        # A suppressed framework is not told of new agents: ask, hold for a moment, suppress again.
+        state.suppressed, state.idle_since = False, turn.now
+        turn.effects.append(Revive())
+
+
+def _give_back(turn: Turn, offer_ids: tuple[OfferId, ...], refuse_s: float) -> None:
+    if offer_ids:
+        turn.effects.append(Decline(offer_ids, refuse_s))
+        for offer_id in offer_ids:
+            turn.state.drop_offer(offer_id)

@@ -1,0 +1,139 @@
+"""Places for the tasks of a job during one match: n takes under a checkpoint; of a single task n is 1."""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from mesos_gpu.engine.match.ledger import Ledger
+from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.match.remains import Remains
+from mesos_gpu.engine.queue.line import Line, request_of
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.resources import NOTHING, Resources
+from mesos_gpu.policy.apps.ports import choose, enough, first
+from mesos_gpu.policy.apps.task_ids import launch_id
+from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request, room_for
+
+Nodes = Mapping[AgentId, NodeCapacity]
+
+
+class Search:
+    """Takes places for one job after the other. What was refused once is not looked for again in the same match."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        remains: Remains,
+        nodes: Nodes,
+        placing: Placing,
+        line: Line,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            settings: The operator's.
+            ledger: The only one to tell of what is taken; the others here are its books.
+            remains: What is left of offers.
+            nodes: The agents on the table, as they can be used now; always up to date.
+            placing: Which of them is best.
+            line: What each job may use of them.
+        """
+        self._settings, self._ledger, self._remains = settings, ledger, remains
+        self._nodes, self._placing, self._line = nodes, placing, line
+        self._refused: set[Hashable] = set()
+        self._most: Resources | None = None  # what no node exceeds; None: to be found anew
+
+    def place(self, job: Job) -> list[Take] | None:
+        """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
+        self._most = self._most or _most(self._nodes.values())
+        if not self._most.covers(job.spec.resources) or self._line.over_limit(job):
+            return None
+        request, outlasted = request_of(job, self._settings), self._line.outlasted(job)
+        wanted = self._line.kind(job, request), job.spec.ports, outlasted, self._placing.key(job)
+        if wanted in self._refused:
+            return None
+        takes = self._take_together(job, replace(request, ports=job.spec.ports), outlasted)
+        if takes is None:
+            self._refused.add(wanted)
+            self._most = None
+        return takes
+
+    def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
+        """A place for each task, or none for any."""
+        gang = job.spec.tasks > 1
+        nodes = self._line.neighbours.open_to(job, self._line.open_to(outlasted, self._nodes))
+        # Of one model, if any is asked for: the slowest decides for all.
+        for one in request.each_model() if gang else (request,):
+            # Most matches see quickly that a large job must wait.
+            if gang and sum(room_for(one, node).slots for node in nodes.values()) < job.spec.tasks:
+                continue
+            with self._ledger.checkpoint() as trial:
+                takes = self._take_each(job, one, nodes, outlasted)
+                if takes is not None:
+                    trial.keep()
+                    return takes
+        return None
+
+    def _take_each(
+        self, job: Job, request: Request, nodes: Nodes, outlasted: Sequence[int]
+    ) -> list[Take] | None:
+        takes: list[Take] = []
+        while len(takes) < job.spec.tasks:
+            open_to = self._beside_others(job, nodes, outlasted) if job.spec.tasks > 1 else nodes
+            if job.spec.ports:
+                open_to = {a: node for a, node in open_to.items() if enough(job.spec.ports, node.ports or ())}
+            chosen = self._placing.place(job, request, open_to)
+            if chosen is None:
+                return None
+            takes.append(self._made(job, request, chosen))
+            self._ledger.take(takes[-1])
+        return _by_rank(takes)
+
+    def _beside_others(self, job: Job, nodes: Nodes, outlasted: Sequence[int]) -> Nodes:
+        """Those of the nodes that the next member of a gang may use, as they are beside those before it."""
+        now = self._line.open_to(outlasted, self._nodes)
+        # Each member takes a port.
+        with_ports = {agent_id: now[agent_id] for agent_id in nodes if now[agent_id].ports}
+        return self._line.neighbours.open_to(job, with_ports)
+
+    def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
+        offered = self._remains.ports(chosen.agent_id)
+        if job.spec.tasks > 1:
+            ports = first(offered)
+        else:
+            ports = choose(job.spec.ports, offered, task_id_of(job))
+        if ports is None:
+            raise ValueError(f"agent {chosen.agent_id} does not offer the ports of job {job.id}")
+        return Take(
+            agent_id=chosen.agent_id,
+            job=job,
+            request=request,
+            task=job.spec.resources,
+            executor=self._settings.executor,
+            gpus=chosen.gpus,
+            ports=ports.taken,
+            numbers=ports.numbers,
+        )
+
+
+def task_id_of(job: Job, rank: int = 0) -> TaskId:
+    """The id of a task of the job's next launch. Mesos must never see one twice."""
+    number = job.launches + 1
+    return launch_id(job.id, number) if job.spec.tasks == 1 else TaskId(f"{job.id}.{number}.{rank}")
+
+
+def _most(nodes: Iterable[NodeCapacity]) -> Resources:
+    """The most of each amount on any: a thousand jobs can be refused by it without a look at each agent."""
+    most = NOTHING
+    for node in nodes:
+        most = most.most(node.free.with_gpus(min(node.free.gpus, len(node.gpus))))
+    return most
+
+
+def _by_rank(takes: Sequence[Take]) -> list[Take]:
+    """The first node's first, so that neighbours in rank are neighbours."""
+    order = {agent_id: i for i, agent_id in enumerate(dict.fromkeys(take.agent_id for take in takes))}
+    return sorted(takes, key=lambda take: order[take.agent_id])

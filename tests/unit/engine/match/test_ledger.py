@@ -1,0 +1,263 @@
+"""The ledger of a match: each of its books is told of every take and of every rollback, and by it alone."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mesos_gpu.engine.match
+import mesos_gpu.engine.queue
+from mesos_gpu.engine.match import matching
+from mesos_gpu.engine.match.ledger import Book, Ledger, Trial
+from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.match.remains import Launches, Remains
+from mesos_gpu.engine.match.table import Index
+from mesos_gpu.engine.queue.line import Line
+from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
+from mesos_gpu.model.jobs.job import JobState, Placement
+from mesos_gpu.testing.builders import World, gpu
+
+BOOKS = {Remains, Launches, Index, Placing, Line, Neighbours}
+
+
+class Sixth:
+    """A book more: what stands, and how often something was undone."""
+
+    def __init__(self) -> None:
+        self.stands: list[Take] = []
+        self.undone = 0
+
+    def take(self, take: Take) -> None:
+        self.stands.append(take)
+
+    def undo(self, take: Take) -> None:
+        assert self.stands.pop() is take, "the latest is undone first"
+        self.undone += 1
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    return world
+
+
+@pytest.fixture
+def sixth(monkeypatch: pytest.MonkeyPatch) -> Sixth:
+    """Registered with the ledger of every match; the books of the engine know nothing of it."""
+    book = Sixth()
+    monkeypatch.setattr(matching, "Ledger", lambda *books: Ledger(*books, book))
+    return book
+
+
+def test_a_further_book_is_told_of_all_that_is_launched(world: World, sixth: Sixth) -> None:
+    for i in range(3):
+        world.node(f"a{i}", gpu(f"g{2 * i}"), gpu(f"g{2 * i + 1}"))
+    world.submit("single", gpus=1)
+    world.submit("gang", gpus=1, tasks=3)
+    launched = Counter((task.job_id, task.agent_id, task.gpus) for task in world.state.tasks.values())
+    told = Counter((t.job.id if t.job else None, t.agent_id, t.gpus) for t in sixth.stands)
+    assert told == launched
+    assert sum(told.values()) == 3 + 1 + 3, "monitors, the single task and the members"
+
+
+def test_a_further_book_is_told_of_a_gang_that_is_rolled_back(world: World, sixth: Sixth) -> None:
+    for i in range(2):
+        world.node(f"a{i}", gpu(f"g{2 * i}"), gpu(f"g{2 * i + 1}"))
+    before = list(sixth.stands)
+    one_a_node = (Constraint("hostname", Operator.UNIQUE),)
+    world.submit(
+        "gang", gpus=1, tasks=3, constraints=one_a_node
+    )  # each node has room for two, and may have one
+    assert world.job("gang").state is JobState.PENDING
+    assert (sixth.stands, sixth.undone) == (before, 2)
+
+
+class NoUndo:
+    def take(self, take: Take) -> None:
+        """Count it in, and never out."""
+
+
+class NoTake:
+    undo = None
+
+
+def test_what_cannot_be_told_cannot_be_registered() -> None:
+    with pytest.raises(TypeError, match="NoUndo is no book of a ledger: it has no undo"):
+        Ledger(NoUndo())  # type: ignore[arg-type]  # mypy refuses it too: the comment would be unused
+    with pytest.raises(TypeError, match="NoTake is no book of a ledger: it has no take and no undo"):
+        Ledger().register(NoTake())  # type: ignore[arg-type]
+    book = Sixth()
+    with pytest.raises(TypeError, match="registered already"):
+        Ledger(book, book)
+
+
+def test_a_take_that_one_book_refuses_is_in_none() -> None:
+    class Full(Sixth):
+        def take(self, take: Take) -> None:
+            raise ValueError("there is nothing left")
+
+    first, last = Sixth(), Sixth()
+    ledger = Ledger(first, Full(), last)
+    with pytest.raises(ValueError, match="nothing left"):
+        ledger.take(Take(AgentId("a")))
+    assert (first.stands, first.undone, last.stands, ledger.takes) == ([], 1, [], ())
+
+
+def test_checkpoints_nest() -> None:
+    book = Sixth()
+    ledger = Ledger(book)
+    takes = [Take(AgentId(name)) for name in "abc"]
+    with ledger.checkpoint() as outer:
+        ledger.take(takes[0])
+        with ledger.checkpoint():
+            ledger.take(takes[1])
+        with ledger.checkpoint() as kept:
+            ledger.take(takes[2])
+            kept.keep()
+        outer.keep()
+    assert book.stands == [takes[0], takes[2]] == list(ledger.takes)
+    with ledger.checkpoint() as outer, ledger.checkpoint() as kept:
+        ledger.take(takes[1])
+        kept.keep()
+    assert book.stands == [takes[0], takes[2]], (
+        "what is kept within a trial that fails is rolled back with it"
+    )
+
+
+# --- the books of the engine
+
+
+def test_every_book_of_the_engine_is_registered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Ledger] = []
+
+    class Seen(Ledger):
+        def __init__(self, *books: Book) -> None:
+            super().__init__(*books)
+            made.append(self)
+
+    monkeypatch.setattr(matching, "Ledger", Seen)
+    world.node("a0", gpu("g0"))
+    world.submit("j1", gpus=1)
+    registered = max(({type(book) for book in ledger.books} for ledger in made), key=len)
+    assert registered == BOOKS == _books_in(mesos_gpu.engine.match) | _books_in(mesos_gpu.engine.queue)
+
+
+def _books_in(package: Any) -> set[type]:
+    modules = [
+        importlib.import_module(f"{package.__name__}.{m.name}")
+        for m in pkgutil.iter_modules(package.__path__)
+    ]
+    classes = {found for module in modules for _, found in inspect.getmembers(module, inspect.isclass)}
+    return {found for found in classes if callable(getattr(found, "undo", None)) and found is not Book}
+
+
+def test_only_the_ledger_tells_the_books_of_a_match() -> None:
+    """`why` and plans of moves have Neighbours of their own, which are no book of any match."""
+    folder = Path(mesos_gpu.engine.match.__file__).parent
+    for path in sorted(folder.glob("*.py")):
+        if path.name in ("ledger.py", "moves.py", "why.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                told = ast.unparse(node.func.value)
+                assert node.func.attr != "undo", f"{path.name}:{node.lineno}"
+                assert node.func.attr != "take" or told.endswith("ledger"), f"{path.name}:{node.lineno}"
+
+
+def _picture(book: Book) -> Any:
+    """All that a book says, but for what it has not read yet."""
+    match book:
+        case Remains():
+            return {a: (book.capacity(a), book.resources(a), book.ports(a)) for a in book}
+        case Launches():
+            return {agent_id: list(entries) for agent_id, entries in book._entries.items() if entries}
+        case Index():
+            views = book._board._views
+            arrays = {
+                name: (view.cpu.tolist(), view.mem.tolist(), [list(free) for free in view.free])
+                for name, view in views.items()
+            }
+            return dict(book._board.nodes), arrays or None
+        case Placing():
+            counts = {app: +found for app, found in (book._apps or {}).items() if +found}
+            return book._drawn, None if book._apps is None else counts
+        case Line():
+            return (
+                dict(book._used),
+                {name: list(held) for name, held in book._held.items()},
+                book.reservations,
+            )
+        case Neighbours():
+            apps = (
+                None
+                if book._apps is None
+                else {app: list(there) for app, there in book._apps.items() if there}
+            )
+            return book._launches, apps, {app: list(there) for app, there in book._shunned.items()}
+    raise AssertionError(f"no picture of {type(book).__name__}")
+
+
+def _same(before: Any, after: Any) -> bool:
+    """Whether nothing has changed; what was not read before may be read now."""
+    if isinstance(before, tuple) and isinstance(after, tuple):
+        return len(before) == len(after) and all(map(_same, before, after))
+    return before is None or bool(before == after)
+
+
+def test_after_a_rollback_every_book_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    rolled_back: Counter[str] = Counter()
+
+    class Compared(Ledger):
+        @contextmanager
+        def checkpoint(self) -> Iterator[Trial]:
+            before = [_picture(book) for book in self.books]
+            with super().checkpoint() as trial:
+                count = len(self.takes)
+                yield trial
+                taken = len(self.takes) - count
+            if trial.kept:
+                return
+            for book, was in zip(self.books, before, strict=True):
+                assert _same(was, _picture(book)), type(book).__name__
+                rolled_back[type(book).__name__] += taken
+
+    monkeypatch.setattr(matching, "Ledger", Compared)
+    for seed in range(40):
+        _submit_gangs(random.Random(seed))
+    assert set(rolled_back) == {book.__name__ for book in BOOKS}
+    assert min(rolled_back.values()) > 50, "gangs that found places for some of their members only"
+
+
+def _submit_gangs(chance: random.Random) -> None:
+    """Some that fit, and some that do not because of what binds their members to each other."""
+    settings = Settings("e", "m", queue_limits={"small": 4}, placement=chance.choice(list(Placement)))
+    world = World(settings=settings)
+    world.register()
+    for i in range(3):
+        world.node(f"a{i}", *(gpu(f"g{3 * i + k}", chance.choice(("A100", "T4"))) for k in range(3)))
+    for i in range(12):
+        apart = (Constraint("hostname", chance.choice((Operator.UNIQUE, Operator.GROUP_BY))),)
+        world.submit(
+            f"j{i}",
+            tasks=chance.randint(1, 4),
+            gpus=chance.choice((0, 1, 1, 2)),
+            gpu_model=chance.choice(((), ("T4", "A100"))),
+            queue=chance.choice(("small", "default")),
+            app=chance.choice((None, "x", "y")),
+            away=chance.choice((None, None, "y")),
+            constraints=chance.choice(((), apart, apart)),
+            timeout_s=chance.choice((None, 60.0, 600.0)),
+        )
