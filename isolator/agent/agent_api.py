@@ -190,7 +190,7 @@ class Connection:
         if stream is not None:
             stream.interrupt()
 
-    # --- on the main thread
+    # --- on the thread that calls `run`
 
     def run(self) -> int:
         """Subscribe and handle events until `finish`; the exit code."""

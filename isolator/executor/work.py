@@ -231,14 +231,13 @@ class Work:
         """
         launch, run = self._ready.launch, self._ready.run
         run.start(launch)
-        grace_s = launch.plan.kill_grace_s
         self._upkeep = Upkeep(
             launch.sandbox,
             limit_mib=self._ready.log_limit_mib,
             disk_mib=launch.plan.disk_mib,
             streams=run.streams(),
             say=log,
-            end=lambda why: self._post(Event(Kind.OVER_DISK, message=why, grace_s=grace_s)),
+            end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
         )
         self._upkeep.start()
         self._post(Event(Kind.STARTED))
