@@ -16,7 +16,7 @@ _PER_UNIT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """One kind of amount."""
+    """A kind of amount."""
 
     name: str  # as `Resources` and `JobSpec` have it, with its unit
     mesos: str  # the name of Mesos' scalar
@@ -65,9 +65,9 @@ class Resources:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Resources":
-        """From amounts in the order of AMOUNTS, as `list` gives them; those that are missing at the end are 0."""
-        found = [thousandths(value) for value in values]
-        return _made((*found, *[0] * (len(AMOUNTS) - len(found))))
+        """Make them of amounts in the order of AMOUNTS, as `list` gives them; missing ones at the end are 0."""
+        amounts = [thousandths(value) for value in values]
+        return _made((*amounts, *[0] * (len(AMOUNTS) - len(amounts))))
 
     @classmethod
     def of_spec(cls, spec: Any) -> "Resources":
@@ -190,8 +190,8 @@ class Resources:
 
     def lacking(self, need: "Resources") -> "Resources":
         """How much more is asked for than there is, by amount."""
-        found = zip(self._milli, need._milli, strict=True)
-        return _made(tuple([want - have if want and want > have else 0 for have, want in found]))
+        pairs = zip(self._milli, need._milli, strict=True)
+        return _made(tuple([want - have if want and want > have else 0 for have, want in pairs]))
 
     def __bool__(self) -> bool:
         """Whether any amount is not 0."""
@@ -209,9 +209,9 @@ class Resources:
 
 
 def _made(milli: tuple[int, ...]) -> Resources:
-    found = object.__new__(Resources)
-    found._milli = milli
-    return found
+    made = object.__new__(Resources)
+    made._milli = milli
+    return made
 
 
 @lru_cache(maxsize=4096)
@@ -225,7 +225,7 @@ NOTHING: Final = Resources()
 
 def total(every: Iterable[Resources]) -> Resources:
     """The sum."""
-    found = NOTHING
+    amounts = NOTHING
     for each in every:
-        found = found + each if found is not NOTHING else each
-    return found
+        amounts = amounts + each if amounts is not NOTHING else each
+    return amounts

@@ -55,7 +55,7 @@ class GpuRequest:
         return enough_memory and as_new_as(gpu.compute_capability, self.compute_capability)
 
     def suited(self, gpus: Iterable[Gpu], model: str | None = None) -> list[Gpu]:
-        """Those that will do, of one model; None: of whatever model the request accepts."""
+        """GPUs that will do, of one model; None: of whatever model the request accepts."""
         if model is not None:
             gpus = [gpu for gpu in gpus if gpu.model == model]
         elif self.models:
@@ -63,7 +63,7 @@ class GpuRequest:
         return [gpu for gpu in gpus if self.takes(gpu)] if self.choosy else list(gpus)
 
     def by_model(self, gpus: Iterable[Gpu], model: str | None = None) -> list[list[Gpu]]:
-        """Those that will do, by model: a task never gets a mix."""
+        """GPUs that will do, by model: a task never gets a mix."""
         groups: dict[str, list[Gpu]] = {}
         for gpu in self.suited(gpus, model):
             groups.setdefault(gpu.model, []).append(gpu)
@@ -81,11 +81,11 @@ class Request:
     ports: tuple[PortWish, ...] = ()  # of its host, of a job of one task
 
     def of_model(self, model: str | None) -> "Request":
-        """The same for GPUs of one model; None: as it is."""
+        """The request for GPUs of one model; None: as it is."""
         return self if model is None else replace(self, gpu=replace(self.gpu, models=(model,)))
 
     def each_model(self) -> Sequence["Request"]:
-        """One for each model that is named, the first choice first: the tasks of a gang get GPUs of one model."""
+        """A request for each model that is named, the first choice first: the tasks of a gang get GPUs of one model."""
         return [self.of_model(model) for model in self.gpu.models] or [self]
 
 
@@ -194,15 +194,15 @@ class NodeCapacity:
 
     def keeping(self, reservations: Iterable[Reservation]) -> "NodeCapacity":
         """What is left when those have all that is kept for them."""
-        mine = [found for found in reservations if found.agent_id == self.agent_id]
+        mine = [reservation for reservation in reservations if reservation.agent_id == self.agent_id]
         if not mine:
             return self
-        ids = frozenset[GpuId]().union(*(found.gpus for found in mine))
-        return self._less(self.free - total(found.kept for found in mine), ids)
+        ids = frozenset[GpuId]().union(*(reservation.gpus for reservation in mine))
+        return self._less(self.free - total(reservation.kept for reservation in mine), ids)
 
-    def beside(self, found: Reservation) -> "NodeCapacity":
-        """As a launch may use it that outlasts a reservation: no more than is to spare at its time."""
-        return self._less(self.free.least(found.spare.with_gpus(self.free.gpus)), found.gpus)
+    def beside(self, reservation: Reservation) -> "NodeCapacity":
+        """The node as a launch may use it that outlasts a reservation: no more than is to spare at its time."""
+        return self._less(self.free.least(reservation.spare.with_gpus(self.free.gpus)), reservation.gpus)
 
     def _less(self, free: Resources, kept: Collection[GpuId]) -> "NodeCapacity":
         allocations = self.allocations
@@ -212,7 +212,7 @@ class NodeCapacity:
 
     @property
     def models(self) -> list[str]:
-        """Of all its GPUs, each once, sorted."""
+        """The models of all its GPUs, each once, sorted."""
         return sorted({gpu.model for gpu in self.installed or self.gpus})
 
     def free_of(self, gpu: Gpu) -> GpuPart:
@@ -314,7 +314,7 @@ def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tupl
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:
-    """The same, by all but its GPUs."""
+    """How many tasks the node has room for, by all but its GPUs."""
     if not as_new_as(node.driver, request.min_driver):
         return 0
     slots = node.free.times(request.resources)
@@ -333,8 +333,8 @@ def fit(request: Request, node: NodeCapacity) -> Fit | Misfit:
 
 def beside_all(node: NodeCapacity) -> NodeCapacity:
     """What a job may use that must leave alone what is kept there."""
-    for found in node.kept:
-        node = node.beside(found)
+    for reservation in node.kept:
+        node = node.beside(reservation)
     return node
 
 
@@ -343,9 +343,9 @@ def misfits(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
     if node.drained or node.lost:
         yield Misfit(Stage.DRAINED if node.drained else Stage.LOST)
         return
-    found = [*_closed(request, node), *_lacking(request, node)]
-    yield from found
-    if found:
+    reasons = [*_closed(request, node), *_lacking(request, node)]
+    yield from reasons
+    if reasons:
         return
     if not node.offered:
         yield Misfit(Stage.OFFER)

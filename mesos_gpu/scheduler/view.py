@@ -116,7 +116,7 @@ class StateView:
 
     def past(self, app_id: str) -> Sequence[tuple[float, App]]:
         """Every version of an app, oldest first."""
-        return [(found.version, found.app) for found in self._state.app_versions.get(app_id, ())]
+        return [(version.version, version.app) for version in self._state.app_versions.get(app_id, ())]
 
     @property
     def roots(self) -> Sequence[RootVersion]:

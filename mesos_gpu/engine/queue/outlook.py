@@ -36,7 +36,7 @@ class Outlook:
 
     def waiting(self, most: int) -> list[Waiting]:
         """The first `most` pending jobs, in order."""
-        kept = {found.job_id: _kept(found) for found in self.before(None)}
+        kept = {reservation.job_id: _kept(reservation) for reservation in self.before(None)}
         estimates = self._estimates(most)
         step_s = self._settings.aging_step_s
         return [
@@ -63,12 +63,12 @@ class Outlook:
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
         """What is kept of nodes that this job must leave alone. Call `before` first."""
-        found: dict[AgentId, list[Reservation]] = {}
+        by_node: dict[AgentId, list[Reservation]] = {}
         for i in self._line.outlasted(job):
             reservation = self._line.reservations[i]
             if reservation.agent_id is not None:
-                found.setdefault(reservation.agent_id, []).append(reservation)
-        return found
+                by_node.setdefault(reservation.agent_id, []).append(reservation)
+        return by_node
 
     def limit_words(self, job: Job) -> str:
         """Why its queue's limit keeps it waiting, or "". Call `before` first."""
@@ -95,7 +95,7 @@ class Outlook:
             reading=True,
             learn=times.median_of,
         )
-        found: dict[JobId, Estimate] = {}
+        estimates: dict[JobId, Estimate] = {}
         known: dict[tuple[str, int, Hashable], Reservation | None] = {}
         for i, job in enumerate(islice(self.jobs, most)):
             if only in (None, job.id):
@@ -104,15 +104,15 @@ class Outlook:
                 key = limited, len(line.reservations), line.kind(job, request)
                 if key not in known:
                     known[key] = line.reservation(job, request)
-                found[job.id] = self._estimate(line, job, known[key], i)
+                estimates[job.id] = self._estimate(line, job, known[key], i)
             if job.not_before <= self._now:
                 line.block(job)
-        return found
+        return estimates
 
-    def _estimate(self, line: Line, job: Job, found: Reservation | None, ahead: int) -> Estimate:
+    def _estimate(self, line: Line, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
         limit = self._settings.queue_limits.get(job.spec.queue)
-        made = estimate_of(job, found, limit_gpus=limit, now=self._now)
-        there = line.alone(job, request_of(job, self._settings)) if found is None else None
+        made = estimate_of(job, reservation, limit_gpus=limit, now=self._now)
+        there = line.alone(job, request_of(job, self._settings)) if reservation is None else None
         first = [r for r in line.reservations if there is not None and r.agent_id == there.agent_id]
         if first and (limit is None or job.spec.gpus_in_all <= limit):
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
@@ -135,6 +135,6 @@ class Outlook:
         return [QueueUse(name, limits.get(name), used[name], names[name]) for name in sorted(names)]
 
 
-def _kept(found: Reservation) -> Kept:
-    at = None if found.at == ENDLESS else found.at
-    return Kept(found.hostname or None, tuple(sorted(found.gpus)), at)
+def _kept(reservation: Reservation) -> Kept:
+    at = None if reservation.at == ENDLESS else reservation.at
+    return Kept(reservation.hostname or None, tuple(sorted(reservation.gpus)), at)

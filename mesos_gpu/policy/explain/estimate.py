@@ -26,8 +26,8 @@ class RunTimes:
         group = next((group for group in _groups(job) if group in self._of), None)
         if group is None:
             return None
-        found = self._of[group]
-        middle, count = median(found), len(found)
+        times = self._of[group]
+        middle, count = median(times), len(times)
         jobs = f"{count} finished jobs" if count > 1 else "the one finished job"
         return (
             middle,
@@ -40,25 +40,25 @@ def _groups(job: Job) -> list[str]:
     return [*([f"of app {job.spec.app}"] if job.spec.app else []), f"named {job.spec.name}"]
 
 
-def estimate_of(job: Job, found: Reservation | None, *, limit_gpus: int | None, now: float) -> Estimate:
+def estimate_of(job: Job, reservation: Reservation | None, *, limit_gpus: int | None, now: float) -> Estimate:
     """The estimate that a reservation means.
 
     Args:
         job: The pending job.
-        found: The soonest start that is known for it; None: it can never start.
+        reservation: The soonest start that is known for it; None: it can never start.
         limit_gpus: Of its queue; None: it has none.
         now: Seconds since the epoch.
     """
     if job.not_before > now:
         return Estimate(job.not_before, "that is when it is tried again")
-    if found is None:
+    if reservation is None:
         return Estimate(None, _never(job, limit_gpus))
-    if not found.awaited:
-        return Estimate(found.at, f"what it needs is free on {found.hostname}")
-    last = found.awaited[-1]
-    if found.at == ENDLESS:
-        return Estimate(None, f"nobody knows when {_named(last)} ends{_on(found)}: {_unknown(last)}")
-    return Estimate(found.at, f"{_ran(last, now)}{_on(found)}; {_then(job, found)}")
+    if not reservation.awaited:
+        return Estimate(reservation.at, f"what it needs is free on {reservation.hostname}")
+    last = reservation.awaited[-1]
+    if reservation.at == ENDLESS:
+        return Estimate(None, f"nobody knows when {_named(last)} ends{_on(reservation)}: {_unknown(last)}")
+    return Estimate(reservation.at, f"{_ran(last, now)}{_on(reservation)}; {_then(job, reservation)}")
 
 
 def after(first: Sequence[Reservation], timeouts_s: Sequence[float | None], now: float) -> Estimate:
@@ -86,8 +86,8 @@ def _never(job: Job, limit_gpus: int | None) -> str:
     return "no node would have room for it if all that runs there ended, beside what is kept for others"
 
 
-def _on(found: Reservation) -> str:
-    return f" on {found.hostname}" if found.hostname else ""
+def _on(reservation: Reservation) -> str:
+    return f" on {reservation.hostname}" if reservation.hostname else ""
 
 
 def _named(held: Allocation) -> str:
@@ -109,10 +109,10 @@ def _ran(held: Allocation, now: float) -> str:
     return f"{so_far} of its timeout_s {span(held.lasts_s)}"
 
 
-def _then(job: Job, found: Reservation) -> str:
+def _then(job: Job, reservation: Reservation) -> str:
     gpus = gpus_of(job.spec.gpus)
-    if found.agent_id is None:
-        return f"then queue {found.queue} may hold {gpus_of(job.spec.gpus_in_all)} more"
+    if reservation.agent_id is None:
+        return f"then queue {reservation.queue} may hold {gpus_of(job.spec.gpus_in_all)} more"
     if job.spec.tasks > 1:
         return f"then there is room for all its {job.spec.tasks} tasks"
     return (

@@ -15,7 +15,7 @@ Apart = Callable[[Mapping[AgentId, int]], Mapping[AgentId, int]]  # tasks that t
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One node and what keeps the job off it."""
+    """A node and what keeps the job off it."""
 
     node: NodeCapacity
     hurdles: tuple[Hurdle, ...]  # in order; none: a task could start there now
@@ -126,7 +126,7 @@ def _free_words(free: Sequence[int]) -> str:
 
 
 def _stages(passages: Sequence[Passage], scattered: str) -> list[Removed]:
-    found, left = [], len(passages)
+    rows, left = [], len(passages)
     for stage in Stage:
         removed = [passage for passage in passages if passage.stage is stage]
         if removed:
@@ -134,5 +134,5 @@ def _stages(passages: Sequence[Passage], scattered: str) -> list[Removed]:
             example = f"{removed[0].node.hostname} {removed[0].hurdles[0].words}"
             if stage is Stage.FRAGMENTATION:
                 example = f"{scattered}; {example}"
-            found.append(Removed(stage, len(removed), left, example))
-    return found
+            rows.append(Removed(stage, len(removed), left, example))
+    return rows

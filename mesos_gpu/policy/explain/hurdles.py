@@ -19,7 +19,7 @@ _MOST_RANGES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Hurdle:
-    """One thing that keeps the job off a node."""
+    """A thing that keeps the job off a node."""
 
     stage: Stage
     words: str  # said of the node: "has …", "lacks …"
@@ -70,7 +70,7 @@ def _of_ports(request: Request, ports: Sequence[PortRange]) -> str:
 
 def _ranges(ports: Sequence[PortRange]) -> str:
     """In words; of many the first."""
-    shown = [f"{found.begin}-{found.end}" for found in sorted(ports, key=lambda found: found.begin)]
+    shown = [f"{span.begin}-{span.end}" for span in sorted(ports, key=lambda span: span.begin)]
     more = f" and {len(shown) - _MOST_RANGES} more" if len(shown) > _MOST_RANGES else ""
     return ", ".join(shown[:_MOST_RANGES]) + more if shown else "none"
 
@@ -117,7 +117,7 @@ def _too_old(request: GpuRequest, node: NodeCapacity, now: float) -> str:
 
 
 def _lacks(request: GpuRequest, node: NodeCapacity, now: float) -> str:
-    """Of the model that comes nearest."""
+    """What is lacking of the model that comes nearest."""
     free = {gpu.id for group in node.usable(request) for gpu in group}
     enough = [group for group in request.by_model(node.installed) if len(group) >= request.count]
     nearest = max(enough, key=lambda group: len([gpu for gpu in group if gpu.id in free]))
@@ -155,5 +155,5 @@ def _unwell(gpu: Gpu, now: float) -> str:
 
 def clock(moment: float, now: float) -> str:
     """A moment in UTC: the time of day if it is not a day ago, "10:02Z", else with the date."""
-    found = datetime.fromtimestamp(moment, UTC)
-    return found.strftime("%H:%MZ" if abs(now - moment) < _DAY_S else "%Y-%m-%dT%H:%MZ")
+    time = datetime.fromtimestamp(moment, UTC)
+    return time.strftime("%H:%MZ" if abs(now - moment) < _DAY_S else "%Y-%m-%dT%H:%MZ")

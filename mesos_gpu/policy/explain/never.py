@@ -16,7 +16,7 @@ def could(request: Request, node: NodeCapacity) -> bool:
 
 
 def has_enough(request: Request, node: NodeCapacity) -> bool:
-    """The same, whatever its driver."""
+    """Whether the node would have enough GPUs for a task, whatever its driver."""
     return largest(request.gpu.by_model(node.installed)) >= request.gpu.count
 
 

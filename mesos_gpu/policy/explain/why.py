@@ -49,23 +49,23 @@ def explain(
     tasks = job.spec.tasks
     limit = queue.never or queue.limit
     request = replace(request, tasks=tasks, ports=job.spec.ports)
-    found = funnel(request, nodes, now=now, limit=limit, apart=apart)
+    passed = funnel(request, nodes, now=now, limit=limit, apart=apart)
     open_nodes = [node for node in nodes if not node.ruled_out]
     able = not queue.never and is_able(request, open_nodes) and (bool(open_nodes) or not nodes)
-    nearest = _nearest(request, found, open_nodes or nodes)
+    nearest = _nearest(request, passed, open_nodes or nodes)
     return Why(
         job.id,
         job.state,
-        _summary(job, request, found, queue, now, open_nodes=open_nodes, able=able, nearest=nearest),
+        _summary(job, request, passed, queue, now, open_nodes=open_nodes, able=able, nearest=nearest),
         queue.position,
         can_ever_run=able,
         nodes=tuple(
-            NodeReasons(p.node.hostname, p.node.agent_id, _words(p), p.stage) for p in found.passages
+            NodeReasons(p.node.hostname, p.node.agent_id, _words(p), p.stage) for p in passed.passages
         ),
         nearest=nearest,
         estimate=queue.estimate,
-        funnel=found.stages,
-        tasks_fit=found.tasks_fit if tasks > 1 else None,
+        funnel=passed.stages,
+        tasks_fit=passed.tasks_fit if tasks > 1 else None,
     )
 
 
@@ -81,7 +81,7 @@ def _words(passage: Passage) -> tuple[str, ...]:
 def _summary(
     job: Job,
     request: Request,
-    found: Funnel,
+    passed: Funnel,
     queue: QueueView,
     now: float,
     *,
@@ -94,20 +94,20 @@ def _summary(
         return f"waits {job.not_before - now:.1f} s before its next launch: {job.message}"
     if queue.never or queue.limit:
         return queue.never or f"waits for its queue: {queue.limit}"
-    if not found.passages:
+    if not passed.passages:
         return "no agent has offered anything yet"
     if not open_nodes:
-        first = found.passages[0].node
+        first = passed.passages[0].node
         return f"no node meets its constraints; {first.hostname} {first.ruled_out}"
     if not able:
         return never(job, request, open_nodes)
     if queue.ending:
         return f"waits for the end of {', '.join(queue.ending)}, of lower priority, which was asked for to make room"
-    if found.left:
+    if passed.left:
         return "it fits now, and is about to be launched"
-    fit = f"; {found.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
+    fit = f"; {passed.tasks_fit} of {job.spec.tasks} tasks fit" if job.spec.tasks > 1 else ""
     near = f"; nearest is {nearest.hostname}, which {nearest.missing}" if nearest else ""
-    scattered = f"; {found.scattered}: fragmentation" if found.scattered else ""
+    scattered = f"; {passed.scattered}: fragmentation" if passed.scattered else ""
     return f"waits for {_need(job, request)}{fit}{scattered}{near}"
 
 
@@ -133,12 +133,12 @@ def _need(job: Job, request: Request) -> str:
     return f"{job.spec.tasks} tasks of {needed} each" if job.spec.tasks > 1 else needed
 
 
-def _nearest(request: Request, found: Funnel, nodes: Sequence[NodeCapacity]) -> Nearest | None:
-    """Of the nodes that could do one day; those that have room for some of its tasks already come last."""
+def _nearest(request: Request, passed: Funnel, nodes: Sequence[NodeCapacity]) -> Nearest | None:
+    """The nearest of the nodes that could do one day; those that have room for some of its tasks already come last."""
     able = {node.agent_id for node in nodes if could(request, node)}
     if not able and any(has_enough(request, node) for node in nodes):
         able = {newest_driver(request, nodes).agent_id}
-    near = [passage for passage in found.passages if passage.node.agent_id in able]
+    near = [passage for passage in passed.passages if passage.node.agent_id in able]
     if not near:
         return None
 

@@ -58,19 +58,19 @@ def plan(problem: Problem, *, most_work: int = MOST_WORK, small: int = SMALL) ->
         return _none(why, proven=True)
     if movable * len(sites) <= small:
         exact = _Exact(problem, most_work)
-        found = exact.search()
-        if found is not None:
-            return _found(found, proven=True)
+        stage = exact.search()
+        if stage is not None:
+            return _plan_of(stage, proven=True)
         if not exact.cut:
             return _none(_nowhere(movable), proven=True)
     targeted = _Targeted(problem, most_work)
-    found = targeted.search()
-    if found is not None:
-        return _found(found, proven=targeted.proven)
+    stage = targeted.search()
+    if stage is not None:
+        return _plan_of(stage, proven=targeted.proven)
     return _none(f"{_nowhere(movable)}, as far as a search of limited length can tell", proven=False)
 
 
-def _found(stage: Stage, *, proven: bool) -> Plan:
+def _plan_of(stage: Stage, *, proven: bool) -> Plan:
     where = ", ".join(dict.fromkeys(member.hostname for member in stage.members))
     moves = "1 move makes" if len(stage.moves) == 1 else f"{len(stage.moves)} moves make"
     doubt = "" if proven else "; not proven to be the fewest"
@@ -241,10 +241,10 @@ class _Targeted(_Seats):
         """The best plan that is found; None: none is."""
         stage = self.filled(Stage())
         while len(stage.members) < self.problem.tasks:
-            found = self._one_more(stage)
-            if found is None:
+            longer = self._one_more(stage)
+            if longer is None:
                 return None
-            stage = self.filled(found)
+            stage = self.filled(longer)
         self.proven = len(stage.moves) == 1 or (self.proven and self.problem.tasks == 1)
         return stage
 
@@ -354,9 +354,9 @@ class _Targeted(_Seats):
         for need, _, alike in self._ranking(request):
             if need > rest.budget:
                 return
-            found = next((i for i in alike if i not in special), source)
-            if found != source:
-                yield found
+            site = next((i for i in alike if i not in special), source)
+            if site != source:
+                yield site
 
     def _ranking(self, request: Request) -> list[tuple[int, int, list[int]]]:
         """Kinds of sites: how many must leave at the least, how many GPUs are free, and which they are."""
@@ -366,10 +366,10 @@ class _Targeted(_Seats):
             alike: dict[Hashable, list[int]] = {}
             for i in range(len(self.problem.sites)):
                 alike.setdefault(self._kind(Stage(), i), []).append(i)
-            sites = [(self.problem.sites[found[0]], found) for found in alike.values()]
-            needs = [(least_departures(bare, site), len(site.node.gpus), found) for site, found in sites]
+            sites = [(self.problem.sites[numbers[0]], numbers) for numbers in alike.values()]
+            needs = [(least_departures(bare, site), len(site.node.gpus), numbers) for site, numbers in sites]
             self._ranked[kind] = sorted(
-                (need, free, found) for need, free, found in needs if need is not None
+                (need, free, numbers) for need, free, numbers in needs if need is not None
             )
         return self._ranked[kind]
 

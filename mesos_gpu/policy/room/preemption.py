@@ -46,13 +46,13 @@ def plan(
     """
     best: tuple[Victim, ...] | None = None
     for model in request.gpu.models or (None,):
-        found = (
+        chosen = (
             _on_one(request, nodes, victims, model)
             if tasks == 1
             else _on_many(request, tasks, nodes, victims, model)
         )
-        if found is not None and (best is None or _cost(found) < _cost(best)):
-            best = found
+        if chosen is not None and (best is None or _cost(chosen) < _cost(best)):
+            best = chosen
     return best
 
 
@@ -72,13 +72,13 @@ def _on_one(
         if not _room(request, node, there, model):
             continue
         mine = [victims[job_id] for job_id in there]
-        found = (
+        chosen = (
             _least(request, node, mine, model)
             if len(mine) <= MOST_TRIED
             else _thinned(request, 1, [node], mine, model)
         )
-        if best is None or _cost(found) < _cost(best):
-            best = found
+        if best is None or _cost(chosen) < _cost(best):
+            best = chosen
     return best
 
 

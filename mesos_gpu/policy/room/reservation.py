@@ -29,27 +29,27 @@ def ends_by(spec: JobSpec, now: float) -> float:
     return ENDLESS if spec.timeout_s is None else now + spec.timeout_s + spec.kill_grace_s
 
 
-def outlasts(ends_at: float, found: Reservation) -> bool:
+def outlasts(ends_at: float, reservation: Reservation) -> bool:
     """Whether a launch may be in the way of the reservation.
 
     Nobody knows when an endless one begins: it may be at once, so everything outlasts it.
     """
-    return found.at == ENDLESS or ends_at > found.at
+    return reservation.at == ENDLESS or ends_at > reservation.at
 
 
-def after_launch(found: Reservation, request: Request, *, here: bool, same_queue: bool) -> Reservation:
+def after_launch(reservation: Reservation, request: Request, *, here: bool, same_queue: bool) -> Reservation:
     """The reservation after a launch that outlasts it: less is to spare.
 
     Args:
-        found: The reservation.
+        reservation: The reservation.
         request: What was launched.
         here: Whether it is on the reservation's node.
         same_queue: Whether it counts against the limit of the same queue.
     """
     return replace(
-        found,
-        spare=found.spare - request.resources if here else found.spare,
-        spare_share=found.spare_share - request.gpu.count if same_queue else found.spare_share,
+        reservation,
+        spare=reservation.spare - request.resources if here else reservation.spare,
+        spare_share=reservation.spare_share - request.gpu.count if same_queue else reservation.spare_share,
     )
 
 
@@ -80,8 +80,8 @@ def reserve(
     return best
 
 
-def _rank(found: Reservation) -> tuple[float, int, str, str]:
-    return found.at, len(found.awaited), found.hostname, str(found.agent_id)
+def _rank(reservation: Reservation) -> tuple[float, int, str, str]:
+    return reservation.at, len(reservation.awaited), reservation.hostname, str(reservation.agent_id)
 
 
 def _better(
@@ -155,12 +155,12 @@ def share_of(limit_gpus: int, want_gpus: int, held: Sequence[Allocation], now: f
 
 
 def with_share(
-    found: Reservation, share: Share, held: Sequence[Allocation], limit_gpus: int, want_gpus: int
+    reservation: Reservation, share: Share, held: Sequence[Allocation], limit_gpus: int, want_gpus: int
 ) -> Reservation:
     """The reservation of a job whose queue has a limit, and that wants so many GPUs in all: it waits for both."""
-    at = max(found.at, share.at)
+    at = max(reservation.at, share.at)
     given_back = {id(each) for each in share.awaited}
     stays = [each for each in held if id(each) not in given_back and (each.ends_at > at or at == ENDLESS)]
     later = sum(each.resources.gpus for each in stays)
-    awaited = found.awaited if found.at >= share.at else share.awaited
-    return replace(found, at=at, spare_share=limit_gpus - later - want_gpus, awaited=awaited)
+    awaited = reservation.awaited if reservation.at >= share.at else share.awaited
+    return replace(reservation, at=at, spare_share=limit_gpus - later - want_gpus, awaited=awaited)

@@ -129,7 +129,7 @@ def _of_model(request: Request, site: Site, model: str | None) -> int | None:
 
 
 def _models(request: Request, gpus: Iterable[Gpu]) -> Sequence[str | None]:
-    """Those that will do, the first choice first; [None] where the model is of no account."""
+    """Models that will do, the first choice first; [None] where the model is of no account."""
     if not request.gpu.count:
         return [None]
     return request.gpu.models or sorted({gpu.model for gpu in gpus})

@@ -47,9 +47,9 @@ def reserve_together(
             counts = share([fit for fit, _ in fits])
             return [(node, count) for (_, node), count in zip(fits, counts, strict=True)]
 
-        found = _soonest(job.spec.tasks, at, ends)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = *found, model
+        soonest = _soonest(job.spec.tasks, at, ends)
+        if soonest is not None and (best is None or soonest[0] < best[0]):
+            best = *soonest, model
     if best is None:
         return []
     time, chosen, model = best
@@ -87,17 +87,17 @@ def _soonest(
     tasks: int, at: Callable[[float], list[tuple[NodeCapacity, int]]], ends: Sequence[float]
 ) -> tuple[float, list[tuple[NodeCapacity, int]]] | None:
     """Bisect the times at which something ends: what fits once fits later too."""
-    low, high, found = 0, len(ends) - 1, at(ends[-1])
-    if sum(count for _, count in found) < tasks:
+    low, high, fits = 0, len(ends) - 1, at(ends[-1])
+    if sum(count for _, count in fits) < tasks:
         return None
     while low < high:
         middle = (low + high) // 2
         earlier = at(ends[middle])
         if sum(count for _, count in earlier) >= tasks:
-            high, found = middle, earlier
+            high, fits = middle, earlier
         else:
             low = middle + 1
-    return ends[low], found
+    return ends[low], fits
 
 
 def _reservation(
