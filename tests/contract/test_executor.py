@@ -35,15 +35,15 @@ def ready(one: Host, text: str = "ready") -> None:
 
 def sleeps(mark: str) -> list[int]:
     """Processes `sleep MARK` that are not zombies."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if (entry / "cmdline").read_bytes().split(b"\0")[:2] == [b"sleep", mark.encode()]:
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def unique() -> str:
@@ -368,7 +368,7 @@ def test_what_an_agent_says_that_no_agent_should_ends_the_task(one: Host) -> Non
 def test_where_no_thread_is_to_be_had_the_end_is_reported(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with a limit on processes; what must be undone is, by the one thread that there is."""
+    """A limit on processes can do so; what must be undone is, by the one thread that there is."""
     root = str(Path(__file__).parents[2])
     code = (
         f"import sys; sys.path.insert(0, {root!r}); from isolator.executor import main as executor\n"

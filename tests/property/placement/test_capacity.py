@@ -62,8 +62,8 @@ def nodes(draw: st.DrawFn) -> NodeCapacity:
         return node.holding(held)
     spare = Resources(cpus=draw(st.integers(0, 8)), mem_mib=512, disk_mib=9)
     ids = frozenset(card.id for card in well[: draw(st.integers(0, count))])
-    found = Reservation(JobId("first"), "q", Resources(cpus=1), ENDLESS, AgentId("a"), "a", ids, spare)
-    return replace(node.holding(held), kept=(found,))
+    first = Reservation(JobId("first"), "q", Resources(cpus=1), ENDLESS, AgentId("a"), "a", ids, spare)
+    return replace(node.holding(held), kept=(first,))
 
 
 requests = st.builds(

@@ -45,12 +45,12 @@ def problems(draw: st.DrawFn) -> Problem:
 
 def seats(problem: Problem, stage: Stage) -> int:
     """How many members of the request fit."""
-    found = 0
+    count = 0
     for i, first in enumerate(problem.sites):
         site = stage.changed.get(i, first)
         while (after := Stage().seating(problem.request, 0, site)) is not None:
-            site, found = after.changed[0], found + 1
-    return found
+            site, count = after.changed[0], count + 1
+    return count
 
 
 def steps(problem: Problem, stage: Stage) -> list[Stage]:
@@ -87,31 +87,31 @@ def fewest(problem: Problem) -> tuple[int, float] | None:
 @given(problems())
 @settings(max_examples=100, deadline=None)
 def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
-    found, want = plan(problem), fewest(problem)
+    made, want = plan(problem), fewest(problem)
     event(f"moves: {want and want[0]}")
-    assert found.proven
-    assert found == plan(replace(problem, sites=problem.sites[::-1])), "the order of nodes is of no account"
-    assert ((len(found.moves), found.lost_gpu_s) if found.feasible else None) == want
+    assert made.proven
+    assert made == plan(replace(problem, sites=problem.sites[::-1])), "the order of nodes is of no account"
+    assert ((len(made.moves), made.lost_gpu_s) if made.feasible else None) == want
 
 
 @given(problems())
 @settings(max_examples=100, deadline=None)
 def test_the_search_of_large_clusters_claims_nothing_that_is_not_so(problem: Problem) -> None:
-    found, want = plan(problem, small=0), fewest(problem)
-    event(f"moves: {want and want[0]}; {'none' if not found.feasible else len(found.moves)}; {found.proven}")
-    if found.feasible:
+    made, want = plan(problem, small=0), fewest(problem)
+    event(f"moves: {want and want[0]}; {'none' if not made.feasible else len(made.moves)}; {made.proven}")
+    if made.feasible:
         assert want is not None
-        assert len(found.moves) >= want[0]
-        assert not found.proven or len(found.moves) == want[0]
-        done(problem, found)
+        assert len(made.moves) >= want[0]
+        assert not made.proven or len(made.moves) == want[0]
+        done(problem, made)
     else:
-        assert not found.proven or want is None
+        assert not made.proven or want is None
 
 
-def done(problem: Problem, found: Plan) -> None:
+def done(problem: Problem, made: Plan) -> None:
     """Carry the moves out, one after the other."""
     stage, numbers = Stage(), {site.node.hostname: i for i, site in enumerate(problem.sites)}
-    for move in found.moves:
+    for move in made.moves:
         source, to = (
             (n, stage.changed.get(n, problem.sites[n])) for n in (numbers[move.source], numbers[move.to])
         )

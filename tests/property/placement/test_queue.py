@@ -106,9 +106,9 @@ class Cluster:
             held = [self.works[j.id].gpus for j in state.jobs.values() if j.spec.queue == queue and runs(j)]
             assert sum(held) <= limit, f"queue {queue} holds {sum(held)} of {limit}"
         view = StateView(state, self.world.settings, self.world.now)
-        for found in view.waiting(1):
-            if found.kept and found.kept.at is not None and found.kept.hostname:
-                self.promised.setdefault(found.job.id, found.kept.at)
+        for waiting in view.waiting(1):
+            if waiting.kept and waiting.kept.at is not None and waiting.kept.hostname:
+                self.promised.setdefault(waiting.job.id, waiting.kept.at)
 
 
 def runs(job: Job) -> bool:
@@ -131,10 +131,10 @@ def works(
     return st.lists(one, min_size=1, max_size=14)
 
 
-def ran(found: list[Work], agents: int, restart: bool = False) -> Cluster:
+def ran(works: list[Work], agents: int, restart: bool = False) -> Cluster:
     cluster = Cluster.up(agents)
     start = cluster.world.now
-    for i, work in sorted(enumerate(found), key=lambda entry: entry[1].at):
+    for i, work in sorted(enumerate(works), key=lambda entry: entry[1].at):
         cluster.until(start + work.at)
         cluster.submit(JobId(f"j{i:02}"), work)
     if restart:
@@ -149,9 +149,9 @@ def ran(found: list[Work], agents: int, restart: bool = False) -> Cluster:
 @settings(max_examples=60, deadline=None)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3), st.booleans())
 def test_everything_that_can_run_runs_within_its_limits(
-    found: list[Work], agents: int, restart: bool
+    asked: list[Work], agents: int, restart: bool
 ) -> None:
-    cluster = ran(found, agents, restart)
+    cluster = ran(asked, agents, restart)
     never = {job_id for job_id, work in cluster.works.items() if work.gpus > LIMITS.get(work.queue, CARDS)}
     assert set(cluster.works) - set(cluster.started) == never
 
@@ -161,8 +161,8 @@ def test_everything_that_can_run_runs_within_its_limits(
 @example(  # what was seen of an agent was forgotten while an offer of it was on the way
     [Work(0, 1, 1), Work(0, 1, 1), Work(2, 4, 57), Work(3, 1, 4), Work(3, 4, 1), Work(0, 12, 5)], 1
 )
-def test_a_reserved_job_is_not_delayed_where_time_limits_are_true(found: list[Work], agents: int) -> None:
-    cluster = ran(found, agents)
+def test_a_reserved_job_is_not_delayed_where_time_limits_are_true(asked: list[Work], agents: int) -> None:
+    cluster = ran(asked, agents)
     late = {
         job_id: (at, cluster.started[job_id])
         for job_id, at in cluster.promised.items()
@@ -173,8 +173,8 @@ def test_a_reserved_job_is_not_delayed_where_time_limits_are_true(found: list[Wo
 
 @settings(max_examples=20, deadline=None)
 @given(works(limited=st.booleans(), later=40, high=3), st.integers(1, 3))
-def test_the_same_events_give_the_same_order(found: list[Work], agents: int) -> None:
-    assert list(ran(found, agents).started.items()) == list(ran(found, agents).started.items())
+def test_the_same_events_give_the_same_order(asked: list[Work], agents: int) -> None:
+    assert list(ran(asked, agents).started.items()) == list(ran(asked, agents).started.items())
 
 
 @settings(max_examples=20, deadline=None)

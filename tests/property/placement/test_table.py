@@ -39,10 +39,10 @@ def test_a_kept_table_decides_as_a_new_one(
         if not isinstance(event, ev.Match):
             return step(state, event, now, settings)
         twin = STATES.decode(STATES.encode(state))
-        found = step(state, event, now, settings)
-        assert step(twin, event, now, settings) == found
-        launches += sum(isinstance(effect, fx.Launch) for effect in found)
-        return found
+        effects = step(state, event, now, settings)
+        assert step(twin, event, now, settings) == effects
+        launches += sum(isinstance(effect, fx.Launch) for effect in effects)
+        return effects
 
     monkeypatch.setattr(world, "step", both)
     place, chance = world.World(seed), random.Random(seed)
@@ -61,9 +61,9 @@ def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
     looked: list[str] = []
     real = Board.update
 
-    def update(board: Board, found: NodeCapacity) -> None:
-        looked.append(found.agent_id)
-        real(board, found)
+    def update(board: Board, node: NodeCapacity) -> None:
+        looked.append(node.agent_id)
+        real(board, node)
 
     monkeypatch.setattr(Board, "update", update)
     made.submit("one", gpus=1)

@@ -36,7 +36,7 @@ class Card:
     held: bool = False  # of no meaning in a world
 
     def gpu(self, name: str) -> Gpu:
-        """It, under that name."""
+        """Make the card, under that name."""
         made = gpu(name, self.model, health=self.health)
         return replace(made, memory_mib=self.memory_mib, compute_capability=self.capability)
 
@@ -65,14 +65,14 @@ WANTS = st.fixed_dictionaries(
 def adds_up(why: Why, agents: int) -> int:
     """Check the funnel; how many agents are left."""
     assert len(why.nodes) == agents
-    order = [list(Stage).index(found.reason) for found in why.funnel]
+    order = [list(Stage).index(row.reason) for row in why.funnel]
     assert order == sorted(set(order))
     left = agents
-    for found in why.funnel:
-        assert found.removed > 0
-        left -= found.removed
-        assert found.left == left
-        assert found.example
+    for row in why.funnel:
+        assert row.removed > 0
+        left -= row.removed
+        assert row.left == left
+        assert row.example
     assert left >= 0
     return left
 
@@ -98,7 +98,7 @@ def node_views(draw: st.DrawFn, name: str) -> NodeCapacity:
         offered=offered,
         ports=ports if offered else None,
         installed=gpus,
-        holders={found.id: "j" for found, card in zip(gpus, cards, strict=True) if card.held},
+        holders={gpu.id: "j" for gpu, card in zip(gpus, cards, strict=True) if card.held},
         lost=draw(st.sampled_from(("", "", "", "the master lost it"))),
         silent=draw(st.sampled_from(("", "", "", "its monitor is silent"))),
         drained=draw(st.sampled_from(("", "", "", "is drained"))),

@@ -68,8 +68,10 @@ KEPT = {
 def test_what_is_reserved_for_a_request(
     ask: Request, rooms: list[NodeCapacity], want: tuple[str, float, set[str]] | None
 ) -> None:
-    found = reserve(JOB, ask, rooms, now=NOW)
-    assert (None if found is None else (found.agent_id, found.at, set(found.gpus))) == want
+    reservation = reserve(JOB, ask, rooms, now=NOW)
+    assert (
+        None if reservation is None else (reservation.agent_id, reservation.at, set(reservation.gpus))
+    ) == want
 
 
 @pytest.mark.parametrize(
@@ -83,12 +85,12 @@ def test_what_is_reserved_for_a_request(
 )
 def test_wrong_placements_of_apps_are_refused(given: list[str], said: str) -> None:
     options = [word for each in given for word in ("--placement-of", each)]
-    found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *options])
-    assert found.exit_code == 2
-    assert said in " ".join(found.stderr.split())
+    done = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *options])
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
 
 
 def test_the_tasks_of_one_job_can_be_compared_with_each_other() -> None:
-    found = spec_from_mapping({"command": "true", "tasks": 3, "constraints": [["hostname", "UNIQUE"]]})
-    assert isinstance(found, JobSpec)
-    assert (found.tasks, found.app) == (3, None)
+    parsed = spec_from_mapping({"command": "true", "tasks": 3, "constraints": [["hostname", "UNIQUE"]]})
+    assert isinstance(parsed, JobSpec)
+    assert (parsed.tasks, parsed.app) == (3, None)

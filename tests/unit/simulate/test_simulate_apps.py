@@ -22,17 +22,17 @@ def violation(seed: int, steps: int = STEPS) -> Violation | None:
     chance = random.Random(seed)
     while steps > 0:
         shape, acts = chance.getrandbits(32), chaos._acts(chance, 200, chaos.APPS_ALONE)
-        _, done, found = chaos.replay(shape, acts)
+        _, done, first = chaos.replay(shape, acts)
         steps -= done + 1
-        if found is not None:
-            return found
+        if first is not None:
+            return first
     return None
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_rules_of_apps_hold_in_a_rough_world(seed: int) -> None:
-    found = violation(seed, 1200)
-    assert found is None, str(found)
+    broken = violation(seed, 1200)
+    assert broken is None, str(broken)
 
 
 # --- bugs put in on purpose
@@ -102,6 +102,6 @@ def test_a_bug_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], rules: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug(monkeypatch)
-    found = violation(0)
-    assert found is not None
-    assert found.rule in rules, str(found)
+    broken = violation(0)
+    assert broken is not None
+    assert broken.rule in rules, str(broken)

@@ -139,12 +139,12 @@ def test_a_task_info_has_an_executor_of_its_own() -> None:
 
 
 def test_ports_are_announced_with_their_hosts_numbers() -> None:
-    """One that only the container has is announced by its own."""
+    """A port that only the container has is announced by its own number."""
     inside = PortMapping(80, name="in", labels={"b": "2", "a": "1"})
     outside = PortMapping(81, 0, protocol=PortProtocol.BOTH)
     app = App("/a", container=Container(EngineType.MESOS, port_mappings=(inside, outside)))
-    found = discovery_to_json("a", wishes_of(app), [31000])
-    first, *rest = found["ports"]["ports"]
+    announced = discovery_to_json("a", wishes_of(app), [31000])
+    first, *rest = announced["ports"]["ports"]
     labels = [{"key": k, "value": v} for k, v in (("a", "1"), ("b", "2"), ("network-scope", "container"))]
     assert first == {"number": 80, "protocol": "tcp", "name": "in", "labels": {"labels": labels}}
     assert [(port["number"], port["protocol"]) for port in rest] == [(31000, "udp"), (31000, "tcp")]
@@ -173,8 +173,8 @@ def test_assignment_and_outcome_come_back() -> None:
 def test_what_older_executors_and_monitors_do_not_say_is_absent() -> None:
     old = b'{"version":1,"kind":"Outcome","exit_status":3,"signal":null,"infrastructure":false,"refused_gpus":[]}'
     assert assignment.decode_outcome(old) == Outcome(exit_status=3)
-    found = report.decode(b'{"version":1,"source":"nvml","driver_version":"535.1","gpus":[]}')
-    assert (found.volume, found.volume_problem) == (None, "")
+    inventory = report.decode(b'{"version":1,"source":"nvml","driver_version":"535.1","gpus":[]}')
+    assert (inventory.volume, inventory.volume_problem) == (None, "")
 
 
 @pytest.mark.parametrize(

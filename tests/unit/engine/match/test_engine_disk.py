@@ -20,13 +20,13 @@ def world() -> World:
 
 
 def disks(effects: list[fx.Effect]) -> list[tuple[str, float]]:
-    """Of each launch its agent and its disk."""
+    """The agent and the disk of each launch."""
     tasks = [item for launch in every(effects, fx.Launch) for item in launch.tasks]
     return sorted((item.task.agent_id, resources_of(item.resources).disk_mib) for item in tasks)
 
 
 def runs(world: World, name: str, agent: str, disk_mib: float, **fields: object) -> None:
-    """It has all of an agent's disk."""
+    """Run a job that has all of an agent's disk."""
     world.submit(name, disk_mib=disk_mib, **fields)
     world.offers(offer(f"of-{name}", agent, disk=disk_mib))
     task_id = world.job(name).task_id
@@ -51,7 +51,7 @@ def test_why_says_how_much_is_lacking(world: World) -> None:
     world.submit(disk_mib=100)
     world.offers(offer("o1", disk=60))
     why = StateView(world.state, world.settings, world.now).explain(JobId("j1"))
-    assert [(found.reason, found.example) for found in why.funnel] == [
+    assert [(row.reason, row.example) for row in why.funnel] == [
         (Stage.DISK, "a1.example lacks 40 MiB of disk")
     ]
     assert "100 MiB of disk" in why.summary
@@ -88,8 +88,8 @@ def test_an_end_gives_it_back(world: World) -> None:
     runs(world, "j1", "a1", 100)
     world.submit("j2", disk_mib=100)
     world.offers(offer("o2", "a1"))
-    found = StateView(world.state, world.settings, world.now).explain(JobId("j2")).nearest
-    assert found is not None
-    assert found.hostname == "a1.example"
+    nearest = StateView(world.state, world.settings, world.now).explain(JobId("j2")).nearest
+    assert nearest is not None
+    assert nearest.hostname == "a1.example"
     world.status(world.job("j1").task_id or "", "TASK_FINISHED")
     assert disks(world.feed(ev.OffersArrived((offer("o3", "a1", disk=100),)))) == [(AgentId("a1"), 100.0)]

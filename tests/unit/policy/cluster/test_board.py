@@ -61,8 +61,8 @@ def where(
 ) -> str | None:
     board = Board(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
-    found = board.place(wanted, open_to, placement, siblings)
-    return found.agent_id if found else None
+    place = board.place(wanted, open_to, placement, siblings)
+    return place.agent_id if place else None
 
 
 A, B = agent("a"), agent("b", 2)
@@ -126,17 +126,17 @@ def test_work_without_gpus_on_nodes_with_some(
 ) -> None:
     board = Board(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
-    found = board.place(request(1.0, 100), open_to, gpu_nodes=gpu_nodes)
-    assert (found.agent_id if found else None) == want
+    place = board.place(request(1.0, 100), open_to, gpu_nodes=gpu_nodes)
+    assert (place.agent_id if place else None) == want
 
 
 def test_a_job_gets_no_mix_of_models() -> None:
     both = gpus("m", 2) + gpus("m", 2, "A100", start=2)
     mixed = replace(but(agent("m", 2), gpus=4), gpus=both, installed=both)
     board = Board([mixed], mix)
-    found = board.place(request(1.0, 1, 2), {mixed.agent_id: mixed})
-    assert found is not None
-    assert len({gpu.model for gpu in mixed.gpus if gpu.id in found.gpus}) == 1
+    place = board.place(request(1.0, 1, 2), {mixed.agent_id: mixed})
+    assert place is not None
+    assert len({gpu.model for gpu in mixed.gpus if gpu.id in place.gpus}) == 1
     assert board.place(request(1.0, 1, 3), {mixed.agent_id: mixed}) is None
 
 
@@ -191,9 +191,9 @@ def test_what_gpus_must_have(
 
 def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
     board, pair = Board([MIXED], mix), request(1, 1, 2, memory_mib=20_000)
-    found = board.place(pair, {MIXED.agent_id: MIXED})
-    assert found is not None
-    assert set(found.gpus) == {MIXED.gpus[1].id, MIXED.gpus[2].id}
+    place = board.place(pair, {MIXED.agent_id: MIXED})
+    assert place is not None
+    assert set(place.gpus) == {MIXED.gpus[1].id, MIXED.gpus[2].id}
     kept = replace(MIXED, gpus=MIXED.gpus[:2])
     assert board.place(pair, {MIXED.agent_id: kept}) is None, "one of them is kept for another job"
     kept = but(kept, gpus=2)
@@ -211,9 +211,9 @@ def test_what_was_launched_is_gone_for_the_next() -> None:
     board.place(ONE, {"a": A, "b": B})  # type: ignore[dict-item]
     board.update(after)
     open_to = {A.agent_id: A, B.agent_id: after}
-    found = board.place(request(1.0, 100, 2), open_to)
-    assert found is not None
-    assert found.agent_id == "a"
+    place = board.place(request(1.0, 100, 2), open_to)
+    assert place is not None
+    assert place.agent_id == "a"
     assert board.place(ONE, open_to).agent_id == "b"  # type: ignore[union-attr]
 
 
@@ -235,15 +235,15 @@ def test_what_is_kept_for_another_job_is_not_used() -> None:
 def linked(
     kinds: Mapping[tuple[int, int], str], count: int, numa: Mapping[int, int] | None = None
 ) -> list[Gpu]:
-    found = []
+    gpus_linked = []
     for gpu in gpus("n", count):
         links = tuple(
             Link(GpuId(f"n-{other}"), kind)
             for (one, other), kind in [*kinds.items(), *(((b, a), kind) for (a, b), kind in kinds.items())]
             if one == gpu.minor
         )
-        found.append(replace(gpu, links=links, numa_node=(numa or {}).get(gpu.minor)))
-    return found
+        gpus_linked.append(replace(gpu, links=links, numa_node=(numa or {}).get(gpu.minor)))
+    return gpus_linked
 
 
 def minors(ids: tuple[GpuId, ...]) -> list[int]:
@@ -277,5 +277,5 @@ def test_sixteen_gpus_of_two_boards_are_chosen_at_once() -> None:
     """Too many sets to compare them all: still one board."""
     board = {(a, b): "NV18" for a in range(16) for b in range(a + 1, 16) if a % 2 == b % 2}
     rest = {(a, b): "SYS" for a in range(16) for b in range(a + 1, 16) if a % 2 != b % 2}
-    found = minors(closest(linked({**board, **rest}, 16), 8))
-    assert len({minor % 2 for minor in found}) == 1
+    chosen = minors(closest(linked({**board, **rest}, 16), 8))
+    assert len({minor % 2 for minor in chosen}) == 1

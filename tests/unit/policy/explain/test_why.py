@@ -229,11 +229,11 @@ def test_each_node_says_its_own() -> None:
 )
 def test_what_an_image_needs_is_said(nodes: list[NodeCapacity], summary: str) -> None:
     job = replace(JOB, learnt_min_driver="550", image_needs="CUDA 12.4 or newer")
-    found = explain(job, ask(1, min_driver=job.min_driver), nodes, queue=QueueView(0), now=NOW)
-    assert found.summary == summary
+    why = explain(job, ask(1, min_driver=job.min_driver), nodes, queue=QueueView(0), now=NOW)
+    assert why.summary == summary
     by_request = replace(job, spec=replace(job.spec, min_driver="555"))
-    found = explain(by_request, ask(1, min_driver="555"), nodes, queue=QueueView(0), now=NOW)
-    assert "the image" not in found.summary
+    why = explain(by_request, ask(1, min_driver="555"), nodes, queue=QueueView(0), now=NOW)
+    assert "the image" not in why.summary
 
 
 def test_each_node_says_its_driver() -> None:
@@ -268,7 +268,7 @@ def test_a_mix_of_models_never_adds_up() -> None:
 
 
 def funnel_of(why: Why) -> list[tuple[str, int, int, str]]:
-    return [(found.reason.value, found.removed, found.left, found.example) for found in why.funnel]
+    return [(row.reason.value, row.removed, row.left, row.example) for row in why.funnel]
 
 
 def cards(name: str, number: int = 2) -> tuple[Gpu, ...]:
@@ -342,7 +342,7 @@ def test_each_agent_is_removed_by_the_first_stage_that_removes_it() -> None:
         left -= len(removed)
         rows.append((name, len(removed), left, f"{removed[0][0].hostname} {removed[0][1]}"))
     assert funnel_of(why) == rows
-    assert {found.hostname: found.reasons for found in why.nodes}["n15"] == (EVERY[15][2],)
+    assert {node.hostname: node.reasons for node in why.nodes}["n15"] == (EVERY[15][2],)
     assert (why.tasks_fit, why.can_ever_run) == (1, True)
 
 
@@ -379,7 +379,7 @@ def test_fragmentation_is_of_the_cluster() -> None:
         "nearest is n0, which lacks 1 GPU: n00 is used by j"
     )
     few = explain(JOB, ask(4), [nodes[0], full], queue=QueueView(0), now=NOW)
-    assert [found.reason for found in few.funnel] == [Stage.GPUS]
+    assert [row.reason for row in few.funnel] == [Stage.GPUS]
     assert "fragmentation" not in few.summary
 
 
@@ -441,7 +441,7 @@ def test_how_many_tasks_fit() -> None:
         "nearest is n2, which lacks 1 GPU: b0 is used by j"
     )
     assert (why.tasks_fit, why.can_ever_run) == (2, True)
-    assert [(found.reason.value, found.removed) for found in why.funnel] == [("gpus", 1), ("tasks", 1)]
+    assert [(row.reason.value, row.removed) for row in why.funnel] == [("gpus", 1), ("tasks", 1)]
     assert why.funnel[1].example == "n1 has room for 2 of its 3 tasks; there is room for 2 in all"
     idle = [seen(view, holders={}) for view in nodes]
     why = explain(gang(3), ask(2), idle, queue=QueueView(0), now=NOW)
@@ -464,7 +464,7 @@ def test_free_gpus_may_be_too_scattered_for_a_gang() -> None:
     nodes = [node("n1", *cards("a", 3)), node("n2", *cards("b", 2), holders={GpuId("b0"): "j"})]
     why = explain(gang(2), ask(2), nodes, queue=QueueView(0), now=NOW)
     assert "1 of 2 tasks fit; 4 are free, on 2 nodes with at most 3 each: fragmentation" in why.summary
-    assert [found.reason for found in why.funnel] == [Stage.FRAGMENTATION, Stage.TASKS]
+    assert [row.reason for row in why.funnel] == [Stage.FRAGMENTATION, Stage.TASKS]
 
 
 def test_a_gang_that_an_empty_cluster_could_not_hold() -> None:
@@ -492,19 +492,17 @@ def test_ports_that_no_agent_offers_are_what_it_waits_for(
 ) -> None:
     asks = ask(0)
     wishes = tuple(PortWish(None, 0, port) for port in wished)
-    found = explain(
-        Job(JobId("j"), spec(ports=wishes), 0.0, 1), asks, [node("n1")], queue=QueueView(), now=0.0
-    )
+    why = explain(Job(JobId("j"), spec(ports=wishes), 0.0, 1), asks, [node("n1")], queue=QueueView(), now=0.0)
     amounts = f"{asks.resources.cpus:g} cpus, {asks.resources.mem_mib:g} MiB"
-    assert found.summary == f"waits for {amounts}{needs}; nearest is n1, which {lacks}"
-    assert [(stage.reason, stage.left) for stage in found.funnel] == [(Stage.PORTS, 0)]
+    assert why.summary == f"waits for {amounts}{needs}; nearest is n1, which {lacks}"
+    assert [(stage.reason, stage.left) for stage in why.funnel] == [(Stage.PORTS, 0)]
 
 
 def test_a_sick_card_is_named_though_a_job_holds_it() -> None:
     sick = replace(gpu("g0"), health=Health.SICK, reason="XID 79")
-    found = explain(
+    why = explain(
         Job(JobId("j"), spec(gpus=2), 0.0, 1), ask(2),
         [node("n1", sick, gpu("g1"), holders={GpuId("g0"): "train"})], queue=QueueView(), now=0.0,
     )  # fmt: skip
-    assert found.nearest is not None
-    assert found.nearest.missing == "lacks 1 GPU: g0 is used by train, and g0 is sick (XID 79)"
+    assert why.nearest is not None
+    assert why.nearest.missing == "lacks 1 GPU: g0 is used by train, and g0 is sick (XID 79)"

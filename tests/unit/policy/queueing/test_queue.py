@@ -67,7 +67,7 @@ ORDERS = {
 
 @pytest.mark.parametrize(("jobs", "now", "want"), ORDERS.values(), ids=ORDERS)
 def test_jobs_are_in_this_order(jobs: list[Job], now: float, want: str) -> None:
-    assert "".join(found.id for found in in_order(jobs, now, HOUR)) == want
+    assert "".join(each.id for each in in_order(jobs, now, HOUR)) == want
 
 
 def test_aging_can_be_off_and_ends_at_the_ceiling() -> None:
@@ -157,10 +157,10 @@ KEPT = {
 
 @pytest.mark.parametrize(("need", "rooms", "want"), KEPT.values(), ids=KEPT)
 def test_what_is_kept(need: Request, rooms: list[NodeCapacity], want: tuple[str, float, str] | None) -> None:
-    found = reserve(job("big"), need, rooms, now=NOW)
-    got = (found.hostname, found.at, " ".join(sorted(found.gpus))) if found else None
+    reservation = reserve(job("big"), need, rooms, now=NOW)
+    got = (reservation.hostname, reservation.at, " ".join(sorted(reservation.gpus))) if reservation else None
     assert got == want
-    assert reserve(job("big"), need, rooms[::-1], now=NOW) == found  # whatever the nodes' order
+    assert reserve(job("big"), need, rooms[::-1], now=NOW) == reservation  # whatever the nodes' order
 
 
 def test_a_second_reservation_leaves_the_first_alone() -> None:
@@ -176,19 +176,19 @@ def test_a_second_reservation_leaves_the_first_alone() -> None:
 
 
 def test_who_may_pass() -> None:
-    found = reserve(job("big"), ask(2, cpus=4), [room("n1", "g1", holding("x", "g2 g3", NOW + 60))], now=NOW)
-    assert found is not None
-    assert not outlasts(ends_by(spec(timeout_s=50, kill_grace_s=10), NOW), found)
-    assert outlasts(ends_by(spec(timeout_s=51, kill_grace_s=10), NOW), found)
-    assert outlasts(ends_by(spec(), NOW), found)
-    assert outlasts(NOW + 1, replace(found, at=ENDLESS))  # it may begin before
+    kept = reserve(job("big"), ask(2, cpus=4), [room("n1", "g1", holding("x", "g2 g3", NOW + 60))], now=NOW)
+    assert kept is not None
+    assert not outlasts(ends_by(spec(timeout_s=50, kill_grace_s=10), NOW), kept)
+    assert outlasts(ends_by(spec(timeout_s=51, kill_grace_s=10), NOW), kept)
+    assert outlasts(ends_by(spec(), NOW), kept)
+    assert outlasts(NOW + 1, replace(kept, at=ENDLESS))  # it may begin before
     free = (gpu("g1"), gpu("g2"))
     node = NodeCapacity(AgentId("n1"), "n1", Resources(cpus=8, mem_mib=1000, gpus=2), free)
-    open_to = node.beside(found)
+    open_to = node.beside(kept)
     assert (open_to.free.cpus, open_to.free.mem_mib, [g.id for g in open_to.gpus]) == (5, 1000, ["g1"])
-    after = after_launch(found, ask(1, cpus=5), here=True, same_queue=False)
+    after = after_launch(kept, ask(1, cpus=5), here=True, same_queue=False)
     assert node.beside(after).free.cpus == 0
-    assert after_launch(found, ask(1), here=False, same_queue=False) == found
+    assert after_launch(kept, ask(1), here=False, same_queue=False) == kept
 
 
 def test_a_share_of_a_limit() -> None:
@@ -251,9 +251,9 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize(("found", "at", "basis"), WORDS.values(), ids=WORDS)
-def test_an_estimate_says_its_basis(found: Reservation | None, at: float | None, basis: str) -> None:
-    made = estimate_of(job("j", gpus=4), found, limit_gpus=None, now=NOW)
+@pytest.mark.parametrize(("reservation", "at", "basis"), WORDS.values(), ids=WORDS)
+def test_an_estimate_says_its_basis(reservation: Reservation | None, at: float | None, basis: str) -> None:
+    made = estimate_of(job("j", gpus=4), reservation, limit_gpus=None, now=NOW)
     assert (made.at, made.basis) == (at, basis)
 
 
@@ -316,7 +316,7 @@ def end(made: World, name: str, agent: str = "a0") -> None:
 
 
 def pending(made: World) -> set[str]:
-    return {found.id for found in made.state.jobs.values() if found.state is JobState.PENDING}
+    return {each.id for each in made.state.jobs.values() if each.state is JobState.PENDING}
 
 
 def view(made: World) -> StateView:
@@ -391,7 +391,7 @@ def test_what_was_launched_in_the_same_match_is_seen_by_the_next_reservation() -
         "other": spec(gpus=4, queue="q2"),  # so nobody knows when the node of y is free
         "late": spec(gpus=1, timeout_s=150),  # and this would delay one of the two
     }
-    made.feed(*(ev.JobSubmitted(JobId(name), found) for name, found in wanted.items()))
+    made.feed(*(ev.JobSubmitted(JobId(name), fields) for name, fields in wanted.items()))
     assert pending(made) == {"big", "other", "late"}
 
 
@@ -417,7 +417,7 @@ def test_priority_comes_before_age() -> None:
     run(made, "long", gpus=4)
     made.submit("low", gpus=4)
     made.submit("high", gpus=4, priority=10)
-    assert [found.job.id for found in view(made).waiting(9)] == ["high", "low"]
+    assert [each.job.id for each in view(made).waiting(9)] == ["high", "low"]
     end(made, "long")
     assert pending(made) == {"low"}
 
@@ -594,6 +594,6 @@ def test_a_drained_or_lost_node_is_not_kept() -> None:
     ],
 )
 def test_wrong_options_of_the_scheduler_are_refused(given: list[str], said: str) -> None:
-    found = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *given])
-    assert found.exit_code == 2
-    assert said in found.stderr
+    done = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *given])
+    assert done.exit_code == 2
+    assert said in done.stderr

@@ -86,27 +86,27 @@ class Cluster:
         return plan(StateView(self.state, settings, NOW).defrag(spec(**fields)))
 
 
-def moves(found: Plan) -> list[tuple[str, str, str]]:
-    return [(move.name, move.source, move.to) for move in found.moves]
+def moves(made: Plan) -> list[tuple[str, str, str]]:
+    return [(move.name, move.source, move.to) for move in made.moves]
 
 
 def test_what_fits_needs_no_move() -> None:
     cluster = Cluster("n1", "n2")
     cluster.run("a", "n1", 2)
-    found = cluster.plan(gpus=2)
-    assert (found.fits, found.proven, found.reason) == (True, True, "it fits now on n1: no move is needed")
-    assert found.targets[0].gpus == ("n1-2", "n1-3")
+    made = cluster.plan(gpus=2)
+    assert (made.fits, made.proven, made.reason) == (True, True, "it fits now on n1: no move is needed")
+    assert made.targets[0].gpus == ("n1-2", "n1-3")
 
 
 def test_the_job_that_loses_least_moves() -> None:
     cluster = Cluster("n1", "n2")
     cluster.run("old", "n1", 2, age_s=500)
     cluster.run("young", "n2", 2, age_s=50)
-    found = cluster.plan(gpus=4)
-    assert moves(found) == [("young", "n2", "n1")]
-    assert found.moves[0].gpus == ("n1-2", "n1-3")
-    assert (found.targets[0].hostname, found.lost_gpu_s, found.proven) == ("n2", 100.0, True)
-    assert found.reason == "1 move makes room on n2"
+    made = cluster.plan(gpus=4)
+    assert moves(made) == [("young", "n2", "n1")]
+    assert made.moves[0].gpus == ("n1-2", "n1-3")
+    assert (made.targets[0].hostname, made.lost_gpu_s, made.proven) == ("n2", 100.0, True)
+    assert made.reason == "1 move makes room on n2"
 
 
 def test_one_move_is_better_than_two_that_lose_less() -> None:
@@ -134,9 +134,9 @@ def chained() -> Cluster:
 def test_room_is_made_for_a_job_that_makes_room(small: int) -> None:
     cluster = chained()
     cluster.plan(gpus=4)
-    found = plan(StateView(cluster.state, SETTINGS, NOW).defrag(spec(gpus=4)), small=small)
-    assert moves(found) == [("thin", "n1", "n3"), ("wide", "n2", "n1")]
-    assert (found.proven, found.lost_gpu_s, found.targets[0].hostname) == (True, 400.0, "n2")
+    made = plan(StateView(cluster.state, SETTINGS, NOW).defrag(spec(gpus=4)), small=small)
+    assert moves(made) == [("thin", "n1", "n3"), ("wide", "n2", "n1")]
+    assert (made.proven, made.lost_gpu_s, made.targets[0].hostname) == (True, 400.0, "n2")
 
 
 def without(job: Job, state: State) -> None:
@@ -167,9 +167,9 @@ def test_who_never_moves(change: object) -> None:
     assert cluster.plan(gpus=4).feasible
     assert callable(change)
     change(job, cluster.state)
-    found = cluster.plan(gpus=4)
-    assert not found.feasible
-    assert found.reason == "no plan: no job that runs may be moved: only preemptible jobs of one task are"
+    made = cluster.plan(gpus=4)
+    assert not made.feasible
+    assert made.reason == "no plan: no job that runs may be moved: only preemptible jobs of one task are"
 
 
 def test_no_job_goes_to_a_node_that_is_drained_or_away() -> None:
@@ -244,14 +244,14 @@ def test_an_app_stays_apart_while_it_moves(small: int) -> None:
     cluster.run("w1", "n1", 1, **web)
     cluster.run("w2", "n2", 1, **web)
     cluster.run("c", "n3", 3, preemptible=False)
-    found = cluster.plan(gpus=4)
-    assert moves(found) == [("w1", "n1", "n3")], "not to n2, where one of the same app runs"
+    made = cluster.plan(gpus=4)
+    assert moves(made) == [("w1", "n1", "n3")], "not to n2, where one of the same app runs"
     cluster.run("d", "n3", 1, preemptible=False)
     assert not plan(problem(cluster, gpus=4), small=small).feasible
 
 
 def problem(cluster: Cluster, **fields: Any) -> Problem:
-    """Of the cluster as it is."""
+    """The problem of the cluster as it is."""
     cluster.plan(**fields)
     return StateView(cluster.state, SETTINGS, NOW).defrag(spec(**fields))
 
@@ -260,18 +260,18 @@ def test_the_request_keeps_away_from_what_it_must() -> None:
     cluster = Cluster("n1", "n2")
     cluster.run("w", "n1", 1, app="web")
     cluster.run("c", "n2", 3, preemptible=False)
-    found = cluster.plan(gpus=3, away="web")
-    assert moves(found) == [("w", "n1", "n2")]
-    assert found.targets[0].hostname == "n1"
+    made = cluster.plan(gpus=3, away="web")
+    assert moves(made) == [("w", "n1", "n2")]
+    assert made.targets[0].hostname == "n1"
 
 
 def test_several_tasks_have_a_place_each() -> None:
     cluster = Cluster("n1", "n2", "n3")
     for i in (1, 2, 3):
         cluster.run(f"j{i}", f"n{i}", 1, age_s=i)
-    found = cluster.plan(gpus=4, tasks=2)
-    assert moves(found) == [("j1", "n1", "n3"), ("j2", "n2", "n3")]
-    assert [target.hostname for target in found.targets] == ["n1", "n2"]
+    made = cluster.plan(gpus=4, tasks=2)
+    assert moves(made) == [("j1", "n1", "n3"), ("j2", "n2", "n3")]
+    assert [target.hostname for target in made.targets] == ["n1", "n2"]
     apart = cluster.plan(gpus=1, tasks=3, constraints=(UNIQUE,))
     assert sorted(target.hostname for target in apart.targets) == ["n1", "n2", "n3"]
     assert plan(problem(cluster, gpus=4, tasks=2), small=0).proven is False
@@ -309,11 +309,11 @@ def test_a_plan_stays_valid_when_the_state_changes() -> None:
     cluster = Cluster("n1", "n2")
     cluster.run("w", "n1", 1, app="web", constraints=(UNIQUE,))
     cluster.run("v", "n2", 3, preemptible=False)
-    found = problem(cluster, gpus=4)
+    asked = problem(cluster, gpus=4)
     cluster.state.nodes.clear()
     cluster.state.tasks.clear()
     cluster.state.live.clear()
-    assert moves(plan(found)) == [("w", "n1", "n2")]
+    assert moves(plan(asked)) == [("w", "n1", "n2")]
 
 
 def test_a_thousand_nodes() -> None:
@@ -329,6 +329,6 @@ def test_a_thousand_nodes() -> None:
         free = Resources(cpus=9, mem_mib=1000, gpus=len(cards))
         sites.append(Site(NodeCapacity(AgentId(f"a{n}"), f"n{n:04}", free, tuple(cards)), tuple(tasks)))
     begun = thread_time()
-    found = plan(Problem(request(1, 100, 8), 1, sites, lambda *_: True))
-    assert (len(found.moves), found.proven) == (4, True), found.reason
+    made = plan(Problem(request(1, 100, 8), 1, sites, lambda *_: True))
+    assert (len(made.moves), made.proven) == (4, True), made.reason
     assert thread_time() - begun < 3
