@@ -20,10 +20,11 @@ class Store(Protocol):
     """The scheduler's memory across restarts."""
 
     def load(self) -> Saved:
-        """Everything that was saved."""
+        """Everything that was saved, the latest of each subject: jobs by sequence, tasks by launch, what has versions
+        by version, the rest by name."""
 
     def save(self, batch: Iterable[Save]) -> None:
-        """All of it or, after a crash, nothing of it.
+        """All of it or, after a crash, nothing of it. To forget what is not there is no error; with a job go its tasks.
 
         Raises:
             NoRoom: It cannot be written now; the same batch may be given again.

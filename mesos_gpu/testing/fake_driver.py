@@ -1,12 +1,13 @@
-"""A driver that only notes its calls, and a clock that stands still."""
+"""A driver that only notes its calls, a clock that stands still, and a store that keeps what it was told."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.saves import Save, Saved
 from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.testing.memory_store import MemoryStore
 
 
 class FakeDriver:
@@ -102,24 +103,18 @@ class FakeClock:
         return self.time
 
 
-class MemoryStore:
-    """`Store` that keeps the batches; `full` makes the next save fail, as a full disk does."""
+class RecordingStore(MemoryStore):
+    """`Store` that keeps the batches, too; `full` makes the next save fail, as a full disk does."""
 
     def __init__(self, saved: Saved | None = None) -> None:
-        """With what an earlier run left."""
-        self.saved = saved or Saved(None, (), (), ())
+        """With what an earlier run left; None: nothing."""
+        super().__init__(saved)
         self.batches: list[list[Save]] = []
         self.full = False
 
-    def load(self) -> Saved:
-        """What it was given."""
-        return self.saved
-
-    def save(self, batch: Any) -> None:
-        """Keep it, or fail."""
+    def save(self, batch: Iterable[Save]) -> None:
+        """Commit it, or fail."""
         if self.full:
             raise OSError(28, "No space left on device")
         self.batches.append(list(batch))
-
-    def close(self) -> None:
-        """Nothing to let go of."""
+        super().save(self.batches[-1])

@@ -7,8 +7,8 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.simulate.chaos.disk import Disk
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
+from mesos_gpu.testing.memory_store import MemoryStore
 
 _OF_APP: Final = "._app."
 
@@ -51,7 +51,7 @@ class Account:
     def __init__(self, mesos: VirtualMesos, settings: Settings) -> None:
         """Nothing was said yet."""
         self.mesos, self.settings = mesos, settings
-        self.disk = Disk()
+        self.disk = MemoryStore()
         self.words: dict[TaskId, Word] = {}
         self.agents: dict[AgentId, Told] = {}
         self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use

@@ -13,8 +13,8 @@ from mesos_gpu.model.apps.rollout import ActionKind
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.simulate.chaos.account import Account
-from mesos_gpu.simulate.chaos.disk import Disk
 from mesos_gpu.simulate.chaos.violation import Violation
+from mesos_gpu.testing.memory_store import MemoryStore
 from mesos_gpu.wire.marathon.options import gpu_options
 
 _NONE: Final = (ActionKind.START, ActionKind.STOP)
@@ -59,7 +59,7 @@ class Instance:
     serves: bool | None  # None: nobody has said
 
 
-def aims_of(disk: Disk) -> Mapping[str, Aim]:
+def aims_of(disk: MemoryStore) -> Mapping[str, Aim]:
     """The aim of each app; while a deployment has not come to an app, it stays what it was."""
     versions = disk.catalog.versions
     aims = {
@@ -175,7 +175,7 @@ def _right(aim: Aim, there: Iterable[Instance]) -> int:
     return sum(each.version == aim.version and each.counts and not each.ending for each in there)
 
 
-def locked_once(disk: Disk) -> None:
+def locked_once(disk: MemoryStore) -> None:
     """No two deployments are over one app."""
     seen: dict[str, str] = {}
     for deployment in disk.deployments.values():

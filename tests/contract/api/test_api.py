@@ -24,7 +24,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.job_fields import KNOWN
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
@@ -33,7 +33,9 @@ from tests.conftest import wait_until
 class Rig:
     def __init__(self, kind: type[Daemon] = Daemon) -> None:
         self.clock, self.driver = FakeClock(), FakeDriver()
-        self.daemon = kind(MemoryStore(), MemoryStore().load(), self.driver, self.clock, Settings("e", "m"))
+        self.daemon = kind(
+            RecordingStore(), RecordingStore().load(), self.driver, self.clock, Settings("e", "m")
+        )
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0"))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url

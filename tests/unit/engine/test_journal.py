@@ -46,7 +46,7 @@ from mesos_gpu.simulate.chaos.acts import do
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.replay import files_of, replay
 from mesos_gpu.testing.builders import offer, spec
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire import journal as wire
 
 SETTINGS = Settings("executor", "monitor", aging_step_s=inf, queue_limits={"b": 1, "a": 2})
@@ -477,7 +477,7 @@ def test_a_full_disk_ends_the_journal_with_one_warning(
 
 class Rig:
     def __init__(self, directory: Path) -> None:
-        self.clock, self.store = FakeClock(), MemoryStore()
+        self.clock, self.store = FakeClock(), RecordingStore()
         journal = Journal(directory, 1 << 20)
         self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), self.clock, SETTINGS, journal)
         self.daemon.start()

@@ -19,14 +19,14 @@ from mesos_gpu.model.saves import SaveCard, SaveJob, SaveTask
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer, spec
-from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, MemoryStore
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
 
 
 class Rig:
     def __init__(self) -> None:
-        self.store, self.driver, self.clock = MemoryStore(), FakeDriver(), FakeClock()
+        self.store, self.driver, self.clock = RecordingStore(), FakeDriver(), FakeClock()
         self.daemon = Daemon(
             self.store,
             self.store.load(),

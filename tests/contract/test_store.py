@@ -1,0 +1,292 @@
+"""One suite over all stores: SQLite, the store in memory by which `simulate chaos` judges, and the tests' own."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import pytest
+from mesos_gpu.model.apps.service import AppVersion, Deployment, GroupShape, RootVersion, Services
+
+from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model import saves
+from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.rollout import Plan, VersionInfo
+from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
+from mesos_gpu.model.nodes.drain import Card, Drain, Target
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.saves import Save, Saved
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.ports import Store
+from mesos_gpu.simulate.chaos.virtual import VirtualMesos
+from mesos_gpu.simulate.chaos.witness import Witness
+from mesos_gpu.testing.fake_driver import RecordingStore
+from mesos_gpu.testing.memory_store import MemoryStore
+
+EMPTY: Final = Saved(None, (), (), ())
+
+
+def saved(**nouns: Any) -> Saved:
+    """What a store gives back that holds nothing but these."""
+    return replace(EMPTY, **nouns)
+
+
+def job(id: str = "j1", sequence: int = 1, **changes: Any) -> Job:
+    return Job(JobId(id), JobSpec(id, argv=("a",), gpus=1), 1.0, sequence, **changes)
+
+
+def task(
+    id: str = "j1.1", job_id: str = "j1", launched_at: float = 2.0, state: TaskState = TaskState.LAUNCHED
+) -> Task:
+    return Task(TaskId(id), AgentId("a1"), id, JobId(job_id), state, launched_at)
+
+
+def app_version(id: str = "/web", version: float = 1.0, **changes: Any) -> AppVersion:
+    return AppVersion(version, App(id, **changes))
+
+
+def deployment(id: str = "d1", version: float = 1.0, step: int = 0) -> Deployment:
+    return Deployment(id, version, Plan(Group("/"), Group("/"), ()), step=step)
+
+
+#: By noun (a field of `Saved`): one of it, the same changed, others that come after it, and how it is forgotten.
+NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
+    "jobs": (
+        [
+            saves.SaveJob(job()),
+            saves.SaveJob(job(state=JobState.RUNNING)),
+            saves.SaveJob(job("j0", 2)),
+            saves.SaveJob(job("j2", 2)),
+        ],
+        saves.ForgetJob(JobId("j1")),
+    ),
+    "tasks": (
+        [
+            saves.SaveTask(task()),
+            saves.SaveTask(task(state=TaskState.RUNNING)),
+            saves.SaveTask(task("j0.1", "j0", 3.0)),
+            saves.SaveTask(task("j0.2", "j0", 3.0)),
+        ],
+        saves.ForgetTask(TaskId("j1.1")),
+    ),
+    "nodes": (
+        [saves.SaveNode(Node(AgentId(id), name)) for id, name in (("a1", "h"), ("a1", "i"), ("a2", "h"))],
+        saves.ForgetNode(AgentId("a1")),
+    ),
+    "drains": (
+        [
+            saves.SaveDrain(Drain(target, name, why, "ann", 1.0, None))
+            for target, name, why in (
+                (Target.GPU, "g", "fan"),
+                (Target.GPU, "g", "dust"),
+                (Target.NODE, "a", "fan"),
+            )
+        ],
+        saves.ForgetDrain(Target.GPU, "g"),
+    ),
+    "cards": (
+        [
+            saves.SaveCard(Card(GpuId(id), (), seen))
+            for id, seen in (("g0", {}), ("g0", {"sick": 1}), ("g1", {}))
+        ],
+        None,
+    ),
+    "app_versions": (
+        [
+            saves.SaveAppVersion(version)
+            for version in (
+                app_version(),
+                app_version(instances=2),
+                app_version(version=2.0),
+                app_version("/x", 0.5),
+            )
+        ],
+        saves.ForgetAppVersion("/web", 1.0),
+    ),
+    "roots": (
+        [
+            saves.SaveRootVersion(RootVersion(version, GroupShape("/", apps)))
+            for version, apps in ((1.0, ()), (1.0, (("/web", 1.0),)), (2.0, ()))
+        ],
+        saves.ForgetRootVersion(1.0),
+    ),
+    "deployments": (
+        [
+            saves.SaveDeployment(each)
+            for each in (deployment(), deployment(step=1), deployment("c", 2.0), deployment("d2", 2.0))
+        ],
+        saves.ForgetDeployment("d1", done=True),
+    ),
+    "splits": (
+        [
+            saves.SaveSplit(Split(name, weights))
+            for name, weights in (("api", {"/b": 1, "/a": 2}), ("api", {"/a": 1}), ("web", {"/b": 1}))
+        ],
+        saves.ForgetSplit("api"),
+    ),
+}
+#: What there is one of: a field of `Saved`, and how it becomes another.
+SINGLE: Final[dict[str, list[Save]]] = {
+    "framework_id": [saves.SaveFramework("f1"), saves.SaveFramework("f2")],
+    "services": [
+        saves.SaveServices(
+            Services(Group("/", (App("/web"),)), {"/web": VersionInfo(version, version, version)})
+        )
+        for version in (1.0, 2.0)
+    ],
+}
+
+
+class Reopened:
+    """A store that tests may close and open again."""
+
+    def __init__(self, kind: str, path: Path) -> None:
+        self.kind, self.path = kind, path
+        self.store: Store = self._open()
+
+    def _open(self) -> Store:
+        match self.kind:
+            case "sqlite":
+                return SqliteStore(self.path)
+            case "witness":
+                return Witness(VirtualMesos(()), Settings("e", "m")).disk
+            case "recording":
+                return RecordingStore()
+            case _:
+                return MemoryStore()
+
+    def after_a_restart(self) -> Saved:
+        """What the next scheduler finds."""
+        if self.kind != "sqlite":
+            return self.store.load()
+        self.store.close()
+        self.store = self._open()
+        return self.store.load()
+
+
+@pytest.fixture(params=["sqlite", "memory", "recording", "witness"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopened]:
+    reopened = Reopened(request.param, tmp_path / "state" / "scheduler.sqlite")
+    yield reopened
+    reopened.store.close()
+
+
+def noun_of(save: Save) -> Any:
+    return getattr(save, fields(save)[0].name)
+
+
+def latest(batch: list[Save]) -> tuple[object, ...]:
+    """The nouns in the order that a store promises: each list of `NOUNS` is in it, but for apps' versions."""
+    nouns: list[Any] = list({saves.subject(save): noun_of(save) for save in batch}.values())
+    if isinstance(nouns[0], AppVersion):
+        nouns.sort(key=lambda each: (each.app.id, each.version))
+    return tuple(nouns)
+
+
+def test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved() -> None:
+    examples: list[Save] = [saves.SaveTrust(), *(save for batch in SINGLE.values() for save in batch)]
+    for batch, forget in NOUNS.values():
+        examples += [*batch, *([forget] if forget else [])]
+    kinds = {type(save) for save in examples}
+    assert kinds == set(get_args(Save))
+    assert NOUNS.keys() | SINGLE.keys() | {"doubtful"} == {field.name for field in fields(Saved)}
+
+
+def test_a_new_store_is_empty(opened: Reopened) -> None:
+    assert opened.store.load() == EMPTY
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_what_is_saved_comes_back_as_it_was_last_and_in_its_order(name: str, opened: Reopened) -> None:
+    batch, _ = NOUNS[name]
+    opened.store.save(reversed(batch[1:]))
+    assert opened.after_a_restart() == saved(**{name: latest(batch[1:])})
+
+
+@pytest.mark.parametrize("name", NOUNS)
+def test_a_later_save_of_one_thing_takes_the_place_of_the_earlier(name: str, opened: Reopened) -> None:
+    batch, _ = NOUNS[name]
+    opened.store.save(batch[:1])
+    opened.store.save(batch[1:2])
+    assert opened.after_a_restart() == saved(**{name: (noun_of(batch[1]),)})
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_there_is_one_of_it_the_last(name: str, opened: Reopened) -> None:
+    first, last = SINGLE[name]
+    opened.store.save([first])
+    assert opened.after_a_restart() == saved(**{name: noun_of(first)})
+    opened.store.save([last])
+    assert opened.after_a_restart() == saved(**{name: noun_of(last)})
+
+
+@pytest.mark.parametrize("name", [name for name, (_, forget) in NOUNS.items() if forget])
+def test_what_is_forgotten_is_gone_and_nothing_else_and_may_be_forgotten_twice(
+    name: str, opened: Reopened
+) -> None:
+    batch, forget = NOUNS[name]
+    assert forget is not None
+    opened.store.save(batch)
+    opened.store.save([forget])
+    kept = tuple(
+        noun
+        for noun in latest(batch)
+        if noun not in [noun_of(save) for save in batch if saves.subject(save) == saves.subject(forget)]
+    )
+    assert len(kept) == len(latest(batch)) - 1
+    assert opened.after_a_restart() == saved(**{name: kept})
+    opened.store.save([forget])
+    assert opened.after_a_restart() == saved(**{name: kept})
+
+
+def test_a_jobs_tasks_are_forgotten_with_it(opened: Reopened) -> None:
+    opened.store.save([saves.SaveJob(job()), saves.SaveTask(task()), saves.SaveTask(task("j0.1", "j0"))])
+    opened.store.save([saves.ForgetJob(JobId("j1"))])
+    assert opened.after_a_restart() == saved(tasks=(task("j0.1", "j0"),))
+
+
+def test_saves_of_one_batch_are_done_in_their_order(opened: Reopened) -> None:
+    opened.store.save([saves.SaveJob(job()), saves.ForgetJob(JobId("j1")), saves.SaveJob(job("j2"))])
+    assert opened.after_a_restart() == saved(jobs=(job("j2"),))
+
+
+def test_a_batch_that_breaks_off_leaves_nothing(opened: Reopened) -> None:
+    def broken() -> Iterator[Save]:
+        yield saves.SaveJob(job())
+        raise RuntimeError("no more")
+
+    opened.store.save([saves.SaveJob(job("j0"))])
+    with pytest.raises(RuntimeError):
+        opened.store.save(broken())
+    assert opened.after_a_restart() == saved(jobs=(job("j0"),))
+
+
+def test_an_empty_batch_changes_nothing(opened: Reopened) -> None:
+    opened.store.save([saves.SaveJob(job())])
+    opened.store.save([])
+    assert opened.after_a_restart() == saved(jobs=(job(),))
+
+
+def test_trust_ends_the_doubt_in_an_old_state(tmp_path: Path) -> None:
+    def doubtful_sqlite() -> Store:
+        store = SqliteStore(tmp_path / "scheduler.sqlite")
+        store._db.execute("INSERT INTO facts VALUES ('doubtful', '1')")
+        return store
+
+    makers: list[Callable[[], Store]] = [doubtful_sqlite, lambda: MemoryStore(saved(doubtful=True))]
+    for make in makers:
+        store = make()
+        assert store.load().doubtful
+        store.save([saves.SaveTrust()])
+        assert store.load() == EMPTY
+        store.close()
+
+
+def test_a_store_in_memory_begins_with_what_an_earlier_run_left() -> None:
+    earlier = MemoryStore()
+    for batch, _ in NOUNS.values():
+        earlier.save(batch)
+    assert MemoryStore(earlier.load()).load() == earlier.load() != EMPTY
