@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.offer import PortRange, Scalar
@@ -177,4 +178,5 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Publish,
     Disbelieve,
 )
+see_complete("engine.effects.ORDER", ORDER, Effect)
 RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

@@ -18,6 +18,7 @@ from mesos_gpu.engine.apps.deploying import (
     on_readiness_found,
 )
 from mesos_gpu.engine.apps.splits import on_split_dropped, on_split_set
+from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.effects import RANK, Effect
 from mesos_gpu.engine.gpus.cards import on_reset_requested
 from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
@@ -143,3 +144,4 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Tick: lambda turn, _: on_tick(turn),
     ev.Match: lambda turn, _: match(turn),
 }
+see_complete("engine.step._HANDLERS", _HANDLERS, ev.Event)

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
@@ -36,10 +37,10 @@ from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
+from mesos_gpu.scheduler.messages import MESSAGES
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
-from mesos_gpu.wire.mesos.v1 import reset_message, start_message
 
 T = TypeVar("T")
 TICK_S: Final = 0.25
@@ -408,19 +409,12 @@ class Daemon:
         if latest:
             self._store.save(latest.values())
 
-    def _do(self, effect: fx.Call | fx.Publish | fx.Disbelieve) -> None:
-        if isinstance(effect, fx.Publish):
-            for listener in self._listeners:
-                listener(effect.job_id, effect.version)
-            return
-        if isinstance(effect, fx.Disbelieve):
-            logger.warning(
-                "%s of %s was not believed, and changes nothing: %s", effect.state, effect.task_id, effect.why
-            )
-            return
+    def _do(self, effect: fx.Effect) -> None:
         try:
-            self._call(effect)
+            _HANDLERS[type(effect)](self, effect)
         except MesosGpuError as error:
+            if not isinstance(effect, fx.Call):
+                raise
             # Not lost: reconciliation, repeated kills and Mesos' own resends bring it up again; offers we owe.
             logger.warning("%s was not delivered: %s", type(effect).__name__, error.what)
             if isinstance(effect, fx.Launch | fx.Decline):
@@ -437,36 +431,28 @@ class Daemon:
         except MesosGpuError as error:
             logger.warning("offers are still owed: %s", error.what)
 
-    def _call(self, effect: fx.Call) -> None:
-        driver = self._driver
-        match effect:
-            case fx.Acknowledge(agent_id, task_id, status_uuid):
-                driver.acknowledge(agent_id, task_id, status_uuid)
-            case fx.Launch(offer_ids, tasks):
-                agents = {node.agent_url for node in self._state.nodes.values()}
-                known = of_cluster(self._state.master_url, agents)
-                infos = [
-                    to_task_info(task, self._settings, control_ports=known, key=self._key) for task in tasks
-                ]
-                driver.accept(offer_ids, infos, refuse_s=0.0)
-            case fx.Decline(offer_ids, refuse_s):
-                driver.decline(offer_ids, refuse_s=refuse_s)
-            case fx.Kill(task_id, agent_id, grace_s):
-                driver.kill(task_id, agent_id, grace_s=grace_s)
-            case fx.Shutdown(shut_agent, executor_id):
-                driver.shutdown(shut_agent, executor_id)
-            case fx.Reconcile(tasks):
-                driver.reconcile(tasks)
-            case fx.ListTasks():
-                threading.Thread(target=self._list_tasks, name="list tasks", daemon=True).start()
-            case fx.AskReset(reset_agent, executor_id, gpu_id, request):
-                driver.message(reset_agent, executor_id, reset_message(gpu_id, request))
-            case fx.Start(member_agent, executor_id, _):
-                driver.message(member_agent, executor_id, start_message())
-            case fx.Suppress():
-                driver.suppress()
-            case fx.Revive():
-                driver.revive()
+    def _publish(self, effect: fx.Publish) -> None:
+        for listener in self._listeners:
+            listener(effect.job_id, effect.version)
+
+    def _disbelieve(self, effect: fx.Disbelieve) -> None:
+        logger.warning(
+            "%s of %s was not believed, and changes nothing: %s", effect.state, effect.task_id, effect.why
+        )
+
+    def _send(self, effect: fx.Call) -> None:
+        MESSAGES[type(effect)](self._driver, effect)
+
+    def _launch(self, effect: fx.Launch) -> None:
+        agents = {node.agent_url for node in self._state.nodes.values()}
+        known = of_cluster(self._state.master_url, agents)
+        infos = [
+            to_task_info(task, self._settings, control_ports=known, key=self._key) for task in effect.tasks
+        ]
+        self._driver.accept(effect.offer_ids, infos, refuse_s=0.0)
+
+    def _begin_to_list_tasks(self, _: fx.ListTasks) -> None:
+        threading.Thread(target=self._list_tasks, name="list tasks", daemon=True).start()
 
     def _list_tasks(self) -> None:
         """On a thread of its own: of a large cluster the answer takes seconds. Without one it is asked for again."""
@@ -484,6 +470,16 @@ class Daemon:
             if isinstance(item, _Request) and not item.future.done():
                 error = MesosGpuError("the scheduler is stopping", remedy="try again when it is back")
                 item.future.set_exception(error)
+
+
+_HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
+    **dict.fromkeys(MESSAGES, Daemon._send),
+    fx.Launch: Daemon._launch,
+    fx.ListTasks: Daemon._begin_to_list_tasks,
+    fx.Publish: Daemon._publish,
+    fx.Disbelieve: Daemon._disbelieve,
+}
+see_complete("scheduler.daemon._HANDLERS", _HANDLERS, fx.Call | fx.Publish | fx.Disbelieve)
 
 
 def _half_done(error: NoRoom) -> NoRoom:

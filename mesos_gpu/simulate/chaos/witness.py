@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.engine.state import State
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.catalog import AppCatalog
@@ -339,7 +340,7 @@ class Witness(Account):
         gangs.all_placed(self, start.task_id)
 
     def _ignore(self, effect: fx.Effect, now: float) -> None:
-        """Reconciling, suppressing and reviving are always allowed."""
+        """Not judged: it takes no offer, and no GPU of a task that is known."""
 
     def _job_of(self, task_id: TaskId) -> JobId | None:
         job_id = self._whose(task_id)
@@ -409,5 +410,8 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.ListTasks: Witness._ignore,
     fx.Suppress: Witness._ignore,
     fx.Revive: Witness._ignore,
+    fx.Shutdown: Witness._ignore,
+    fx.Disbelieve: Witness._ignore,
 }
+see_complete("simulate.chaos.witness._CHECKS", _CHECKS, fx.Call | fx.Disbelieve)
 _decoded = report.decode

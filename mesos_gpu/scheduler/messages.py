@@ -1,0 +1,57 @@
+"""Effects of the engine that are one call of the driver each."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.ports import Driver
+from mesos_gpu.wire.mesos.v1 import reset_message, start_message
+
+
+def _acknowledge(driver: Driver, effect: fx.Acknowledge) -> None:
+    driver.acknowledge(effect.agent_id, effect.task_id, effect.uuid)
+
+
+def _decline(driver: Driver, effect: fx.Decline) -> None:
+    driver.decline(effect.offer_ids, refuse_s=effect.refuse_s)
+
+
+def _kill(driver: Driver, effect: fx.Kill) -> None:
+    driver.kill(effect.task_id, effect.agent_id, grace_s=effect.grace_s)
+
+
+def _shutdown(driver: Driver, effect: fx.Shutdown) -> None:
+    driver.shutdown(effect.agent_id, effect.executor_id)
+
+
+def _reconcile(driver: Driver, effect: fx.Reconcile) -> None:
+    driver.reconcile(effect.tasks)
+
+
+def _ask_reset(driver: Driver, effect: fx.AskReset) -> None:
+    driver.message(effect.agent_id, effect.executor_id, reset_message(effect.gpu_id, effect.request))
+
+
+def _start(driver: Driver, effect: fx.Start) -> None:
+    driver.message(effect.agent_id, effect.executor_id, start_message())
+
+
+def _suppress(driver: Driver, _: fx.Suppress) -> None:
+    driver.suppress()
+
+
+def _revive(driver: Driver, _: fx.Revive) -> None:
+    driver.revive()
+
+
+MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
+    fx.Acknowledge: _acknowledge,
+    fx.Decline: _decline,
+    fx.Kill: _kill,
+    fx.Shutdown: _shutdown,
+    fx.Reconcile: _reconcile,
+    fx.AskReset: _ask_reset,
+    fx.Start: _start,
+    fx.Suppress: _suppress,
+    fx.Revive: _revive,
+}

@@ -1,0 +1,64 @@
+"""A new effect or event that a table has forgotten is seen when the table's module is imported."""
+
+import ast
+import inspect
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine import step
+from mesos_gpu.engine.complete import see_complete
+from mesos_gpu.scheduler import daemon
+from mesos_gpu.simulate.chaos import witness
+
+#: By its name: the kinds of a table, and the union of all that it must have.
+TABLES: Final[dict[str, tuple[Iterable[type], Any]]] = {
+    "order of effects": (fx.ORDER, fx.Effect),
+    "handlers of events": (step._HANDLERS, ev.Event),
+    "handlers of effects": (daemon._HANDLERS, fx.Call | fx.Publish | fx.Disbelieve),
+    "checks of chaos": (witness._CHECKS, fx.Call | fx.Disbelieve),
+}
+
+
+class Invented:
+    """A kind that nobody has thought of yet."""
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_tables_are_complete(name: str) -> None:
+    kinds, union = TABLES[name]
+    see_complete(name, kinds, union)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_new_kind_without_an_entry_is_named(name: str) -> None:
+    kinds, union = TABLES[name]
+    with pytest.raises(LookupError, match=rf"{name} lacks \['Invented'\]"):
+        see_complete(name, kinds, union | Invented)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_an_entry_that_is_no_kind_any_more_is_named(name: str) -> None:
+    kinds, union = TABLES[name]
+    with pytest.raises(LookupError, match=r"has \['Invented'\] too much"):
+        see_complete(name, [*kinds, Invented], union)
+
+
+def test_a_kind_that_stands_twice_in_an_order_is_named() -> None:
+    with pytest.raises(LookupError, match=r"has \['Launch'\] too much"):
+        see_complete("order", [*fx.ORDER, fx.Launch], fx.Effect)
+
+
+@pytest.mark.parametrize("module", [fx, step, daemon, witness])
+def test_a_table_is_checked_when_its_module_is_imported(module: ModuleType) -> None:
+    statements = ast.parse(inspect.getsource(module)).body
+    calls = [
+        each.value.func
+        for each in statements
+        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
+    ]
+    assert [call.id for call in calls if isinstance(call, ast.Name)] == ["see_complete"]
