@@ -49,7 +49,11 @@ class ReadyCluster:
     def accept(
         self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
     ) -> None:
-        """All of it runs; what is left is offered anew."""
+        """All of it runs, if the offers are at hand; what is left is offered anew."""
+        if not all(each in self._of_offer for each in offer_ids):
+            for info in task_infos:
+                self._drop(info)
+            return
         agent = self._take(offer_ids)
         for info in task_infos:
             id, ports = info["task_id"]["value"], list(_ports(info))
@@ -69,6 +73,10 @@ class ReadyCluster:
         for agent in agents:
             agent.offer = None
         return agents[0]
+
+    def _drop(self, info: Mapping[str, Any]) -> None:
+        id, agent_id = TaskId(info["task_id"]["value"]), AgentId(info["agent_id"]["value"])
+        self._put(ev.StatusArrived(Status(id, "TASK_DROPPED", agent_id, "REASON_INVALID_OFFERS")))
 
     def _offer(self) -> None:
         self._put(ev.OffersArrived(tuple(map(self._offer_of, [a for a in self._agents if a.offer is None]))))
@@ -101,7 +109,11 @@ class ReadyCluster:
         """Good."""
 
     def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
-        """Nothing was lost."""
+        """Say how they stand: a task runs, or it is gone."""
+        for task_id, agent_id in tasks or [(id, agent.id) for id, (agent, _) in self._tasks.items()]:
+            state = "TASK_RUNNING" if task_id in self._tasks else "TASK_GONE"
+            agent = None if agent_id is None else AgentId(agent_id)
+            self._put(ev.StatusArrived(Status(TaskId(task_id), state, agent, "REASON_RECONCILIATION")))
 
     def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
         """Nobody listens."""

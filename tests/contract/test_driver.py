@@ -1,0 +1,373 @@
+"""One suite over all drivers: a real Mesos, the cluster that is always ready, and the Mesos of `simulate chaos`.
+
+What is asserted here is what the engine relies on. A driver that only notes its calls has part of it: the parameters,
+and that a call which is not delivered raises `Unavailable`.
+"""
+
+import inspect
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+import pytest
+
+from mesos_gpu.adapters import pymesos_driver as pd
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.local import helpers
+from mesos_gpu.local.cluster import AgentSpec, Cluster
+from mesos_gpu.model.ids import AgentId, OfferId, TaskId
+from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.ports import Driver
+from mesos_gpu.scheduler.__main__ import translate
+from mesos_gpu.simulate.chaos.virtual import TERMINAL, Agent, VirtualMesos
+from mesos_gpu.testing.fake_driver import FakeDriver
+from mesos_gpu.testing.ready_cluster import ReadyCluster
+from tests.e2e.local.test_local_cluster import EXECUTOR
+
+WAIT_S: Final = 60.0
+QUIET_S: Final = 1.0
+METHODS: Final = [
+    name for name, _ in inspect.getmembers(Driver, inspect.isfunction) if not name.startswith("_")
+]
+KINDS: Final = ["ready", "chaos", pytest.param("mesos", marks=pytest.mark.cluster)]
+
+
+class ChaosDriver:
+    """`Driver` on the Mesos of `simulate chaos`, which takes effects; `pump` lets its executors act."""
+
+    def __init__(self, put: Callable[[ev.Event], None]) -> None:
+        free = {"cpus": 4.0, "mem": 1024.0}
+        self.mesos = VirtualMesos([Agent(AgentId("a0"), "a0.example", (), "535", free)])
+        self._put = put
+
+    def pump(self) -> None:
+        """Offer what is free, move each task on by a step, deliver the mail."""
+        mesos = self.mesos
+        mesos.now += 1.0
+        for agent in mesos.agents.values():
+            if offered := mesos.offer(agent):
+                mesos.post(offered)
+        for run in mesos.alive():
+            if run.to_be_killed:
+                mesos.update(run, "TASK_KILLED")
+            elif run.stage == "TASK_STAGING":
+                mesos.start(run)
+            elif run.stage == "TASK_STARTING":
+                mesos.update(run, "TASK_RUNNING")
+        mail, mesos.mail = mesos.mail, []
+        for event in mail:
+            self._put(event)
+
+    def start(self) -> None:
+        self.mesos.connected = True
+        self.mesos.post(ev.Registered("fw", "http://master:5050"))
+
+    def stop(self, *, teardown: bool) -> None:
+        self.mesos.disconnect()
+
+    def accept(
+        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+    ) -> None:
+        items = []
+        for info in task_infos:
+            id, agent_id = TaskId(info["task_id"]["value"]), AgentId(info["agent_id"]["value"])
+            scalars = tuple(Scalar(each["name"], each["scalar"]["value"]) for each in info["resources"])
+            task = Task(id, agent_id, id, None, TaskState.LAUNCHED, 0.0)
+            items.append(fx.LaunchTask(task, None, scalars, ()))
+        self.mesos.call(fx.Launch(tuple(map(OfferId, offer_ids)), tuple(items)))
+
+    def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
+        self.mesos.call(fx.Decline(tuple(map(OfferId, offer_ids)), refuse_s))
+
+    def acknowledge(self, agent_id: str, task_id: str, uuid: str) -> None:
+        self.mesos.call(fx.Acknowledge(AgentId(agent_id), TaskId(task_id), uuid))
+
+    def kill(self, task_id: str, agent_id: str | None, *, grace_s: float | None) -> None:
+        self.mesos.call(fx.Kill(TaskId(task_id), AgentId(agent_id) if agent_id else None, grace_s))
+
+    def reconcile(self, tasks: Sequence[tuple[str, str | None]]) -> None:
+        pairs = tuple((TaskId(task_id), AgentId(agent_id or "")) for task_id, agent_id in tasks)
+        self.mesos.call(fx.Reconcile(pairs))
+
+    def tasks(self) -> Sequence[Listed]:
+        return []
+
+    def message(self, agent_id: str, executor_id: str, data: bytes) -> None:
+        """No executor of it listens."""
+
+    def shutdown(self, agent_id: str, executor_id: str) -> None:
+        self.mesos.call(fx.Shutdown(AgentId(agent_id), executor_id))
+
+    def suppress(self) -> None:
+        self.mesos.call(fx.Suppress())
+
+    def revive(self) -> None:
+        self.mesos.call(fx.Revive())
+
+
+@dataclass
+class Rig:
+    """A driver with its cluster, and all that was heard of it."""
+
+    driver: Driver
+    events: list[ev.Event]
+    pump: Callable[[], None]
+    executor: str = ""  # the command of an executor that says that its tasks run, until they are killed
+    serial: Iterator[int] = field(default_factory=lambda: count(1))
+
+    def until(self, happened: Callable[[list[ev.Event]], Any], what: str) -> Any:
+        """What `happened` finds in the events, which may be yet to come."""
+        deadline = time.monotonic() + WAIT_S
+        while not (result := happened(list(self.events))):
+            assert time.monotonic() < deadline, f"no {what} in {self.events}"
+            self.pump()
+            time.sleep(0.01)
+        return result
+
+    def offer(self) -> Offer:
+        """One that is not older than this call, or not answered yet."""
+        return self.until(_last_offer, "offer")  # type: ignore[no-any-return]
+
+    def status(self, task_id: str, *states: str, after: int = 0) -> Status:
+        """The first status of a task in one of the states, among the events from the `after`th on."""
+
+        def heard(events: list[ev.Event]) -> Status | None:
+            of = [event.status for event in events[after:] if isinstance(event, ev.StatusArrived)]
+            return next((each for each in of if each.task_id == task_id and each.state in states), None)
+
+        status: Status = self.until(heard, f"{states} of {task_id}")
+        return status
+
+    def launch(self, offer: Offer) -> str:
+        """Accept an offer with one task that sleeps; its id."""
+        task_id = f"t{next(self.serial)}"
+        amounts = {"cpus": 0.1, "mem": 32.0}
+        info = {
+            "name": task_id,
+            "task_id": {"value": task_id},
+            "agent_id": {"value": offer.agent_id},
+            "executor": {
+                "executor_id": {"value": "e"},
+                "type": "CUSTOM",
+                "command": {"value": self.executor},
+            },
+            "resources": [
+                {
+                    "name": name,
+                    "type": "SCALAR",
+                    "scalar": {"value": amount},
+                    "allocation_info": {"role": "*"},
+                }
+                for name, amount in amounts.items()
+            ],
+        }
+        self.events[:] = [event for event in self.events if not isinstance(event, ev.OffersArrived)]
+        self.driver.accept([offer.id], [info], refuse_s=0.0)
+        return task_id
+
+    def running(self) -> tuple[str, Status]:
+        """A task that runs, and the status that said so, acknowledged with those before it."""
+        task_id = self.launch(self.offer())
+        while True:
+            status = self.status(task_id, "TASK_STARTING", "TASK_RUNNING")
+            self.events.remove(ev.StatusArrived(status))
+            assert status.uuid, "an update asks for an acknowledgement"
+            self.driver.acknowledge(status.agent_id or "", task_id, status.uuid)
+            if status.state == "TASK_RUNNING":
+                return task_id, status
+
+
+def _last_offer(events: list[ev.Event]) -> Offer | None:
+    offers = [offer for event in events if isinstance(event, ev.OffersArrived) for offer in event.offers]
+    return offers[-1] if offers else None
+
+
+@pytest.fixture(scope="module")
+def mesos() -> Iterator[Callable[[], Cluster]]:
+    """A real Mesos master with one agent, started when it is first asked for."""
+    base = Path(tempfile.mkdtemp(prefix="mesos-gpu-test-"))
+    base.chmod(0o755)
+    started: list[Cluster] = []
+
+    def cluster() -> Cluster:
+        if not started:
+            started.append(Cluster(base / "cluster", [AgentSpec()], isolation="posix").start())
+            (started[0].directory / "executor.py").write_text(executor_text())
+        return started[0]
+
+    yield cluster
+    for each in started:
+        each.stop()
+    shutil.rmtree(base)
+
+
+def executor_text() -> str:
+    """The executor of the tests of the embedded cluster, without the process beside it, and one that can kill."""
+    lines = [line for line in EXECUTOR.splitlines(keepends=True) if "setsid" not in line]
+    assert len(lines) == len(EXECUTOR.splitlines()) - 1
+    kill = "def kill(task_id):\n    update(task_id, 'TASK_KILLED')\n"
+    return "".join(lines).replace("# more\n", kill)
+
+
+def _nothing() -> None:
+    """What moves by itself needs no pump."""
+
+
+@pytest.fixture(params=KINDS)
+def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterator[Rig]:
+    events: list[ev.Event] = []
+    driver: Driver
+    pump, executor = _nothing, ""
+    match request.param:
+        case "ready":
+            driver = ReadyCluster(1, events.append, time.time)
+        case "chaos":
+            driver = chaos = ChaosDriver(events.append)
+            pump = chaos.pump
+        case _:
+            cluster = mesos()
+            driver = on_mesos(f"127.0.0.1:{cluster.master.port}", events.append)
+            executor = f"exec {helpers.python()} -IS {cluster.directory}/executor.py"
+    driver.start()
+    yield Rig(driver, events, pump, executor)
+    driver.stop(teardown=True)
+
+
+def on_mesos(address: str, put: Callable[[ev.Event], None]) -> Driver:
+    """The driver on pymesos, as the scheduler has it."""
+
+    def sink(event: pd.DriverEvent) -> None:
+        if (translated := translate(event, time.time(), b"key")) is not None:
+            put(translated)
+
+    user = Path.home().owner()
+    framework = pd.FrameworkSettings(
+        user, "contract", ("*",), "http://127.0.0.1:1", "here", failover_timeout_s=0.0
+    )
+    return pd.PymesosDriver(framework, address, sink)
+
+
+def test_after_the_start_it_is_registered_and_has_offers(rig: Rig) -> None:
+    offer = rig.offer()
+    assert isinstance(rig.events[0], ev.Registered)
+    assert rig.events[0].framework_id
+    assert {scalar.name for scalar in offer.resources} >= {"cpus", "mem"}
+
+
+def test_a_launch_runs_on_the_agent_of_its_offer(rig: Rig) -> None:
+    offer = rig.offer()
+    task_id = rig.launch(offer)
+    assert rig.status(task_id, "TASK_STARTING", "TASK_RUNNING").agent_id == offer.agent_id
+
+
+def test_what_a_launch_leaves_of_an_offer_is_offered_again(rig: Rig) -> None:
+    rig.running()
+    assert rig.offer().id
+
+
+def test_an_offer_serves_one_launch_the_second_is_dropped(rig: Rig) -> None:
+    offer = rig.offer()
+    first, second = rig.launch(offer), rig.launch(offer)
+    assert rig.status(second, *TERMINAL, "TASK_LOST", "TASK_DROPPED").reason
+    assert rig.status(first, "TASK_STARTING", "TASK_RUNNING").agent_id == offer.agent_id
+
+
+def test_a_task_that_is_killed_says_so_and_no_more(rig: Rig) -> None:
+    task_id, status = rig.running()
+    rig.driver.kill(task_id, status.agent_id, grace_s=0.0)
+    killed = rig.status(task_id, "TASK_KILLED", "TASK_FAILED")
+    assert killed.state == "TASK_KILLED"
+    assert killed.uuid
+
+
+def test_a_declined_offer_comes_again_under_another_id(rig: Rig) -> None:
+    offer = rig.offer()
+    rig.events.clear()
+    rig.driver.decline([offer.id], refuse_s=0.0)
+    rig.driver.revive()
+    again = rig.offer()
+    assert again.id != offer.id
+    assert again.agent_id == offer.agent_id
+
+
+def test_nothing_is_offered_while_offers_are_suppressed(rig: Rig) -> None:
+    offer = rig.offer()
+    rig.driver.suppress()
+    rig.driver.decline([offer.id], refuse_s=0.0)
+    rig.events.clear()
+    until = time.monotonic() + QUIET_S
+    while time.monotonic() < until:
+        rig.pump()
+        time.sleep(0.01)
+    assert _last_offer(rig.events) is None
+    rig.driver.revive()
+    assert rig.offer().id
+
+
+def test_a_reconciliation_says_how_a_task_stands_and_asks_for_no_acknowledgement(rig: Rig) -> None:
+    task_id, status = rig.running()
+    for asked in [[(task_id, status.agent_id)], []]:
+        rig.events.clear()
+        rig.driver.reconcile(asked)
+        assert rig.status(task_id, "TASK_RUNNING").uuid is None
+
+
+def test_a_reconciliation_of_a_task_that_nobody_knows_says_that_it_is_gone(rig: Rig) -> None:
+    agent_id = rig.offer().agent_id
+    rig.driver.reconcile([("never-launched", agent_id)])
+    assert rig.status("never-launched", "TASK_GONE", "TASK_LOST").uuid is None
+
+
+# --- of all drivers, those that only note their calls, too
+
+
+@pytest.mark.parametrize("driver", [pd.PymesosDriver, ReadyCluster, FakeDriver, ChaosDriver])
+@pytest.mark.parametrize("name", METHODS)
+def test_each_call_has_the_parameters_of_the_port(driver: type, name: str) -> None:
+    wanted, given = getattr(Driver, name), getattr(driver, name)
+    assert inspect.signature(given).parameters == inspect.signature(wanted).parameters
+    assert get_type_hints(given) == get_type_hints(wanted)
+
+
+CALLS: Final[dict[str, Callable[[Driver], object]]] = {
+    "accept": lambda driver: driver.accept(["o"], [], refuse_s=0.0),
+    "decline": lambda driver: driver.decline(["o"], refuse_s=0.0),
+    "acknowledge": lambda driver: driver.acknowledge("a", "t", "u"),
+    "kill": lambda driver: driver.kill("t", "a", grace_s=None),
+    "reconcile": lambda driver: driver.reconcile([]),
+    "tasks": lambda driver: driver.tasks(),
+    "message": lambda driver: driver.message("a", "e", b""),
+    "shutdown": lambda driver: driver.shutdown("a", "e"),
+    "suppress": lambda driver: driver.suppress(),
+    "revive": lambda driver: driver.revive(),
+}
+
+
+def test_the_calls_tried_without_a_master_are_all_that_there_are() -> None:
+    assert {*CALLS, "start", "stop"} == set(METHODS)
+
+
+@pytest.mark.parametrize("kind", ["pymesos", "fake"])
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_reaches_no_master_is_unavailable(name: str, kind: str) -> None:
+    driver: Driver
+    if kind == "pymesos":
+        driver = on_mesos("127.0.0.1:1", lambda _: None)  # never started
+    else:
+        driver = fake = FakeDriver()
+        fake.down = True
+    threads = threading.active_count()
+    with pytest.raises(Unavailable):
+        CALLS[name](driver)
+    assert threading.active_count() == threads
