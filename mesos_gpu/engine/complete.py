@@ -2,21 +2,20 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, get_args
 
 
-def see_complete(name: str, kinds: Iterable[type], of: Any) -> None:
+def see_complete(name: str, kinds: Iterable[type], needed: Iterable[type]) -> None:
     """See that a table has each kind once, and no other.
 
     Args:
         name: The table, for who extends it: a module and its variable.
         kinds: What the table has.
-        of: The union of all kinds that there are.
+        needed: All kinds that there are.
 
     Raises:
-        LookupError: A kind is missing, is there twice, or is none of the union.
+        LookupError: A kind is missing, is there twice, or is none of those that there are.
     """
-    had, wanted = Counter(tuple(kinds)), Counter(get_args(of))
+    had, wanted = Counter(tuple(kinds)), Counter(tuple(needed))
     missing, extra = sorted(map(_name, wanted - had)), sorted(map(_name, had - wanted))
     if missing or extra:
         raise LookupError(f"{name} lacks {missing or 'nothing'} and has {extra or 'nothing'} too much")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, get_args
 
 from mesos_gpu.engine.complete import see_complete
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
@@ -11,6 +11,7 @@ from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.saves import (
     FORGOTTEN_BY,
     SAVED_BY,
+    SAVES,
     ForgetAppVersion,
     ForgetDeployment,
     ForgetRootVersion,
@@ -178,5 +179,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Publish,
     Disbelieve,
 )
-see_complete("engine.effects.ORDER", ORDER, Effect)
+#: All effects but those on the store.
+DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = (*get_args(Call), Publish, Disbelieve)
+see_complete("engine.effects.ORDER", ORDER, (*SAVES, *DONE_OUTSIDE))
 RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

@@ -20,7 +20,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, key_of
+from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 
@@ -162,7 +162,7 @@ class State:
         if kind in _PUT:
             getattr(self, _PUT[kind])(value)
         elif NOUN_OF[kind].key:
-            getattr(self, NOUN_OF[kind].plural)[_dict_key(key_of(value))] = value
+            getattr(self, NOUN_OF[kind].plural)[dict_key(key_of(value))] = value
         else:
             setattr(self, NOUN_OF[kind].plural, value)
 
@@ -171,7 +171,7 @@ class State:
         if kind in _DROP:
             getattr(self, _DROP[kind])(*key)
         else:
-            del getattr(self, NOUN_OF[kind].plural)[_dict_key(key)]
+            del getattr(self, NOUN_OF[kind].plural)[dict_key(key)]
 
     def hold_offer(self, offer: Offer) -> None:
         """Put an offer on the table."""
@@ -381,10 +381,6 @@ class State:
             if job.state.ended and running:
                 problems.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
         return problems
-
-
-def _dict_key(key: tuple[Any, ...]) -> Any:
-    return key[0] if len(key) == 1 else key
 
 
 #: Methods for nouns that are more than an entry of a dict by their key.

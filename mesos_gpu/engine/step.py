@@ -7,7 +7,7 @@ the same times give the same effects.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.apps.delays import on_delay_reset
@@ -144,4 +144,4 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Tick: lambda turn, _: on_tick(turn),
     ev.Match: lambda turn, _: match(turn),
 }
-see_complete("engine.step._HANDLERS", _HANDLERS, ev.Event)
+see_complete("engine.step._HANDLERS", _HANDLERS, get_args(ev.Event))

@@ -331,6 +331,11 @@ def key_of(value: Any) -> Key:
     return _KEY[type(value)](value)
 
 
+def dict_key(key: Key) -> Any:
+    """A key as dicts of values have it: its only part, or the whole."""
+    return key[0] if len(key) == 1 else key
+
+
 def about(save: Save) -> Key:
     """The key of what is saved or forgotten; (): there is one."""
     kind = type(save)

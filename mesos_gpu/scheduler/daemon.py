@@ -479,7 +479,7 @@ _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
     fx.Publish: Daemon._publish,
     fx.Disbelieve: Daemon._disbelieve,
 }
-see_complete("scheduler.daemon._HANDLERS", _HANDLERS, fx.Call | fx.Publish | fx.Disbelieve)
+see_complete("scheduler.daemon._HANDLERS", _HANDLERS, fx.DONE_OUTSIDE)
 
 
 def _half_done(error: NoRoom) -> NoRoom:

@@ -85,8 +85,7 @@ def connect(_nothing_is_left: None) -> Iterator[Connect]:
 @pytest.fixture
 def registered(connect: Connect, master: ScriptedMaster) -> Pair:
     """A driver that is subscribed, and its sink."""
-    inbox = Inbox()
-    driver = connect(master.address, inbox)
+    driver = connect(master.address, inbox := Inbox())
     inbox.wait_for(Registered)
     return driver, inbox
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import pytest
-from mesos_gpu.model.apps.service import AppVersion, Deployment, GroupShape, RootVersion, Services
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model import saves
 from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
-from mesos_gpu.model.apps.split import Split
+from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
@@ -122,7 +122,7 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
     ),
     "splits": (
         [
-            saves.SaveSplit(Split(name, weights))
+            saves.SaveSplit(TrafficSplit(name, weights))
             for name, weights in (("api", {"/b": 1, "/a": 2}), ("api", {"/a": 1}), ("web", {"/b": 1}))
         ],
         saves.ForgetSplit("api"),
@@ -131,9 +131,9 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
 #: What there is one of: a field of `Saved`, and how it becomes another.
 SINGLE: Final[dict[str, list[Save]]] = {
     "framework_id": [saves.SaveFramework("f1"), saves.SaveFramework("f2")],
-    "services": [
+    "catalog": [
         saves.SaveServices(
-            Services(Group("/", (App("/web"),)), {"/web": VersionInfo(version, version, version)})
+            AppCatalog(Group("/", (App("/web"),)), {"/web": VersionInfo(version, version, version)})
         )
         for version in (1.0, 2.0)
     ],
@@ -175,7 +175,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopened]
 
 
 def noun_of(save: Save) -> Any:
-    return getattr(save, fields(save)[0].name)
+    return save.framework_id if isinstance(save, saves.SaveFramework) else saves.value_of(save)
 
 
 def latest(batch: list[Save]) -> tuple[object, ...]:
@@ -191,7 +191,7 @@ def test_the_examples_are_of_each_kind_of_save_and_of_each_thing_saved() -> None
     for batch, forget in NOUNS.values():
         examples += [*batch, *([forget] if forget else [])]
     kinds = {type(save) for save in examples}
-    assert kinds == set(get_args(Save))
+    assert kinds == set(saves.SAVES)
     assert NOUNS.keys() | SINGLE.keys() | {"doubtful"} == {field.name for field in fields(Saved)}
 
 

@@ -25,20 +25,10 @@ X = datetime.fromtimestamp(0, UTC), uuid5(NAMESPACE_URL, "")
 
 def refusals(source: str, name: str) -> int:
     """How many uses of what is banned the linter finds in a file of that name."""
-    ruff = [
-        Path(sys.executable).with_name("ruff"),
-        "check",
-        "--no-cache",
-        "--select",
-        "TID251",
-        "--output-format",
-    ]
+    ruff = str(Path(sys.executable).with_name("ruff"))
+    command = [ruff, "check", "--no-cache", "--select", "TID251", "--output-format", "concise"]
     run = subprocess.run(
-        [*ruff, "concise", "--stdin-filename", name, "-"],
-        input=source,
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
+        [*command, "--stdin-filename", name, "-"], input=source, cwd=ROOT, text=True, capture_output=True
     )
     assert run.returncode in (0, 1), run.stderr
     return run.stdout.count("TID251")

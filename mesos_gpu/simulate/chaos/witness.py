@@ -413,5 +413,5 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.Shutdown: Witness._ignore,
     fx.Disbelieve: Witness._ignore,
 }
-see_complete("simulate.chaos.witness._CHECKS", _CHECKS, fx.Call | fx.Disbelieve)
+see_complete("simulate.chaos.witness._CHECKS", _CHECKS, set(fx.DONE_OUTSIDE) - {fx.Publish})
 _decoded = report.decode

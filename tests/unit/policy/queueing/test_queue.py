@@ -19,13 +19,7 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity import ENDLESS, Allocation, NodeCapacity, Request, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, in_order, position_of
-from mesos_gpu.policy.room.reservation import (
-    after_launch,
-    ends_by,
-    outlasts,
-    reserve,
-    share_of,
-)
+from mesos_gpu.policy.room.reservation import after_launch, ends_by, outlasts, reserve, share_of
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, request, saved_of, spec
 
