@@ -75,5 +75,9 @@ def test_all_saves_and_all_calls_are_known_by_the_lists_that_tables_are_held_aga
         each for each in vars(saves).values() if isinstance(each, type) and issubclass(each, saves.Save)
     ]
     see_complete("saves.SAVES", saves.SAVES, [each for each in defined if each is not saves.Save])
-    effects = [each for each in vars(fx).values() if is_dataclass(each) and each.__module__ == fx.__name__]
+    effects = [
+        each
+        for each in vars(fx).values()
+        if isinstance(each, type) and is_dataclass(each) and each.__module__ == fx.__name__
+    ]
     see_complete("effects", fx.ORDER, {*effects, *saves.SAVES} - PARTS)
