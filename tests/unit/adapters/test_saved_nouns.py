@@ -64,6 +64,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.saves import Lease
 from mesos_gpu.testing.builders import saved_of
+from mesos_gpu.testing.memory_store import MemoryStore
 
 path = Path(sys.argv[1])
 SqliteStore(path).close()
@@ -81,7 +82,7 @@ assert [words(effect) for effect in turn.effects] == ["SaveLease one", "SaveLeas
 assert digest(turn.effects)
 assert STATES.decode(STATES.encode(turn.state)).leases == {"one": one}
 assert saved_of(turn.state).leases == (one,)
-for store in (SqliteStore(path),):
+for store in (SqliteStore(path), MemoryStore()):
     store.save(turn.effects)
     saved = store.load()
     store.close()
