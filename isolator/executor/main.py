@@ -111,6 +111,13 @@ class Executor:
         except RuntimeError:
             self._take(way_out)
 
+    def _abort(self, cut_short: Callable[[], None]) -> None:
+        """Cut short a step, which posts what came of it as ever; on a thread, as an agent may be slow to answer."""
+        try:
+            threading.Thread(target=cut_short, daemon=True).start()
+        except RuntimeError as error:
+            log(f"what is at work is not cut short: {error}")
+
     def _take(self, *steps: Callable[[], None]) -> None:
         try:
             for take in steps:
@@ -214,8 +221,8 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.PREPARE: Executor._prepare,
     Action.FETCH: lambda self, _: self._aside(self._at.fetch),
     Action.START: Executor._start,
-    Action.ABORT_FETCH: lambda self, _: threading.Thread(target=self._at.abort_fetch, daemon=True).start(),
-    Action.ABORT_START: lambda self, _: threading.Thread(target=self._at.abort_start, daemon=True).start(),
+    Action.ABORT_FETCH: lambda self, _: self._abort(self._at.abort_fetch),
+    Action.ABORT_START: lambda self, _: self._abort(self._at.abort_start),
     Action.CHECK: Executor._check,
     Action.DISMISS_CHECKS: lambda _, effect: effect.event.payload.stop(),
     Action.TERMINATE: Executor._terminate,
