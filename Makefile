@@ -54,9 +54,10 @@ bench: setup ## Measure, on the embedded cluster
 	@$(BIN)/mesos-gpu bench api
 	@if [ "$$(id -u)" = 0 ]; then $(BIN)/mesos-gpu bench isolation; else echo "bench isolation needs root"; fi
 
-docs: setup ## Write the references of the command line and of /v1 from what they describe
+docs: setup ## Write what is drawn from code: references of the command line and of /v1, life cycles
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
+	@$(BIN)/python -m mesos_gpu.cli.dev.life_cycles docs/development.md
 
 lock: ## Take the newest releases that setup.cfg allows into requirements.lock
 	@PYTHON=$(PYTHON) scripts/lock.sh

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from mesos_gpu.engine import events as ev
@@ -30,7 +31,8 @@ from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options
 
-_STATES = {
+#: What an instance shows of its job; one whose executor has said something is STARTING, and no more STAGING.
+SHOWN: Final = {
     JobState.PENDING: InstanceState.WAITING,
     JobState.STARTING: InstanceState.STAGING,
     JobState.RUNNING: InstanceState.RUNNING,
@@ -274,7 +276,7 @@ def _new_id(turn: Turn, app: App) -> JobId:
 def _instance(state: State, job: Job) -> Instance:
     tasks = state.round_of(job)
     task = tasks[0] if tasks else None
-    shown, since = _STATES[job.state], job.started_at or job.submitted_at
+    shown, since = SHOWN[job.state], job.started_at or job.submitted_at
     if shown is InstanceState.STAGING and task is not None and task.state is not TaskState.LAUNCHED:
         shown = InstanceState.STARTING
     if shown is InstanceState.UNREACHABLE and task is not None:
