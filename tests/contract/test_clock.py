@@ -1,4 +1,4 @@
-"""One suite over both clocks."""
+"""The suite of both clocks."""
 
 import time
 

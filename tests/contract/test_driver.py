@@ -1,4 +1,4 @@
-"""One suite over all drivers: a real Mesos, the cluster that is always ready, and the Mesos of `simulate chaos`.
+"""The suite of all drivers: a real Mesos, the cluster that is always ready, and the Mesos of `simulate chaos`.
 
 What is asserted here is what the engine relies on. A driver that only notes its calls has part of it: the parameters,
 and that a call which is not delivered raises `Unavailable`.
@@ -136,7 +136,7 @@ class Rig:
         return result
 
     def offer(self) -> Offer:
-        """One that is not older than this call, or not answered yet."""
+        """Wait for an offer that is not older than this call, or not answered yet."""
         return self.until(_last_offer, "offer")  # type: ignore[no-any-return]
 
     def status(self, task_id: str, *states: str, after: int = 0) -> Status:

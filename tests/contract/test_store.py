@@ -1,4 +1,4 @@
-"""One suite over all stores: SQLite, the store in memory by which `simulate chaos` judges, and the tests' own."""
+"""The suite of all stores: SQLite, the store in memory by which `simulate chaos` judges, and the tests' own."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace

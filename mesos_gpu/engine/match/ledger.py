@@ -47,7 +47,7 @@ class Ledger:
 
     @property
     def books(self) -> tuple[Book, ...]:
-        """Those that are told."""
+        """The books that are told."""
         return tuple(self._books)
 
     @property

@@ -1,4 +1,4 @@
-"""One match: offers held against the jobs that wait."""
+"""A match: offers held against the jobs that wait."""
 
 from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger

@@ -64,13 +64,13 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
 
 def _moving(state: State) -> dict[AgentId, list[tuple[Job, Task]]]:
     """By agent, the jobs that may move."""
-    found: dict[AgentId, list[tuple[Job, Task]]] = {}
+    movable: dict[AgentId, list[tuple[Job, Task]]] = {}
     for task_id in state.live:
         task = state.tasks[task_id]
         job = state.holding_job(task)
         if job is not None and _may_move(job, task):
-            found.setdefault(task.agent_id, []).append((job, task))
-    return found
+            movable.setdefault(task.agent_id, []).append((job, task))
+    return movable
 
 
 def _lost_gpu_s(job: Job, task: Task, now: float) -> float:
@@ -79,7 +79,7 @@ def _lost_gpu_s(job: Job, task: Task, now: float) -> float:
 
 
 def _may_move(job: Job, task: Task) -> bool:
-    """Of a job of several tasks all would have to start anew: it stays."""
+    """Whether a job may move. A job of several tasks stays: all would have to start anew."""
     wanted = job.spec.preemptible and job.spec.tasks == 1 and job.state in _MOVING
     ends = task.evicted or job.kill_requested or task.kill_sent_at is not None
     return wanted and not ends and task.state is not TaskState.UNREACHABLE
@@ -146,12 +146,14 @@ class _Places:
             queue=[(other.sequence, other.id) for other in waiting.values()],
             live={task.id: None for task in tasks},
         )
-        found = Neighbours(state)
+        neighbours = Neighbours(state)
         if members:
-            found.barred(job, self._nodes[members[0]])  # it counts what it is told once it has read the state
+            neighbours.barred(
+                job, self._nodes[members[0]]
+            )  # it counts what it is told once it has read the state
         for agent_id in members:
-            found.take(Take(agent_id, job))
-        return found
+            neighbours.take(Take(agent_id, job))
+        return neighbours
 
 
 def _counts(job: Job, other: Job) -> bool:

@@ -106,7 +106,7 @@ def _mix(state: State, settings: Settings) -> Mix:
 
 
 def _models(job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:
-    """Those that will do; empty: any; None: the cluster has none that does."""
+    """Models that will do; empty: any; None: the cluster has none that does."""
     request, wanted = request_of(job, settings).gpu, job.spec.gpu_model
     if not request.choosy:
         return wanted

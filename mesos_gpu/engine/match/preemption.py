@@ -65,17 +65,17 @@ def _may_fit_soon(turn: Turn, job: Job) -> bool:
 
 def _victims(turn: Turn) -> dict[JobId, Victim]:
     """Every job that may be ended now, by whoever is before it."""
-    found = {}
+    victims = {}
     for task_id in turn.state.live:
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)
-        if job is None or job.id in found or not _may_be_ended(job):
+        if job is None or job.id in victims or not _may_be_ended(job):
             continue
         members = turn.state.round_of(job)
         if not any(member.evicted for member in members):
             ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
-            found[job.id] = Victim(job.id, job.spec.priority, job.spec.gpus * ran_s)
-    return found
+            victims[job.id] = Victim(job.id, job.spec.priority, job.spec.gpus * ran_s)
+    return victims
 
 
 def _may_be_ended(job: Job) -> bool:

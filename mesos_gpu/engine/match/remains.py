@@ -21,7 +21,7 @@ Scalars = tuple[Scalar, ...]
 
 @dataclass(slots=True)
 class _Agent:
-    """One agent's offers, and what is left of them."""
+    """An agent's offers, and what is left of them."""
 
     node: Node
     offers: list[Offer]
@@ -63,15 +63,15 @@ class Remains:
         return agent_id in self._agents
 
     def offer_ids(self, agent_id: AgentId) -> tuple[OfferId, ...]:
-        """Those of one agent."""
+        """The ids of an agent's offers."""
         return tuple(offer.id for offer in self._agents[agent_id].offers)
 
     def ports(self, agent_id: AgentId) -> tuple[PortRange, ...]:
-        """Of an agent, those that nothing has taken."""
+        """The ports of an agent that nothing has taken."""
         return self._agents[agent_id].ports
 
     def resources(self, agent_id: AgentId) -> Resources:
-        """Of an agent, what nothing has taken; NOTHING of one without offers."""
+        """What nothing has taken of an agent; NOTHING of one without offers."""
         agent = self._agents.get(agent_id)
         return NOTHING if agent is None else resources_of(agent.scalars)
 
@@ -132,7 +132,7 @@ class Launches:
         self._entries[take.agent_id][take] = item
 
     def effects(self, remains: Remains) -> Iterator[Launch]:
-        """One for each agent, in the order of their oldest offers."""
+        """A launch for each agent, in the order of their oldest offers."""
         for agent_id in remains:
             entries = self._entries.get(agent_id)
             if entries:

@@ -93,7 +93,7 @@ class Search:
         return _by_rank(takes)
 
     def _beside_others(self, job: Job, nodes: Nodes, outlasted: Sequence[int]) -> Nodes:
-        """Those of the nodes that the next member of a gang may use, as they are beside those before it."""
+        """Nodes that the next member of a gang may use, as they are beside those before it."""
         now = self._line.open_to(outlasted, self._nodes)
         # Each member takes a port.
         with_ports = {agent_id: now[agent_id] for agent_id in nodes if now[agent_id].ports}

@@ -36,7 +36,7 @@ class Index:
         self._board.update(self._remains.capacity(take.agent_id))
 
     def undo(self, take: Take) -> None:
-        """As much is there again."""
+        """Give back what a launch took."""
         self._board.update(self._remains.capacity(take.agent_id))
 
 
@@ -92,6 +92,6 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
 
 
 def _fresh_until(state: State, settings: Settings, agent_id: AgentId) -> float:
-    """One that has no report, or an old one, is looked at again when one comes."""
+    """Until when an agent's report counts, seconds since the epoch; infinite: none has come, which will be noticed."""
     reported_at = state.nodes[agent_id].reported_at
     return inf if reported_at is None else reported_at + settings.report_stale_s

@@ -126,7 +126,7 @@ class Line:
             return True
         ends_at = ends_by(job.spec, self._now)
         kept = (r for r in self.reservations if r.queue == job.spec.queue)
-        return any(outlasts(ends_at, found) and gpus > found.spare_share for found in kept)
+        return any(outlasts(ends_at, each) and gpus > each.spare_share for each in kept)
 
     # --- reservations
 
@@ -139,12 +139,12 @@ class Line:
         key = queue, self.kind(job, request)
         if key in self._hopeless:
             return
-        found = self.reservations_for(job, request)
-        if not found:
+        reservations = self.reservations_for(job, request)
+        if not reservations:
             self._hopeless.add(key)
             return
         self._queues.add(queue)
-        self.reservations = [*self.reservations, *found]
+        self.reservations = [*self.reservations, *reservations]
         self._ends.clear()
 
     def kind(self, job: Job, request: Request) -> Hashable:
@@ -152,7 +152,7 @@ class Line:
         return request, self.neighbours.key(job)
 
     def reservation(self, job: Job, request: Request) -> Reservation | None:
-        """Of what would be kept for the job, that which it waits for longest; None: it could never start."""
+        """The reservation that the job would wait for longest; None: it could never start."""
         return _decisive(self.reservations_for(job, request))
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
@@ -175,8 +175,8 @@ class Line:
             )
             return [kept]
         return [
-            with_share(found, share, held, limit, gpus)
-            for found in self._reserve(job, request, self.reservations)
+            with_share(reservation, share, held, limit, gpus)
+            for reservation in self._reserve(job, request, self.reservations)
         ]
 
     def _reserve(self, job: Job, request: Request, taken: Sequence[Reservation] = ()) -> list[Reservation]:
@@ -184,8 +184,8 @@ class Line:
         if job.spec.tasks > 1:
             allot = partial(self.neighbours.allot, job) if self.neighbours.parts(job) else None
             return reserve_together(job, request, list(nodes), taken, now=self._now, allot=allot)
-        found = reserve(job, request, nodes, taken, now=self._now)
-        return [found] if found else []
+        reservation = reserve(job, request, nodes, taken, now=self._now)
+        return [reservation] if reservation else []
 
     def alone(self, job: Job, request: Request) -> Reservation | None:
         """The node that it would get if nothing were kept for others, and no queue had a limit."""
@@ -194,13 +194,13 @@ class Line:
     def outlasted(self, job: Job) -> tuple[int, ...]:
         """Which reservations of nodes it would be in the way of."""
         key = job.spec.timeout_s, job.spec.kill_grace_s
-        found = self._ends.get(key)
-        if found is None:
+        numbers = self._ends.get(key)
+        if numbers is None:
             ends_at = ends_by(job.spec, self._now)
-            found = self._ends[key] = tuple(
+            numbers = self._ends[key] = tuple(
                 i for i, r in enumerate(self.reservations) if r.agent_id is not None and outlasts(ends_at, r)
             )
-        return found
+        return numbers
 
     def open_to(
         self, outlasted: Iterable[int], nodes: Mapping[AgentId, NodeCapacity]
@@ -275,10 +275,10 @@ class Line:
 
     def capacity(self, node: Node) -> NodeCapacity:
         """What the node has free, and what its tasks will give back."""
-        found = self._nodes.get(node.id)
-        if found is None:
-            found = self._nodes[node.id] = self._built(node)
-        return found
+        capacity = self._nodes.get(node.id)
+        if capacity is None:
+            capacity = self._nodes[node.id] = self._built(node)
+        return capacity
 
     def _built(self, node: Node) -> NodeCapacity:
         allocations = [self.allocation(task, node) for task in self._tasks_on(node.id)]
@@ -356,6 +356,6 @@ class Line:
         return ENDLESS, None, ""
 
 
-def _decisive(found: Sequence[Reservation]) -> Reservation | None:
+def _decisive(reservations: Sequence[Reservation]) -> Reservation | None:
     """All of them start at one time; the one whose node is ready last says why then."""
-    return max(found, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)
+    return max(reservations, key=lambda r: r.awaited[-1].ends_at if r.awaited else -ENDLESS, default=None)

@@ -51,7 +51,9 @@ class Neighbours:
         nodes = self._state.nodes
         self.verdicts.next_job()
         return {
-            agent_id: found for agent_id, found in candidates.items() if not self.barred(job, nodes[agent_id])
+            agent_id: candidate
+            for agent_id, candidate in candidates.items()
+            if not self.barred(job, nodes[agent_id])
         }
 
     def barred(self, job: Job, node: Node) -> str:
@@ -83,12 +85,12 @@ class Neighbours:
                 others or spec.near != spec.app
             ):
                 return f"runs no job of {spec.near}, which this one is to be near"
-        for found in self._of(spec.away):
-            if found.node.hostname == node.hostname:
-                return f"runs {found.name}, and this job is to be away from {spec.away}"
-        for found in self._shunned.get(spec.app, ()):
-            if found.node.hostname == node.hostname:
-                return f"runs {found.name}, which is to be away from {spec.app}"
+        for other in self._of(spec.away):
+            if other.node.hostname == node.hostname:
+                return f"runs {other.name}, and this job is to be away from {spec.away}"
+        for other in self._shunned.get(spec.app, ()):
+            if other.node.hostname == node.hostname:
+                return f"runs {other.name}, which is to be away from {spec.app}"
         return ""
 
     def _of(self, app: str | None) -> list[Placed]:
@@ -164,12 +166,12 @@ class Neighbours:
             self._instances[group] = self._instances.get(group, 0) + job.spec.tasks
 
     def _place(self, job: Job, agent_id: AgentId, hostname: str = "") -> None:
-        found = Placed(job.id, self._state.nodes.get(agent_id) or Node(agent_id, hostname))
+        placed = Placed(job.id, self._state.nodes.get(agent_id) or Node(agent_id, hostname))
         group = _group(job)
         if group and self._apps is not None:
-            self._apps.setdefault(group, []).append(found)
+            self._apps.setdefault(group, []).append(placed)
         if job.spec.away:
-            self._shunned.setdefault(job.spec.away, []).append(found)
+            self._shunned.setdefault(job.spec.away, []).append(placed)
 
 
 def _group(job: Job) -> str | None:

@@ -28,7 +28,7 @@ class PortRange:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One offer of one agent."""
+    """An offer of an agent."""
 
     id: OfferId
     agent_id: AgentId

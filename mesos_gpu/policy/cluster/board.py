@@ -169,7 +169,7 @@ class Board:
         return node is not None and room_for(request, node, model).slots > 0
 
     def _counts(self, request: GpuRequest) -> npt.NDArray[np.int64]:
-        """Of each row, the free GPUs that will do: those of one model may differ in their memory."""
+        """The free GPUs of each row that will do: those of one model may differ in their memory."""
         needs = GpuRequest(memory_mib=request.memory_mib, compute_capability=request.compute_capability)
         if needs not in self._suited:
             counts = [len(needs.suited(self._known[agent_id].gpus, model)) for agent_id, model in self._rows]
@@ -183,7 +183,7 @@ class Board:
         return self._new_enough[least]
 
     def _by_siblings(self, mask: Mask | None, siblings: Mapping[AgentId, int]) -> list[Mask]:
-        """The same, the agents with the fewest tasks of the app first."""
+        """Split the mask by how many tasks of the app an agent has, the fewest first."""
         counts = np.array([siblings.get(agent_id, 0) for agent_id, _ in self._rows])
         masks = [counts == count for count in sorted(set(counts.tolist()))]
         return masks if mask is None else [mask & each for each in masks]

@@ -60,10 +60,10 @@ class Rig:
     def report(self, *gpus: Gpu, agent: str = "a1", isolation: str = "") -> None:
         self.tell(Inventory(gpus, "simulated", "535", "12.2", isolation), agent)
 
-    def tell(self, found: Inventory, agent: str = "a1") -> None:
+    def tell(self, inventory: Inventory, agent: str = "a1") -> None:
         monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(10)
         assert monitor is not None
-        self.status(monitor, "TASK_RUNNING", agent, report.encode(found))
+        self.status(monitor, "TASK_RUNNING", agent, report.encode(inventory))
 
     def status(self, task: str, state: str, agent: str = "a1", data: bytes = b"") -> None:
         self.daemon.put(ev.StatusArrived(Status(TaskId(task), state, AgentId(agent), data=data, uuid="u")))
@@ -111,8 +111,8 @@ def test_what_runs_is_listed_before_what_waits_and_what_is_hidden_is_counted(rig
     waiting = [rig.submit(name=f"w{i}", gpus=1)["id"] for i in range(3)]
 
     def ids(query: str) -> tuple[list[str], int]:
-        found = rig.call("GET", f"/v1/jobs?{query}").json()
-        return [job["id"] for job in found["jobs"]], found["total"]
+        listed = rig.call("GET", f"/v1/jobs?{query}").json()
+        return [job["id"] for job in listed["jobs"]], listed["total"]
 
     assert ids("") == ([*reversed(waiting), ended["id"], holder["id"]], 5)
     assert ids("order=activity") == ([holder["id"], *reversed(waiting), ended["id"]], 5)
@@ -153,21 +153,21 @@ def test_the_queue_is_listed_in_its_order(rig: Rig) -> None:
     rig.node()
     first = rig.submit(gpus=1, name="first", timeout_s=100)
     low, high = rig.submit(gpus=1, name="low"), rig.submit(gpus=1, name="high", priority=7, queue="lab")
-    found = rig.call("GET", "/v1/queue").json()
-    assert [job["id"] for job in found["jobs"]] == [high["id"], low["id"]]
-    assert (found["jobs"][0]["priority"], found["jobs"][0]["position"]) == (7, 0)
-    assert found["jobs"][0]["reservation"]["gpu_ids"] == ["g0"]
-    assert found["jobs"][0]["estimate"]["basis"].startswith(
+    queue = rig.call("GET", "/v1/queue").json()
+    assert [job["id"] for job in queue["jobs"]] == [high["id"], low["id"]]
+    assert (queue["jobs"][0]["priority"], queue["jobs"][0]["position"]) == (7, 0)
+    assert queue["jobs"][0]["reservation"]["gpu_ids"] == ["g0"]
+    assert queue["jobs"][0]["estimate"]["basis"].startswith(
         f"job {first['id']} has run 0s of its timeout_s 100s"
     )
-    assert found["queues"] == [
+    assert queue["queues"] == [
         {"name": "default", "limit_gpus": None, "used_gpus": 1, "waiting": 1},
         {"name": "lab", "limit_gpus": None, "used_gpus": 0, "waiting": 1},
     ]
-    assert rig.call("GET", "/v1/queue?limit=1").json()["jobs"] == found["jobs"][:1]
+    assert rig.call("GET", "/v1/queue?limit=1").json()["jobs"] == queue["jobs"][:1]
     assert rig.call("GET", "/v1/queue?limit=0").status_code == 422
     why = rig.call("GET", f"/v1/why/{high['id']}").json()
-    assert (why["queue_position"], why["estimate"]) == (0, found["jobs"][0]["estimate"])
+    assert (why["queue_position"], why["estimate"]) == (0, queue["jobs"][0]["estimate"])
     with Client(rig.url) as client:
         assert client.queue(limit=1)["jobs"][0]["id"] == high["id"]
 
@@ -296,14 +296,14 @@ def test_jobs_are_filtered_by_state_label_and_name(rig: Rig) -> None:
 
 def test_a_long_poll_answers_at_the_change(rig: Rig) -> None:
     job = rig.submit()
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     path = f"/v1/jobs/{job['id']}?after_version={job['version']}&timeout_s=50"
-    waiter = threading.Thread(target=lambda: found.append(requests.get(rig.url + path, timeout=60).json()))
+    waiter = threading.Thread(target=lambda: answers.append(requests.get(rig.url + path, timeout=60).json()))
     began = time.monotonic()
     waiter.start()
     rig.call("DELETE", f"/v1/jobs/{job['id']}")
     waiter.join(60)
-    assert found[0]["state"] == "killed"
+    assert answers[0]["state"] == "killed"
     assert time.monotonic() - began < 40
 
 
@@ -315,16 +315,16 @@ def test_a_long_poll_without_a_change_answers_in_time(rig: Rig) -> None:
 
 def test_those_who_wait_do_not_hold_up_the_end(rig: Rig) -> None:
     job = rig.submit()
-    found: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     path = f"/v1/jobs/{job['id']}?after_version=99&timeout_s=50"
-    waiter = threading.Thread(target=lambda: found.append(requests.get(rig.url + path, timeout=60).json()))
+    waiter = threading.Thread(target=lambda: answers.append(requests.get(rig.url + path, timeout=60).json()))
     waiter.start()
     wait_until("it waits", lambda: rig.app.state.changes.waiting)
     began = time.monotonic()
     rig.server.stop()
     waiter.join(60)
     assert time.monotonic() - began < 30
-    assert found[0]["id"] == job["id"]
+    assert answers[0]["id"] == job["id"]
 
 
 class Counting(Daemon):

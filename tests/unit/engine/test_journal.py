@@ -174,15 +174,15 @@ def launching(lines: list[dict[str, Any]]) -> dict[str, Any]:
 def test_every_event_comes_back_as_it_was() -> None:
     assert {type(event) for event in EVENTS} == set(get_args(ev.Event)), "an event is missing here"
     for event in EVENTS:
-        found = wire.decode_batch(kept.batch_line(7, 0.1, [(event, [])]))
-        assert (found.seq, found.at) == (7, 0.1)
-        assert kept.EVENTS.decode(found.steps[0].event) == event
+        batch = wire.decode_batch(kept.batch_line(7, 0.1, [(event, [])]))
+        assert (batch.seq, batch.at) == (7, 0.1)
+        assert kept.EVENTS.decode(batch.steps[0].event) == event
 
 
 def test_settings_come_back_as_they_were() -> None:
     assert wire.decode_flat(wire.encode_flat(SETTINGS), Settings) == SETTINGS
-    found = wire.decode_flat(wire.encode_flat(SETTINGS), Settings)
-    assert list(found.queue_limits) == ["b", "a"]
+    read = wire.decode_flat(wire.encode_flat(SETTINGS), Settings)
+    assert list(read.queue_limits) == ["b", "a"]
 
 
 def test_every_field_of_the_state_comes_back_as_it_was(
@@ -239,10 +239,10 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}
     state.readiness = {TaskId("t"): READINESS}
-    found = kept.STATES.decode(kept.STATES.encode(state))
-    assert found == state
-    assert list(found.resets) == ["z", "b"]
-    assert found.reconciliation is not state.reconciliation
+    restored = kept.STATES.decode(kept.STATES.encode(state))
+    assert restored == state
+    assert list(restored.resets) == ["z", "b"]
+    assert restored.reconciliation is not state.reconciliation
 
 
 def test_a_head_has_the_names_of_fields_that_earlier_journals_have() -> None:
@@ -259,12 +259,12 @@ def test_a_rough_life_comes_to_the_same_again(tmp_path: Path) -> None:
     files = files_of(tmp_path)
     assert {head_of(path)["follows"] for path in files} == {False, True}, "started anew, and files were full"
     seqs: list[int] = []
-    found = replay(files, told=lambda step: seqs.append(step.seq))
-    assert found.first_difference is None
-    assert found.warnings == []
-    assert seqs == list(range(seqs[0], seqs[0] + found.events))
-    assert found.events > 700
-    assert found.decisions > 50
+    result = replay(files, told=lambda step: seqs.append(step.seq))
+    assert result.first_difference is None
+    assert result.warnings == []
+    assert seqs == list(range(seqs[0], seqs[0] + result.events))
+    assert result.events > 700
+    assert result.decisions > 50
     for path in files:  # each by itself, too
         assert replay([path]).first_difference is None
 
@@ -281,10 +281,10 @@ def test_another_process_decides_the_same(short: Path) -> None:
 def test_a_replay_can_be_read(own: Path) -> None:
     done = call(own, "--json", "--explain")
     assert done.exit_code == 0, done.output
-    found = json.loads(done.output)
-    assert (found["same"], found["first_difference"], found["warnings"]) == (True, None, [])
-    assert sum(words.startswith("Launch ") for step in found["steps"] for words in step["decided"]) > 3
-    assert found["files"] == len(files_of(own))
+    printed = json.loads(done.output)
+    assert (printed["same"], printed["first_difference"], printed["warnings"]) == (True, None, [])
+    assert sum(words.startswith("Launch ") for step in printed["steps"] for words in step["decided"]) > 3
+    assert printed["files"] == len(files_of(own))
     done = call(own, "--until", "60", "--explain")
     assert "60 events of 1 files" in done.output
     assert "Match: Launch " in done.output
@@ -302,12 +302,12 @@ def test_the_first_difference_is_told(own: Path) -> None:
     edit(path, other_gpus)
     done = call(own, "--json")
     assert done.exit_code == 1
-    found = json.loads(done.output)
-    assert not found["same"]
-    difference = found["first_difference"]
+    printed = json.loads(done.output)
+    assert not printed["same"]
+    difference = printed["first_difference"]
     assert (difference["what"], difference["file"]) == ("decisions", path.name)
     assert difference["replayed"] == launch != difference["recorded"]
-    assert found["events"] < replay(files_of(own), until=10**6).events + 1
+    assert printed["events"] < replay(files_of(own), until=10**6).events + 1
     done = call(path)
     assert done.exit_code == 1
     assert f"step {difference['seq']} in {path.name} differs in its decisions" in done.output
@@ -318,18 +318,18 @@ def test_the_first_difference_is_told(own: Path) -> None:
 def test_what_is_saved_must_be_the_same_too(own: Path) -> None:
     path = files_of(own)[0]
     edit(path, lambda lines: launching(lines).update(digest="0" * 16))
-    found = replay([path]).first_difference
-    assert found is not None
-    assert found.what == "saves"
-    assert any(words.startswith("SaveTask ") for words in found.replayed)
+    first = replay([path]).first_difference
+    assert first is not None
+    assert first.what == "saves"
+    assert any(words.startswith("SaveTask ") for words in first.replayed)
 
 
 def test_another_version_s_calls_are_compared(own: Path) -> None:
     path = files_of(own)[0]
     edit(path, lambda lines: (lines[0].update(program="0.0.1"), launching(lines).update(digest="0" * 16))[0])
-    found = replay([path])
-    assert found.first_difference is None
-    (warning,) = found.warnings
+    result = replay([path])
+    assert result.first_difference is None
+    (warning,) = result.warnings
     assert "version 0.0.1" in warning
 
 
@@ -355,9 +355,9 @@ def test_secrets_of_jobs_are_not_in_the_answer(tmp_path: Path) -> None:
 def test_a_torn_last_line_is_left_out(own: Path) -> None:
     path = files_of(own)[-1]
     path.write_bytes(path.read_bytes()[:-9])
-    found = replay(files_of(own))
-    assert found.first_difference is None
-    assert "torn" in found.warnings[0]
+    result = replay(files_of(own))
+    assert result.first_difference is None
+    assert "torn" in result.warnings[0]
     done = call(own)
     assert done.exit_code == 0
     assert "torn" in done.output
@@ -387,9 +387,9 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
     journal.close()
     files = files_of(tmp_path)
     assert replay(files).warnings == []
-    found = replay([files[0], *files[2:]])
-    assert found.first_difference is None
-    assert "are missing" in found.warnings[0]
+    result = replay([files[0], *files[2:]])
+    assert result.first_difference is None
+    assert "are missing" in result.warnings[0]
 
 
 def test_a_state_that_does_not_follow_is_a_difference(tmp_path: Path) -> None:
@@ -398,11 +398,11 @@ def test_a_state_that_does_not_follow_is_a_difference(tmp_path: Path) -> None:
     feed(journal, state, 300)
     journal.close()
     edit(files_of(tmp_path)[1], lambda lines: lines[0]["state"].update(contested=[["g", 1.0]], swept_at=9.0))
-    found = replay(files_of(tmp_path)).first_difference
-    assert found is not None
-    assert found.what == "state"
-    assert found.recorded == ("contested: g", "swept_at: 9.0")
-    assert found.replayed == ("contested: nothing more", "swept_at: 0.0")
+    first = replay(files_of(tmp_path)).first_difference
+    assert first is not None
+    assert first.what == "state"
+    assert first.recorded == ("contested: g", "swept_at: 9.0")
+    assert first.replayed == ("contested: nothing more", "swept_at: 0.0")
 
 
 def test_no_journal_is_told(tmp_path: Path) -> None:
@@ -446,8 +446,8 @@ def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
         (tmp_path / f"journal-0000000{start * 2:.0f}.jsonl").write_text('{"jour')  # as a full disk leaves it
     seqs = [head_of(path)["seq"] for path in files_of(tmp_path)[::2]]
     assert seqs == [1, 5, 5]
-    found = replay(files_of(tmp_path))
-    assert (found.events, found.files, len(found.warnings)) == (8, 3, 3)
+    result = replay(files_of(tmp_path))
+    assert (result.events, result.files, len(result.warnings)) == (8, 3, 3)
 
 
 def test_a_directory_that_cannot_be_is_refused_at_the_start(tmp_path: Path) -> None:
@@ -494,9 +494,9 @@ def test_a_daemon_s_batches_are_kept_with_what_was_refused(tmp_path: Path) -> No
     rig.daemon.kill(job.id).result(10)
     rig.daemon.stop()
     done = call(tmp_path, "--json", "--explain")
-    found = json.loads(done.output)
-    assert (found["same"], found["refused"]) == (True, 1)
-    decided = [words for step in found["steps"] for words in step["decided"]]
+    printed = json.loads(done.output)
+    assert (printed["same"], printed["refused"]) == (True, 1)
+    decided = [words for step in printed["steps"] for words in step["decided"]]
     assert any(words.startswith(f"Launch {job.id}.1 on a1 ") for words in decided)
     assert any("there is no GPU g9" in words for words in decided)
     assert any(words.startswith("Kill ") for words in decided)

@@ -116,7 +116,7 @@ def test_a_take_that_one_book_refuses_is_in_none() -> None:
     assert (first.stands, first.undone, last.stands, ledger.takes) == ([], 1, [], ())
 
 
-def test_checkpoints_nest() -> None:
+def test_checkpoints_can_be_nested() -> None:
     book = Sixth()
     ledger = Ledger(book)
     takes = [Take(AgentId(name)) for name in "abc"]
@@ -160,8 +160,8 @@ def _books_in(package: Any) -> set[type]:
         importlib.import_module(f"{package.__name__}.{m.name}")
         for m in pkgutil.iter_modules(package.__path__)
     ]
-    classes = {found for module in modules for _, found in inspect.getmembers(module, inspect.isclass)}
-    return {found for found in classes if callable(getattr(found, "undo", None)) and found is not Book}
+    classes = {kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass)}
+    return {kind for kind in classes if callable(getattr(kind, "undo", None)) and kind is not Book}
 
 
 def test_only_the_ledger_tells_the_books_of_a_match() -> None:
@@ -192,7 +192,7 @@ def _picture(book: Book) -> Any:
             }
             return dict(book._board.nodes), arrays or None
         case Placing():
-            counts = {app: +found for app, found in (book._apps or {}).items() if +found}
+            counts = {app: +count for app, count in (book._apps or {}).items() if +count}
             return book._drawn, None if book._apps is None else counts
         case Line():
             return (
