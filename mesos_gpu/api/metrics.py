@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.model.jobs.job import JobState
@@ -60,12 +60,20 @@ def metrics(measured: Measured) -> list[Metric]:
 # --- what is measured
 
 
-def _gpus(view: View) -> tuple[GpuStatus, ...]:
-    return tuple(view.gpus())
+class _Gpus(NamedTuple):
+    """GPUs that nodes report, and how many of them a task holds."""
+
+    each: tuple[GpuStatus, ...]
+    used: int
+
+    def ordered(self) -> list[GpuStatus]:
+        """Sort them by host and minor number."""
+        return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.minor, status.gpu.id))
 
 
-def _gpus_used(view: View) -> int:
-    return sum(view.holder(status.gpu.id) is not None for status in view.gpus())
+def _gpus(view: View) -> _Gpus:
+    each = tuple(view.gpus())
+    return _Gpus(each, sum(view.holder(status.gpu.id) is not None for status in each))
 
 
 def _jobs(view: View) -> Mapping[JobState, int]:
@@ -97,20 +105,16 @@ def _number(number: float) -> Values:
     yield (), number
 
 
-def _ordered(gpus: Iterable[GpuStatus]) -> list[GpuStatus]:
-    return sorted(gpus, key=lambda status: (status.node.hostname, status.gpu.minor, status.gpu.id))
-
-
-def _health(gpus: Iterable[GpuStatus]) -> Iterator[tuple[tuple[str, ...], float]]:
-    for status in _ordered(gpus):
+def _health(gpus: _Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
+    for status in gpus.ordered():
         gpu = status.gpu
         for health in Health:
             labels = (gpu.id, str(gpu.minor), gpu.model, status.node.hostname, health.value)
             yield labels, float(status.health is health)
 
 
-def _transitions(gpus: Iterable[GpuStatus]) -> Iterator[tuple[tuple[str, ...], float]]:
-    for status in _ordered(gpus):
+def _transitions(gpus: _Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
+    for status in gpus.ordered():
         totals = status.card.totals if status.card else {}
         for health in Health:
             yield (status.gpu.id, health.value), totals.get(health.value, 0)
@@ -178,6 +182,6 @@ FAMILIES: Final = (
         _disbelieved,
         _number,
     ),
-    Family("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", _gpus, lambda gpus: _number(len(gpus))),
-    Family("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", _gpus_used, _number),
+    Family("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", _gpus, lambda gpus: _number(len(gpus.each))),
+    Family("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", _gpus, lambda gpus: _number(gpus.used)),
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 from mesos_gpu.model.jobs import fields as of
@@ -50,21 +51,19 @@ def read(check: Check) -> dict[str, Any]:
 
 
 def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
-    """A job's fields as a request has them: null is what does not apply. Without `show_env` the values of its
+    """Write a job's fields as a request has them: null is what does not apply. Without `show_env` the values of its
     environment, which may be secrets, are hidden."""
-    written = {field.key: _written(field, spec) for field in FIELDS}
+    written = dict(zip(KNOWN, _VALUES(spec), strict=True))
+    for key, as_json in _WRITTEN:
+        if written[key] is not None:
+            written[key] = as_json(written[key])
+    for key, needed in _OF_NEEDED:
+        if not getattr(spec, needed):
+            written[key] = None
     if not show_env:
-        for field in FIELDS:
-            if isinstance(field.kind, of.Variables):
-                written[field.key] = dict.fromkeys(written[field.key], HIDDEN)
+        for key in _SECRET:
+            written[key] = dict.fromkeys(written[key], HIDDEN)
     return written
-
-
-def _written(field: Field, spec: JobSpec) -> Any:
-    value = getattr(spec, field.name)
-    if value is None or (field.decided_later and field.needs and not getattr(spec, field.needs)):
-        return None
-    return entry(_WRITERS, field.kind)(value)
 
 
 # --- reading
@@ -342,20 +341,17 @@ _READERS: Final[Mapping[type[Kind], Callable[[Check, Field], Any]]] = {
 # --- writing
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 def _list_or_none(value: tuple[str, ...]) -> list[str] | None:
     return list(value) or None
 
 
-_WRITERS: Final[Mapping[type[Kind], Callable[[Any], Any]]] = {
-    of.Text: _as_it_is,
-    of.Number: _as_it_is,
-    of.Flag: _as_it_is,
-    of.Image: _as_it_is,
-    of.Command: _as_it_is,
+#: None: a value is JSON as it is.
+_WRITERS: Final[Mapping[type[Kind], Callable[[Any], Any] | None]] = {
+    of.Text: None,
+    of.Number: None,
+    of.Flag: None,
+    of.Image: None,
+    of.Command: None,
     of.OneOf: lambda choice: choice.value,
     of.SomeOf: lambda choices: [choice.value for choice in choices],
     of.Argv: _list_or_none,
@@ -376,3 +372,13 @@ def _written_artifact(artifact: Artifact) -> dict[str, Any]:
 
 def _written_check(check: HealthCheck) -> dict[str, Any]:
     return {**{key: getattr(check, key) for key in CHECK_KNOWN}, "protocol": check.protocol.value}
+
+
+_VALUES: Final = attrgetter(*(field.name for field in FIELDS))
+#: Those that are not JSON as they are.
+_WRITTEN: Final = [
+    (field.key, as_json) for field in FIELDS if (as_json := entry(_WRITERS, field.kind)) is not None
+]
+#: What the scheduler decides if nobody asks, and nothing decides without the field that it needs.
+_OF_NEEDED: Final = [(field.key, field.needs) for field in FIELDS if field.decided_later and field.needs]
+_SECRET: Final = [field.key for field in FIELDS if isinstance(field.kind, of.Variables)]

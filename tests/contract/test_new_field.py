@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.api.spec import job_fields as spec
+from mesos_gpu.cli.jobs import options, show
 from mesos_gpu.model.apps.app import PASSED_ON, GpuOptions
+from mesos_gpu.model.jobs.fields import Field, entry
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.wire import job_fields
+from mesos_gpu.wire.marathon import gpu
 
 ROOT = Path(__file__).parents[2]
 _WITH_THE_FIELD = '''
@@ -157,6 +162,15 @@ assert app_to_json(app(gpu={"shm_mib": 64}))["gpu"]["shm_mib"] == 64
 refused = str(app(gpu={"shm_mib": 5000}))
 assert "/gpu/shm_mib" in refused and "is greater than 4096" in refused, refused
 """)
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.key)
+def test_each_table_has_an_entry_for_the_kind_of_each_field(field: Field) -> None:
+    tables = [job_fields._READERS, job_fields._WRITERS, spec._REQUESTED, spec._ANSWERED, show._TEXTS]
+    tables += [options._TOLD] if field.option else []
+    tables += [gpu._KINDS] if field.of_app else []
+    for table in tables:
+        entry(table, field.kind)  # KeyError: there is none
 
 
 def test_options_of_apps_have_the_defaults_of_jobs() -> None:
