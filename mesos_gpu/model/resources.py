@@ -24,12 +24,14 @@ class Amount:
     noun: str  # after a number where all nodes are spoken of: "only 3 CPUs are free in all"
     of_request: str  # after a number where all that a request asks for is listed; "": it is not named there
     always: bool = False  # named there even if it is 0
+    least: int = 0  # that a job asks for
+    divisible: bool = False  # whether a job may ask for a part of one
 
 
 #: In the order in which snapshots of the state have them; new ones come last.
 AMOUNTS: Final = (
-    Amount("cpus", "cpus", "cpus", "CPUs", "cpus", always=True),
-    Amount("mem_mib", "mem", "MiB of memory", "MiB of memory", "MiB", always=True),
+    Amount("cpus", "cpus", "cpus", "CPUs", "cpus", always=True, divisible=True),
+    Amount("mem_mib", "mem", "MiB of memory", "MiB of memory", "MiB", always=True, least=1),
     Amount("gpus", "gpus", "GPUs", "GPUs", ""),
     Amount("disk_mib", "disk", "MiB of disk", "MiB of disk", "MiB of disk"),
 )

@@ -15,7 +15,7 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix, mix_of
 from mesos_gpu.policy.cluster.registry import POLICIES
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import View
 
 ORDERS: Final = ("permuted", "file")
@@ -55,7 +55,7 @@ class Result:
 
 
 def run(
-    nodes: Sequence[NodeState],
+    nodes: Sequence[Row],
     pods: Sequence[Shape],
     policy: str,
     seed: int,
@@ -128,7 +128,7 @@ def _measure(result: Result, mark: str, view: View, mix: Mix, capacity: int) -> 
 def fragmented(view: View, mix: Mix) -> float:
     """F of all nodes, in thousandths of a GPU, whatever policy the view has."""
     states = [
-        NodeState(int(view.cpu[row]), int(view.mem[row]), tuple(free), view.model_names()[view.model[row]])
+        Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), view.model_names()[view.model[row]])
         for row, free in enumerate(view.free)
     ]
     measure = Fragmentation(mix)
@@ -136,6 +136,6 @@ def fragmented(view: View, mix: Mix) -> float:
     return measure.fragmented()
 
 
-def cluster(nodes: int, gpus: int, *, cpu_milli: int = 96_000, mem_mib: int = 393_216) -> list[NodeState]:
+def cluster(nodes: int, gpus: int, *, cpu_milli: int = 96_000, mem_mib: int = 393_216) -> list[Row]:
     """Nodes that are all alike and empty."""
-    return [NodeState(cpu_milli, mem_mib, (WHOLE,) * gpus, "any")] * nodes
+    return [Row(cpu_milli, mem_mib, (WHOLE,) * gpus, "any")] * nodes

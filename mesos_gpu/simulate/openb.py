@@ -9,13 +9,13 @@ from typing import Final
 
 from mesos_gpu.errors import Damaged, NotFound
 from mesos_gpu.policy.capacity import WHOLE
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NODE_COLUMNS: Final = ("cpu_milli", "memory_mib", "gpu")
 POD_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 
 
-def read_nodes(path: Path) -> list[NodeState]:
+def read_nodes(path: Path) -> list[Row]:
     """Nodes with all that they have free. `path`: a CSV file, or one with gzip.
 
     Raises:
@@ -25,7 +25,7 @@ def read_nodes(path: Path) -> list[NodeState]:
     for row in _rows(path, NODE_COLUMNS):
         gpus = row.number("gpu", most=64)
         model = row.text("model")
-        nodes.append(NodeState(row.number("cpu_milli"), row.number("memory_mib"), (WHOLE,) * gpus, model))
+        nodes.append(Row(row.number("cpu_milli"), row.number("memory_mib"), (WHOLE,) * gpus, model))
     return nodes
 
 

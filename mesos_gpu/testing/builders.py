@@ -12,7 +12,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
-from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.resources import AMOUNTS, Resources
 from mesos_gpu.model.saves import NOUNS, Saved
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
@@ -47,13 +47,13 @@ def request(
     models: tuple[str, ...] = (),
     min_driver: str | None = None,
     *,
-    disk_mib: float = 0.0,
     tasks: int = 1,
-    **demands: object,
+    **more: Any,
 ) -> Request:
-    """What one task needs; `demands` are fields of `GpuRequest`."""
-    resources = Resources(cpus=cpus, mem_mib=mem_mib, gpus=gpus, disk_mib=disk_mib)
-    return Request(resources, GpuRequest(gpus, models=models, **demands), min_driver, tasks)  # type: ignore[arg-type]
+    """What one task needs; `more` are further amounts, and fields of `GpuRequest`."""
+    amounts = {amount.name: more.pop(amount.name) for amount in AMOUNTS if amount.name in more}
+    resources = Resources(cpus=cpus, mem_mib=mem_mib, gpus=gpus, **amounts)
+    return Request(resources, GpuRequest(gpus, models=models, **more), min_driver, tasks)
 
 
 def seen(node: NodeCapacity, **fields: object) -> NodeCapacity:

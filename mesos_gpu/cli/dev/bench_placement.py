@@ -12,7 +12,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.registry import OFFERED, POLICIES
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
 #: GPUs, thousandths and how many of a thousand requests: about as in the trace of docs/placement.md.
@@ -62,11 +62,9 @@ def _requests(count: int) -> list[Shape]:
     return shapes
 
 
-def _nodes(count: int) -> list[NodeState]:
+def _nodes(count: int) -> list[Row]:
     sizes = (8, 8, 8, 8, 2, 2, 4, 2)
-    return [NodeState(12_000 * size, 48_000 * size, (WHOLE,) * size, "any") for size in sizes] * (
-        count // 8 + 1
-    )
+    return [Row(12_000 * size, 48_000 * size, (WHOLE,) * size, "any") for size in sizes] * (count // 8 + 1)
 
 
 def _rates(nodes: int, policy: Policy, requests: list[Shape], half_full: bool) -> tuple[float, float]:

@@ -36,6 +36,7 @@ from mesos_gpu.model.jobs.job import Engine, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.driver import CUDA_LABEL, branch_for
+from mesos_gpu.model.resources import AMOUNTS
 from mesos_gpu.policy.apps.docker_options import options_of
 from mesos_gpu.policy.apps.ports import wishes_of
 from mesos_gpu.policy.apps.task_env import app_env, own_env
@@ -99,10 +100,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         command=app.cmd or None,
         argv=app.args if parts.image is None else (),
         args=app.args if parts.image is not None else (),
-        cpus=app.cpus,
-        mem_mib=max(1, math.ceil(app.mem_mib)),
-        disk_mib=math.ceil(app.disk_mib),
-        gpus=app.gpus,
+        **_amounts(app),
         env={**app_env(app, version=version), **own_env(app), **parts.options.env},
         user=app.user,
         labels=app.labels,
@@ -121,6 +119,15 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         pull=parts.pull,
         **_passed_on(parts),
     )
+
+
+def _amounts(app: App) -> dict[str, Any]:
+    """What the app asks for of each; a job asks for whole MiB."""
+    amounts = {amount: getattr(app, amount.name) for amount in AMOUNTS}
+    return {
+        amount.name: asked if amount.divisible else max(amount.least, math.ceil(asked))
+        for amount, asked in amounts.items()
+    }
 
 
 def _passed_on(parts: "_Parts") -> dict[str, Any]:

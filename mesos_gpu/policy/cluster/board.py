@@ -14,7 +14,7 @@ from mesos_gpu.policy.capacity import WHOLE, Chosen, GpuRequest, Misfit, NodeCap
 from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import View
 
 Mask = npt.NDArray[np.bool_]
@@ -44,13 +44,13 @@ class Board:
             GpuRequest, npt.NDArray[np.int64]
         ] = {}  # by what GPUs must have: by row, those that do
 
-    def _state(self, row: int) -> NodeState:
+    def _state(self, row: int) -> Row:
         agent_id, model = self._rows[row]
         node = self._known[agent_id]
         slots = [node.free_of(gpu).milli if node.parts else WHOLE for gpu in node.gpus if gpu.model == model]
         slots = slots[: node.free.gpus]
         free = (*slots, *[0] * (self._width - len(slots)))
-        return NodeState(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model)
+        return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model)
 
     def _view(self, placement: str) -> View:
         if placement not in self._views:

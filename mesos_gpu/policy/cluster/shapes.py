@@ -1,4 +1,4 @@
-"""What requests and nodes look like to placement."""
+"""Requests and nodes as the arrays of placement index them."""
 
 from dataclasses import dataclass
 
@@ -34,8 +34,13 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
-    """What is free on a node. `gpu_free_milli`: of each of its GPUs; 0 for one that is taken or must not be used."""
+class Row:
+    """A row of the arrays: what of a node's capacity they index.
+
+    Attributes:
+        gpu_free_milli: Thousandths of each of its GPUs; 0 for one that is taken or must not be used.
+        model: Of its GPUs; "": it has none.
+    """
 
     cpu_milli: int
     mem_mib: int

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mesos_gpu.policy.capacity import WHOLE
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape
 _ANY: Final = -1  # all bits: every model will do
@@ -53,7 +53,7 @@ class View:
         shapes: All that were asked for; shape_*: their parts.
     """
 
-    def __init__(self, nodes: Sequence[NodeState], policy: Policy) -> None:
+    def __init__(self, nodes: Sequence[Row], policy: Policy) -> None:
         """All nodes at once."""
         width = max([len(node.gpu_free_milli) for node in nodes] + [1])
         self.cpu = np.array([node.cpu_milli for node in nodes], dtype=np.int64)
@@ -154,7 +154,7 @@ class View:
         """A task has ended."""
         self._change(row, self.shapes[shape], slots, 1)
 
-    def set_row(self, row: int, state: NodeState) -> None:
+    def set_row(self, row: int, state: Row) -> None:
         """Another account of a node, of the same model and no more GPUs than the largest had."""
         free = [*state.gpu_free_milli, *[0] * (self.most_free.shape[1] - len(state.gpu_free_milli))]
         self.cpu[row], self.mem[row], self.free[row] = state.cpu_milli, state.mem_mib, free

@@ -9,7 +9,7 @@ from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, mix_of
 from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Spread
 from mesos_gpu.policy.cluster.prices import worth
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import NEVER, Policy, View
 
 MODELS = ("T4", "A100")
@@ -22,7 +22,7 @@ shapes = st.builds(
     st.lists(st.sampled_from(MODELS), unique=True, max_size=2).map(tuple),
 ) | st.builds(Shape, st.just(1000), st.just(1000), st.just(1), st.sampled_from([50, 320, 470, 650, 810]))
 nodes = st.builds(
-    NodeState,
+    Row,
     st.sampled_from([4000, 16_000]),
     st.sampled_from([4000, 16_000]),
     st.integers(0, 4).map(lambda n: (WHOLE,) * n),
@@ -51,7 +51,7 @@ def fits(view: View, row: int, shape: Shape, models: list[str]) -> bool:
     st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=12), policies, st.data()
 )
 def test_accounts_hold_after_every_placement(
-    cluster: list[NodeState], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
+    cluster: list[Row], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
 ) -> None:
     view = View(cluster, make(asked))
     models = [node.model for node in cluster]
@@ -79,14 +79,14 @@ def test_accounts_hold_after_every_placement(
                 assert (old == new).all(), "what was rescored is what a new view says"
 
 
-def _states(view: View, models: list[str]) -> list[NodeState]:
+def _states(view: View, models: list[str]) -> list[Row]:
     return [
-        NodeState(int(view.cpu[row]), int(view.mem[row]), tuple(free), models[row])
+        Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), models[row])
         for row, free in enumerate(view.free)
     ]
 
 
-def _check(view: View, cluster: list[NodeState], running: list[tuple[int, int, tuple[int, ...]]]) -> None:
+def _check(view: View, cluster: list[Row], running: list[tuple[int, int, tuple[int, ...]]]) -> None:
     for row, node in enumerate(cluster):
         here = [(view.shapes[number], slots) for at, number, slots in running if at == row]
         assert view.cpu[row] == node.cpu_milli - sum(shape.cpu_milli for shape, _ in here) >= 0

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.simulate.inflation import run
 from mesos_gpu.simulate.openb import read_nodes, read_pods
 
@@ -147,9 +147,9 @@ def test_a_seed_is_a_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods"), [([NodeState(1, 1)], [Shape(1, 1, 1)]), ([NodeState(1, 1, (1000,))], [Shape(1, 1)])]
+    ("nodes", "pods"), [([Row(1, 1)], [Shape(1, 1, 1)]), ([Row(1, 1, (1000,))], [Shape(1, 1)])]
 )
-def test_without_gpus_there_is_nothing_to_count(nodes: list[NodeState], pods: list[Shape]) -> None:
+def test_without_gpus_there_is_nothing_to_count(nodes: list[Row], pods: list[Shape]) -> None:
     with pytest.raises(BadConfiguration, match="GPU"):
         run(nodes, pods, "bundle", 0)
 

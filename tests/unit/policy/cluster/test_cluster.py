@@ -6,18 +6,18 @@ import pytest
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Kind, Mix, mix_of
 from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Random, Spread
 from mesos_gpu.policy.cluster.prices import scarcity, worth
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import Policy, View
 
 ONE = Shape(1000, 100, 1)
 FULL, HALF = (1000,) * 4, (0, 0, 1000, 1000)
 
 
-def node(*free: int, cpu: int = 32_000, mem: int = 100_000, model: str = "T4") -> NodeState:
-    return NodeState(cpu, mem, free, model)
+def node(*free: int, cpu: int = 32_000, mem: int = 100_000, model: str = "T4") -> Row:
+    return Row(cpu, mem, free, model)
 
 
-def chosen(policy: Policy, shape: Shape, *nodes: NodeState) -> int | None:
+def chosen(policy: Policy, shape: Shape, *nodes: Row) -> int | None:
     view = View(nodes, policy)
     return view.best(view.shape(shape))
 
@@ -42,9 +42,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("policy", "shape", "nodes", "want"), CASES.values(), ids=CASES)
-def test_a_policy_chooses_this_node(
-    policy: Policy, shape: Shape, nodes: list[NodeState], want: int | None
-) -> None:
+def test_a_policy_chooses_this_node(policy: Policy, shape: Shape, nodes: list[Row], want: int | None) -> None:
     assert chosen(policy, shape, *nodes) == want
 
 

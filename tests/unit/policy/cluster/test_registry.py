@@ -11,7 +11,7 @@ from mesos_gpu.policy.capacity import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.policies import BestFit
 from mesos_gpu.policy.cluster.registry import OFFERED, POLICIES, Registered
-from mesos_gpu.policy.cluster.shapes import NodeState, Shape
+from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import View
 from mesos_gpu.simulate.inflation import cluster, run
 
@@ -26,9 +26,7 @@ def test_jobs_may_ask_for_what_is_registered_under_the_names_of_requests() -> No
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_each_places_a_request(name: str) -> None:
-    view = View(
-        [NodeState(4000, 4096, (WHOLE, WHOLE), "A")], POLICIES[name].make(lambda: mix_of(REQUESTS), 0)
-    )
+    view = View([Row(4000, 4096, (WHOLE, WHOLE), "A")], POLICIES[name].make(lambda: mix_of(REQUESTS), 0))
     assert view.best(view.shape(REQUESTS[0])) == 0
 
 
