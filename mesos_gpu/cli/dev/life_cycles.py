@@ -37,7 +37,7 @@ _DEPTH: Final = 7  # surveys in a row: enough for the longest way, from sick to 
 
 
 def task() -> str:
-    """One launch of a job: `model.tasks.task.TABLE`. What is stale or illegal is left out."""
+    """Draw a launch of a job: `model.tasks.task.TABLE`. What is stale or illegal is left out."""
     lines = ["stateDiagram-v2", "    [*] --> launched", "    state live {"]
     inside = [
         (old, new) for old, new in TABLE if old in LIVE and new in LIVE and old is not new and TABLE[old, new]
@@ -185,9 +185,9 @@ def rendered(text: str) -> str:
     for name, draw in DRAWN.items():
         mark = f"<!-- life cycle: {name} -->"
         block = f"{mark}\n```mermaid\n{draw()}\n```\n<!-- end -->"
-        before, found, rest = text.partition(f"{mark}\n")
+        before, begin, rest = text.partition(f"{mark}\n")
         _, end, after = rest.partition("<!-- end -->")
-        if not (found and end):
+        if not (begin and end):
             raise LookupError(f"the document has no place for the life cycle of {name}: {mark}")
         text = before + block + after
     return text
