@@ -7,7 +7,7 @@ from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.gpus.gpu_status import reported
 from mesos_gpu.engine.match.moves import problem_of
 from mesos_gpu.engine.match.why import why_of
-from mesos_gpu.engine.queue.outlook import Outlook
+from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
@@ -194,16 +194,16 @@ class StateView:
             raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
         return why_of(self._state, self._settings, self._now, job, past_offers=past_offers)
 
-    def _outlook(self) -> Outlook:
-        return Outlook(self._state, self._settings, self._now)
+    def _forecast(self) -> Forecast:
+        return Forecast(self._state, self._settings, self._now)
 
     def waiting(self, most: int) -> Sequence[Waiting]:
         """The first `most` pending jobs, in the order in which they are tried."""
-        return self._outlook().waiting(most)
+        return self._forecast().waiting(most)
 
     def queues(self) -> Sequence[QueueUse]:
         """Every queue that has a limit or a pending job."""
-        return self._outlook().queues()
+        return self._forecast().queues()
 
     def defrag(self, wanted: Job | JobSpec) -> Problem:
         """What a plan that makes room needs, for a job or for a request that nobody has sent."""

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.forecast import offered_of
 from mesos_gpu.engine.queue.line import Line, request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
-from mesos_gpu.engine.queue.outlook import offered_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State

@@ -6,9 +6,9 @@ from functools import partial
 
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.line import request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
-from mesos_gpu.engine.queue.outlook import Outlook
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -91,16 +91,16 @@ def _apart(state: State, job: Job, neighbours: Neighbours, room: Mapping[AgentId
 def _queue_view(
     state: State, settings: Settings, now: float, job: Job
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
-    outlook = Outlook(state, settings, now)
-    outlook.before(job.id)
+    forecast = Forecast(state, settings, now)
+    forecast.before(job.id)
     view = QueueView(
-        position=position_of(job.id, outlook.jobs),
-        limit=outlook.limit_words(job),
+        position=position_of(job.id, forecast.jobs),
+        limit=forecast.limit_words(job),
         never=_beyond(job, settings.queue_limits.get(job.spec.queue)),
-        estimate=outlook.estimate(job),
+        estimate=forecast.estimate(job),
         ending=tuple(_ending_for(state, job)),
     )
-    return view, outlook.kept_from(job)
+    return view, forecast.kept_from(job)
 
 
 def _beyond(job: Job, limit: int | None) -> str:

@@ -25,8 +25,8 @@ def offered_of(state: State) -> Offered:
     return lambda agent_id: left.get(agent_id, NOTHING)
 
 
-class Outlook:
-    """Valid as long as the state does not change; it changes nothing itself."""
+class Forecast:
+    """What is expected of the jobs that wait. Valid as long as the state does not change; it changes nothing itself."""
 
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         """Nothing is computed before it is asked for."""
