@@ -50,3 +50,56 @@ def test_a_path_that_is_gone_or_short_is_seen() -> None:
         "`mesos_gpu/gone.py`, `engine/step.py`, `policy/cluster`, `gpu/nvidia`, `train.py`\nCode: `step.py`"
     )
     assert list(paths_in(text)) == ["mesos_gpu/gone.py", "engine/step.py", "policy/cluster", "step.py"]
+
+
+# --- lines and paragraphs
+
+MOST_CHARACTERS = 159  # of a line; a row of a table and a line of code cannot be broken
+MOST_LINES = 7  # of a paragraph, or of an item of a list
+
+
+def paragraphs(text: str) -> Iterator[list[str]]:
+    """Paragraphs and items of lists, without headings, tables and code."""
+    paragraph: list[str] = []
+    in_code = False
+    for line in [*text.splitlines(), ""]:
+        fence = line.lstrip().startswith("```")
+        in_code ^= fence
+        plain = (
+            not in_code and not fence and line.strip() and not line.lstrip().startswith(("#", "|", "<!--"))
+        )
+        if paragraph and (not plain or re.match(r"\s*([-*]|\d+\.) ", line)):
+            yield paragraph
+            paragraph = []
+        if plain:
+            paragraph.append(line)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_and_paragraphs_are_short(path: Path) -> None:
+    found = list(paragraphs(path.read_text()))
+    assert [line for lines in found for line in lines if len(line) > MOST_CHARACTERS] == []
+    assert [lines[0] for lines in found if len(lines) > MOST_LINES] == []
+
+
+def test_items_of_a_list_tables_and_code_are_told_from_paragraphs() -> None:
+    text = "# Title\none\ntwo\n- item\n  more\n- item\n\n| a | b |\n```\ncode\n```\nlast"
+    assert list(paragraphs(text)) == [["one", "two"], ["- item", "  more"], ["- item"], ["last"]]
+
+
+# --- records of decisions
+
+RECORDS = sorted(ROOT.glob("docs/adr/*.md"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.name)
+def test_a_record_has_its_number_a_status_and_one_decision(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith(f"# {int(path.name[:4])}. ")
+    assert [line for line in lines if line.startswith("# ")] == lines[:1]
+    assert lines[2].startswith("**Status.** ")
+    assert sum(line.startswith("**Decision.**") for line in lines) == 1
+
+
+def test_records_are_numbered_without_a_gap() -> None:
+    assert [int(path.name[:4]) for path in RECORDS] == list(range(1, len(RECORDS) + 1))
