@@ -46,13 +46,13 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
     state, settings, now = turn.state, turn.settings, turn.now
     if not state.queue:
         return False
-    board, may_preempt = table_of(state, settings, now, remains).board, possible(turn)
-    if not board.nodes and not may_preempt:
+    index, may_preempt = table_of(state, settings, now, remains).index, possible(turn)
+    if not index.nodes and not may_preempt:
         return False
     line = Line(state, settings, now, remains.resources)
-    placing = Placing(state, settings, board)
-    ledger.register(Index(board, remains), placing, line, line.neighbours)
-    search = Search(settings, ledger, remains, board.nodes, placing, line)
+    placing = Placing(state, settings, index)
+    ledger.register(Index(index, remains), placing, line, line.neighbours)
+    search = Search(settings, ledger, remains, index.nodes, placing, line)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
     for job in line.jobs():

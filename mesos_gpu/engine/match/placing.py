@@ -12,8 +12,8 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobSpec, Placement
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request
-from mesos_gpu.policy.cluster.board import Board
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
+from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Shape
 
@@ -26,10 +26,10 @@ RECENT = 1000  # jobs that say what is asked for lately
 class Placing:
     """Which node is best for a job; the ledger of the match tells it of what is taken."""
 
-    def __init__(self, state: State, settings: Settings, board: Board | None = None) -> None:
-        """Nothing is computed before a job wants it. Without a board nothing can be placed."""
+    def __init__(self, state: State, settings: Settings, index: NodeIndex | None = None) -> None:
+        """Nothing is computed before a job wants it. Without a index nothing can be placed."""
         self._state, self._settings = state, settings
-        self._board = board or board_of(state, settings, ())
+        self._index = index or index_of(state, settings, ())
         self._drawn = state.drawn
         self._apps: dict[str, Counter[AgentId]] | None = None
 
@@ -37,7 +37,7 @@ class Placing:
         """The best of the candidates that are open to the job; None: none fits."""
         placement = self._placement(job.spec)
         siblings = self._siblings(job) if POLICIES[placement.value].apart else None
-        return self._board.place(
+        return self._index.place(
             request,
             open_to,
             placement.value,
@@ -87,9 +87,9 @@ class Placing:
         return self._apps.get(_app(job), Counter())
 
 
-def board_of(state: State, settings: Settings, candidates: Iterable[NodeCapacity]) -> Board:
+def index_of(state: State, settings: Settings, candidates: Iterable[NodeCapacity]) -> NodeIndex:
     """The arrays of what is offered."""
-    return Board(candidates, partial(_mix, state, settings))
+    return NodeIndex(candidates, partial(_mix, state, settings))
 
 
 def _mix(state: State, settings: Settings) -> Mix:

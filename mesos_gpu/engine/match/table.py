@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from math import inf
 
-from mesos_gpu.engine.match.placing import board_of
+from mesos_gpu.engine.match.placing import index_of
 from mesos_gpu.engine.match.remains import Remains
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
-from mesos_gpu.policy.cluster.board import Board
+from mesos_gpu.policy.cluster.node_index import NodeIndex
 
 _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may be something else
 
@@ -18,26 +18,26 @@ _NEW_REQUESTS = 100  # jobs submitted, after which what is asked for lately may 
 class Table:
     """Agents with offers, as they could be used, and the arrays on which jobs are placed."""
 
-    board: Board
+    index: NodeIndex
     at: float  # when it was last brought up to date
-    sequence: int  # of the next job, when the board last learnt what is asked for
+    sequence: int  # of the next job, when the index last learnt what is asked for
     fresh_until: dict[AgentId, float] = field(default_factory=dict)  # when the report is too old
 
 
 class Index:
     """A book of the ledger: what the arrays say of an agent follows what is left of its offers."""
 
-    def __init__(self, board: Board, remains: Remains) -> None:
+    def __init__(self, index: NodeIndex, remains: Remains) -> None:
         """`remains` is told before this one."""
-        self._board, self._remains = board, remains
+        self._index, self._remains = index, remains
 
     def take(self, take: Take) -> None:
         """Less is left there."""
-        self._board.update(self._remains.capacity(take.agent_id))
+        self._index.update(self._remains.capacity(take.agent_id))
 
     def undo(self, take: Take) -> None:
         """Give back what a launch took."""
-        self._board.update(self._remains.capacity(take.agent_id))
+        self._index.update(self._remains.capacity(take.agent_id))
 
 
 def table_of(state: State, settings: Settings, now: float, remains: Remains) -> Table:
@@ -53,8 +53,8 @@ def table_of(state: State, settings: Settings, now: float, remains: Remains) -> 
     if table is not None and _brought_up(table, state, settings, now, remains):
         return table
     open_ = [agent_id for agent_id in remains if not state.drain_of(state.nodes[agent_id].hostname)]
-    board = board_of(state, settings, map(remains.capacity, open_))
-    table = Table(board, now, state.next_sequence)
+    index = index_of(state, settings, map(remains.capacity, open_))
+    table = Table(index, now, state.next_sequence)
     for agent_id in open_:
         table.fresh_until[agent_id] = _fresh_until(state, settings, agent_id)
     state.table = table
@@ -66,7 +66,7 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
     """Whether the changes since the last time could be made; else all is to be built anew."""
     if any(table.at < until <= now for until in state.contested.values()):
         return False
-    nodes = table.board.nodes
+    nodes = table.index.nodes
     gone = [agent_id for agent_id in nodes if agent_id not in remains]
     late = [agent_id for agent_id, until in table.fresh_until.items() if until < now]
     new = [agent_id for agent_id in remains if agent_id not in nodes]
@@ -74,20 +74,20 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
         if agent_id not in remains or state.drain_of(state.nodes[agent_id].hostname):
             table.fresh_until.pop(agent_id, None)
             if agent_id in nodes:
-                table.board.leave(agent_id)
+                table.index.leave(agent_id)
             continue
         node = remains.capacity(agent_id)
-        if not table.board.knows(node):
+        if not table.index.knows(node):
             return False
         if node != nodes.get(agent_id):
-            table.board.update(node)
+            table.index.update(node)
         until = _fresh_until(state, settings, agent_id)
         table.fresh_until[agent_id] = until if until >= now else inf
     state.touched.clear()
     table.at = now
     if state.next_sequence - table.sequence >= _NEW_REQUESTS:
         table.sequence = state.next_sequence
-        table.board.ask_again()
+        table.index.ask_again()
     return True
 
 

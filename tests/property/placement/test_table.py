@@ -16,7 +16,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.policy.capacity import NodeCapacity
-from mesos_gpu.policy.cluster.board import Board
+from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos import world
 from mesos_gpu.simulate.chaos.acts import do
@@ -59,13 +59,13 @@ def test_only_what_has_changed_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> 
         made.node(f"a{i}", gpu(f"g{i}"))
     made.submit("waits", gpus=2)
     looked: list[str] = []
-    real = Board.update
+    real = NodeIndex.update
 
-    def update(board: Board, node: NodeCapacity) -> None:
+    def update(index: NodeIndex, node: NodeCapacity) -> None:
         looked.append(node.agent_id)
-        real(board, node)
+        real(index, node)
 
-    monkeypatch.setattr(Board, "update", update)
+    monkeypatch.setattr(NodeIndex, "update", update)
     made.submit("one", gpus=1)
     assert len(set(looked)) == 1, "the agent that it was launched on"
     looked.clear()

@@ -185,12 +185,12 @@ def _picture(book: Book) -> Any:
         case Launches():
             return {agent_id: list(entries) for agent_id, entries in book._entries.items() if entries}
         case Index():
-            views = book._board._views
+            views = book._index._views
             arrays = {
                 name: (view.cpu.tolist(), view.mem.tolist(), [list(free) for free in view.free])
                 for name, view in views.items()
             }
-            return dict(book._board.nodes), arrays or None
+            return dict(book._index.nodes), arrays or None
         case Placing():
             counts = {app: +count for app, count in (book._apps or {}).items() if +count}
             return book._drawn, None if book._apps is None else counts

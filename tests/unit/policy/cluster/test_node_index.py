@@ -10,9 +10,9 @@ from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Link
 from mesos_gpu.model.resources import AMOUNTS, Resources
 from mesos_gpu.policy.capacity import NodeCapacity, Request
-from mesos_gpu.policy.cluster.board import Board
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.local import closest
+from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.testing.builders import request
 
@@ -59,9 +59,9 @@ def where(
     placement: str = "bundle",
     siblings: Mapping[AgentId, int] | None = None,
 ) -> str | None:
-    board = Board(candidates, mix)
+    index = NodeIndex(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
-    place = board.place(wanted, open_to, placement, siblings)
+    place = index.place(wanted, open_to, placement, siblings)
     return place.agent_id if place else None
 
 
@@ -124,20 +124,20 @@ def test_spread_goes_where_the_fewest_of_the_app_are() -> None:
 def test_work_without_gpus_on_nodes_with_some(
     gpu_nodes: str, candidates: tuple[NodeCapacity, ...], want: str | None
 ) -> None:
-    board = Board(candidates, mix)
+    index = NodeIndex(candidates, mix)
     open_to = {candidate.agent_id: candidate for candidate in candidates}
-    place = board.place(request(1.0, 100), open_to, gpu_nodes=gpu_nodes)
+    place = index.place(request(1.0, 100), open_to, gpu_nodes=gpu_nodes)
     assert (place.agent_id if place else None) == want
 
 
 def test_a_job_gets_no_mix_of_models() -> None:
     both = gpus("m", 2) + gpus("m", 2, "A100", start=2)
     mixed = replace(but(agent("m", 2), gpus=4), gpus=both, installed=both)
-    board = Board([mixed], mix)
-    place = board.place(request(1.0, 1, 2), {mixed.agent_id: mixed})
+    index = NodeIndex([mixed], mix)
+    place = index.place(request(1.0, 1, 2), {mixed.agent_id: mixed})
     assert place is not None
     assert len({gpu.model for gpu in mixed.gpus if gpu.id in place.gpus}) == 1
-    assert board.place(request(1.0, 1, 3), {mixed.agent_id: mixed}) is None
+    assert index.place(request(1.0, 1, 3), {mixed.agent_id: mixed}) is None
 
 
 def having(name: str, *cards: tuple[int, str | None], **more: Any) -> NodeCapacity:
@@ -190,43 +190,43 @@ def test_what_gpus_must_have(
 
 
 def test_only_gpus_that_will_do_are_given_and_counted_as_they_go() -> None:
-    board, pair = Board([MIXED], mix), request(1, 1, 2, memory_mib=20_000)
-    place = board.place(pair, {MIXED.agent_id: MIXED})
+    index, pair = NodeIndex([MIXED], mix), request(1, 1, 2, memory_mib=20_000)
+    place = index.place(pair, {MIXED.agent_id: MIXED})
     assert place is not None
     assert set(place.gpus) == {MIXED.gpus[1].id, MIXED.gpus[2].id}
     kept = replace(MIXED, gpus=MIXED.gpus[:2])
-    assert board.place(pair, {MIXED.agent_id: kept}) is None, "one of them is kept for another job"
+    assert index.place(pair, {MIXED.agent_id: kept}) is None, "one of them is kept for another job"
     kept = but(kept, gpus=2)
-    board.update(kept)
+    index.update(kept)
     after = {MIXED.agent_id: kept}
-    assert board.place(pair, after) is None
-    one = board.place(request(1, 1, 1, memory_mib=20_000), after)
+    assert index.place(pair, after) is None
+    one = index.place(request(1, 1, 1, memory_mib=20_000), after)
     assert one is not None
     assert one.gpus == (MIXED.gpus[1].id,)
 
 
 def test_what_was_launched_is_gone_for_the_next() -> None:
-    board = Board([A, B], mix)
+    index = NodeIndex([A, B], mix)
     after = but(replace(B, gpus=B.gpus[1:]), gpus=1)
-    board.place(ONE, {"a": A, "b": B})  # type: ignore[dict-item]
-    board.update(after)
+    index.place(ONE, {"a": A, "b": B})  # type: ignore[dict-item]
+    index.update(after)
     open_to = {A.agent_id: A, B.agent_id: after}
-    place = board.place(request(1.0, 100, 2), open_to)
+    place = index.place(request(1.0, 100, 2), open_to)
     assert place is not None
     assert place.agent_id == "a"
-    assert board.place(ONE, open_to).agent_id == "b"  # type: ignore[union-attr]
+    assert index.place(ONE, open_to).agent_id == "b"  # type: ignore[union-attr]
 
 
 def test_what_is_kept_for_another_job_is_not_used() -> None:
-    board = Board([A, B], mix)
+    index = NodeIndex([A, B], mix)
     narrowed = but(replace(B, gpus=B.gpus[1:]), gpus=1)
-    pair = board.place(request(1.0, 100, 2), {A.agent_id: A, B.agent_id: narrowed})
+    pair = index.place(request(1.0, 100, 2), {A.agent_id: A, B.agent_id: narrowed})
     assert pair is not None
     assert pair.agent_id == "a"
-    one = board.place(ONE, {A.agent_id: A, B.agent_id: narrowed})
+    one = index.place(ONE, {A.agent_id: A, B.agent_id: narrowed})
     assert one is not None
     assert one.gpus == (B.gpus[1].id,)
-    assert board.place(ONE, {A.agent_id: A}).agent_id == "a"  # type: ignore[union-attr]
+    assert index.place(ONE, {A.agent_id: A}).agent_id == "a"  # type: ignore[union-attr]
 
 
 # --- inside a node

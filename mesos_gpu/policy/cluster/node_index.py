@@ -20,7 +20,7 @@ from mesos_gpu.policy.cluster.view import View
 Mask = npt.NDArray[np.bool_]
 
 
-class Board:
+class NodeIndex:
     """Candidates as rows of views: one row for each model that an agent has, for a job never gets a mix of models.
     There is one view for each policy that is asked for."""
 
@@ -59,7 +59,7 @@ class Board:
         return self._views[placement]
 
     def knows(self, node: NodeCapacity) -> bool:
-        """Whether `update` can take it: an agent of other hardware, or a new one, needs another board."""
+        """Whether `update` can take it: an agent of other hardware, or a new one, needs another index."""
         old = self._known.get(node.agent_id)
         return (
             old is not None
