@@ -96,7 +96,9 @@ class Witness(Account):
             word.running = word.running or status.state == "TASK_RUNNING"
         word.placed |= status.state in ("TASK_STARTING", "TASK_RUNNING", "TASK_FINISHED")
         if status.data and status.state == "TASK_RUNNING" and status.agent_id:
-            self._hear_report(status.agent_id, status.data, now)
+            node = self.disk.nodes.get(status.agent_id)
+            if node is not None and node.monitor == status.task_id:  # one that was given up is not believed
+                self._hear_report(status.agent_id, status.data, now)
 
     def _learn(self, event: ev.StatusArrived) -> None:
         """An executor said which driver its image needs; nothing older may be chosen after that."""
