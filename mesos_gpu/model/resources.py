@@ -225,6 +225,12 @@ def _known(values: tuple[float, ...]) -> Resources:
 NOTHING: Final = Resources()
 
 
+def peak(every: Iterable[Resources]) -> Resources:
+    """The largest of each amount; NOTHING: there are none."""
+    columns = zip(*[each._milli for each in every], strict=True)
+    return _made(tuple(map(max, columns)) or NOTHING._milli)
+
+
 def total(every: Iterable[Resources]) -> Resources:
     """The sum."""
     amounts = NOTHING

@@ -9,8 +9,9 @@ from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import task_id_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.turn import Turn
-from mesos_gpu.model.ids import AgentId, TaskId
+from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.apps.task_env import launch_env
 from mesos_gpu.policy.tasks.gang import environment
@@ -19,16 +20,13 @@ from mesos_gpu.policy.tasks.gang import environment
 def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
     """Start a monitor on each agent that offers enough, has GPUs, and lacks one."""
     for agent_id in remains:
-        _launch_monitor(turn, agent_id, ledger, remains, launches)
+        node = turn.state.nodes[agent_id]
+        if node.monitor is None and turn.now >= node.monitor_not_before:
+            _launch_monitor(turn, node, ledger, remains, launches)
 
 
-def _launch_monitor(
-    turn: Turn, agent_id: AgentId, ledger: Ledger, remains: Remains, launches: Launches
-) -> None:
-    node, settings = turn.state.nodes[agent_id], turn.settings
-    if node.monitor is not None or turn.now < node.monitor_not_before:
-        return
-    left = remains.resources(agent_id)
+def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+    settings, left = turn.settings, remains.resources(node.id)
     if (node.inventory is None and not left.gpus) or not left.covers(settings.monitor):
         return
     number = node.monitor_launches + 1
@@ -36,7 +34,7 @@ def _launch_monitor(
     task_id = TaskId(f"gpu-monitor.{node.id}.{int(turn.state.started_at)}.{number}")
     # An executor needs resources of its own (master/validation.cpp), and so does a task: halves.
     own, executor = settings.monitor.halves()
-    take = Take(agent_id, task=own, executor=executor)
+    take = Take(node.id, task=own, executor=executor)
     ledger.take(take)
     task = Task(
         id=task_id,

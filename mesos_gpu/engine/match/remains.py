@@ -1,7 +1,7 @@
 """What is left of agents' offers during one match, and what is launched from them: two books of its ledger."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mesos_gpu.engine.effects import Launch, LaunchTask
 from mesos_gpu.engine.gpus.gpu_status import usable
@@ -28,7 +28,17 @@ class _Agent:
     scalars: Scalars
     ports: tuple[PortRange, ...]
     gpus: tuple[Gpu, ...] | None = None  # None: not looked up yet
-    before: list[tuple[Scalars, tuple[PortRange, ...], tuple[Gpu, ...]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Carved:
+    """What a take got, and what its agent had before."""
+
+    task: Scalars
+    executor: Scalars
+    scalars: Scalars
+    ports: tuple[PortRange, ...]
+    gpus: tuple[Gpu, ...]
 
 
 class Remains:
@@ -44,7 +54,7 @@ class Remains:
         """
         self._state, self._settings, self._now = state, settings, now
         self._agents: dict[AgentId, _Agent] = {}
-        self._carved: dict[Take, tuple[Scalars, Scalars]] = {}
+        self._carved: dict[Take, _Carved] = {}
         for offer in state.offers.values():
             agent = self._agents.get(offer.agent_id)
             if agent is None:
@@ -96,7 +106,8 @@ class Remains:
 
     def carved(self, take: Take) -> tuple[Scalars, Scalars]:
         """The scalars that a take got for its task and for its executor."""
-        return self._carved[take]
+        carved = self._carved[take]
+        return carved.task, carved.executor
 
     # --- a book
 
@@ -106,8 +117,7 @@ class Remains:
         gpus = self._gpus(agent)
         task, left = carve(agent.scalars, take.task)
         executor, left = carve(left, take.executor)
-        agent.before.append((agent.scalars, agent.ports, gpus))
-        self._carved[take] = tuple(task), tuple(executor)
+        self._carved[take] = _Carved(tuple(task), tuple(executor), agent.scalars, agent.ports, gpus)
         agent.scalars = left
         agent.ports = without(take.ports, agent.ports) if take.ports else agent.ports
         agent.gpus = tuple([gpu for gpu in gpus if gpu.id not in take.gpus]) if take.gpus else gpus
@@ -115,8 +125,8 @@ class Remains:
     def undo(self, take: Take) -> None:
         """Put it back."""
         agent = self._agents[take.agent_id]
-        agent.scalars, agent.ports, agent.gpus = agent.before.pop()
-        del self._carved[take]
+        before = self._carved.pop(take)
+        agent.scalars, agent.ports, agent.gpus = before.scalars, before.ports, before.gpus
 
 
 class Launches:

@@ -1,6 +1,6 @@
 """Places for the tasks of a job during one match: n takes under a checkpoint; of a single task n is 1."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from mesos_gpu.engine.match.ledger import Ledger
@@ -11,7 +11,7 @@ from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.jobs.job import Job
-from mesos_gpu.model.resources import NOTHING, Resources
+from mesos_gpu.model.resources import Resources, peak
 from mesos_gpu.policy.apps.ports import choose, enough, first
 from mesos_gpu.policy.apps.task_ids import launch_id
 from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request, room_for
@@ -48,7 +48,8 @@ class Search:
 
     def place(self, job: Job) -> list[Take] | None:
         """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
-        self._most = self._most or _most(self._nodes.values())
+        # A thousand jobs can be refused by the most of each amount, without a look at each agent.
+        self._most = self._most or peak(map(_usable, self._nodes.values()))
         if not self._most.covers(job.spec.resources) or self._line.over_limit(job):
             return None
         request, outlasted = request_of(job, self._settings), self._line.outlasted(job)
@@ -125,12 +126,10 @@ def task_id_of(job: Job, rank: int = 0) -> TaskId:
     return launch_id(job.id, number) if job.spec.tasks == 1 else TaskId(f"{job.id}.{number}.{rank}")
 
 
-def _most(nodes: Iterable[NodeCapacity]) -> Resources:
-    """The most of each amount on any: a thousand jobs can be refused by it without a look at each agent."""
-    most = NOTHING
-    for node in nodes:
-        most = most.most(node.free.with_gpus(min(node.free.gpus, len(node.gpus))))
-    return most
+def _usable(node: NodeCapacity) -> Resources:
+    """What is free there, with no more GPUs than may be given out."""
+    free, gpus = node.free, len(node.gpus)
+    return free if free.gpus <= gpus else free.with_gpus(gpus)
 
 
 def _by_rank(takes: Sequence[Take]) -> list[Take]:
