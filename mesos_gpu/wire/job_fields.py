@@ -110,6 +110,9 @@ def _flag(check: Check, field: Field) -> bool:
 def _one_of(check: Check, field: Field) -> Any:
     kind = field.kind
     assert isinstance(kind, of.OneOf)
+    needed = check.given.get(field.needs)
+    if field.needs and not (isinstance(needed, str) and needed):
+        return field.default  # what it needs is missing, which is told
     return check.one_of(field.key, next(iter(kind.of)) if field.default is None else field.default)
 
 
@@ -134,6 +137,8 @@ def _image(check: Check, field: Field) -> str | None:
 
 def _command(check: Check, field: Field) -> str | None:
     got = check.given[field.key]
+    if "argv" in check.given:
+        return None  # one of them is too much, which is told
     if not is_command(got):
         check.problem(field.key, f"must be a non-empty string without NUL, got {show(got)}")
         return None
@@ -142,6 +147,8 @@ def _command(check: Check, field: Field) -> str | None:
 
 def _argv(check: Check, field: Field) -> tuple[str, ...]:
     got = check.given[field.key]
+    if "command" in check.given:
+        return ()  # one of them is too much, which is told
     words = got if isinstance(got, list) else []
     if not words or not all(is_text(word) for word in words) or not words[0]:
         reason = "must be a list of strings without NUL, the first not empty"

@@ -87,7 +87,7 @@ def _report_unmet(check: Check, asked: Mapping[str, Any]) -> None:
     """What is asked for without the field that it needs."""
     for field in FIELDS:
         needed, is_asked = field.needs, field.key in check.given and asked[field.name]
-        if is_asked and needed and not asked[needed] and needed not in check.failed:
+        if is_asked and needed and not asked[needed] and not {needed, field.key} & check.failed:
             check.problem(field.key, _NEEDS[needed])
 
 
