@@ -77,9 +77,9 @@ def paragraphs(text: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_and_paragraphs_are_short(path: Path) -> None:
-    found = list(paragraphs(path.read_text()))
-    assert [line for lines in found for line in lines if len(line) > MOST_CHARACTERS] == []
-    assert [lines[0] for lines in found if len(lines) > MOST_LINES] == []
+    blocks = list(paragraphs(path.read_text()))
+    assert [line for lines in blocks for line in lines if len(line) > MOST_CHARACTERS] == []
+    assert [lines[0] for lines in blocks if len(lines) > MOST_LINES] == []
 
 
 def test_items_of_a_list_tables_and_code_are_told_from_paragraphs() -> None:
