@@ -15,9 +15,9 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.room.candidates import CandidateNode, Movable
 from mesos_gpu.policy.room.defrag import Problem
 from mesos_gpu.policy.room.reservation import reserve
-from mesos_gpu.policy.room.sites import Movable, Site
 
 _MOVING: Final = (JobState.STARTING, JobState.RUNNING)
 
@@ -33,7 +33,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
     request, moving = request_of(job, settings), _moving(state)
 
-    def site(node: Node) -> Site:
+    def candidate(node: Node) -> CandidateNode:
         tasks = tuple(
             Movable(
                 job_id=other.id,
@@ -45,7 +45,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
             )
             for other, task in moving.get(node.id, ())
         )
-        return Site(line.capacity(node), tasks, able=node.id in able)
+        return CandidateNode(line.capacity(node), tasks, able=node.id in able)
 
     hopeless = ""
     if not able:
@@ -55,7 +55,7 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     return Problem(
         request=request,
         tasks=job.spec.tasks,
-        sites=[site(node) for node in nodes],
+        candidates=[candidate(node) for node in nodes],
         open_to=places.open_to,
         bound=places.is_bound(job.id),
         hopeless=hopeless,
@@ -113,7 +113,7 @@ class _Places:
     def open_to(
         self, who: JobId | None, agent_id: AgentId, moved: Mapping[JobId, AgentId], members: Sequence[AgentId]
     ) -> bool:
-        """`policy.sites.Open`."""
+        """`policy.room.candidates.Open`."""
         job, node = self._jobs[who or self._request.id], self._nodes[agent_id]
         if job.id in self._off_gpus and node.gpus:
             return False

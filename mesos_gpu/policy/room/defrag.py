@@ -17,7 +17,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import AMOUNTS, NOTHING, total, units
 from mesos_gpu.policy.capacity import Request
-from mesos_gpu.policy.room.sites import Movable, Open, Site, Stage, chosen, least_departures
+from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Open, Stage, chosen, least_departures
 
 MOST_MOVES: Final = 16
 MOST_WORK: Final = 20_000  # moves that one search may look at
@@ -30,7 +30,7 @@ class Problem:
 
     request: Request  # of each task
     tasks: int
-    sites: Sequence[Site]  # those that may be given work
+    candidates: Sequence[CandidateNode]  # those that may be given work
     open_to: Open
     bound: bool = False  # where the request may go depends on where others are
     hopeless: str = ""  # why no plan can help, if that is known beforehand
@@ -45,18 +45,21 @@ def plan(problem: Problem, *, most_work: int = MOST_WORK, small: int = SMALL) ->
         small: Jobs times nodes up to which the search is exact. Beyond, `Plan.proven` says whether a shorter plan
             may exist.
     """
-    sites = [replace(site, tasks=tuple(sorted(site.tasks, key=_by_loss))) for site in problem.sites]
-    sites.sort(key=lambda site: (site.node.hostname, site.node.agent_id))
-    problem = replace(problem, sites=sites)
+    candidates = [
+        replace(candidate, tasks=tuple(sorted(candidate.tasks, key=_by_loss)))
+        for candidate in problem.candidates
+    ]
+    candidates.sort(key=lambda candidate: (candidate.node.hostname, candidate.node.agent_id))
+    problem = replace(problem, candidates=candidates)
     start = _Seats(problem).filled(Stage())
     if len(start.members) == problem.tasks:
         where = ", ".join(dict.fromkeys(member.hostname for member in start.members))
         return Plan(start.members, (), proven=True, reason=f"it fits now on {where}: no move is needed")
-    movable = sum(len(site.tasks) for site in sites)
+    movable = sum(len(candidate.tasks) for candidate in candidates)
     why = problem.hopeless or _hopeless(problem, movable)
     if why:
         return _none(why, proven=True)
-    if movable * len(sites) <= small:
+    if movable * len(candidates) <= small:
         exact = _Exact(problem, most_work)
         stage = exact.search()
         if stage is not None:
@@ -93,32 +96,36 @@ def _hopeless(problem: Problem, movable: int) -> str:
         return "no job that runs may be moved: only preemptible jobs of one task are"
     if why := _too_little(problem):
         return why
-    if problem.tasks == 1 and all(_least(problem.request, site) is None for site in problem.sites):
+    if problem.tasks == 1 and all(
+        _least(problem.request, candidate) is None for candidate in problem.candidates
+    ):
         jobs = "1 preemptible job" if movable == 1 else f"{movable} preemptible jobs"
         return f"no node has room for it even without the {jobs} that could move"
-    shapes = {task.request for site in problem.sites for task in site.tasks}
-    if len(shapes) * len(problem.sites) > MOST_WORK:
+    shapes = {task.request for candidate in problem.candidates for task in candidate.tasks}
+    if len(shapes) * len(problem.candidates) > MOST_WORK:
         return ""
     homes = {
-        request: [i for i, site in enumerate(problem.sites) if chosen(request, site.node) is not None]
+        request: [
+            i for i, candidate in enumerate(problem.candidates) if chosen(request, candidate.node) is not None
+        ]
         for request in shapes
     }
-    for i, site in enumerate(problem.sites):
-        if any(homes[task.request] not in ([], [i]) for task in site.tasks):
+    for i, candidate in enumerate(problem.candidates):
+        if any(homes[task.request] not in ([], [i]) for task in candidate.tasks):
             return ""
     return _nowhere(movable)
 
 
-def _least(request: Request, site: Site) -> int | None:
+def _least(request: Request, candidate: CandidateNode) -> int | None:
     """How many jobs must leave at the least before the request fits."""
-    return least_departures(request, site) if site.able else None
+    return least_departures(request, candidate) if candidate.able else None
 
 
 def _too_little(problem: Problem) -> str:
     """What is free changes its place by a move, and never grows."""
     need = problem.request.resources.scaled(problem.tasks)
-    free = total(site.node.free for site in problem.sites)
-    lack = free.with_gpus(sum(len(site.node.gpus) for site in problem.sites)).lacking(need)
+    free = total(candidate.node.free for candidate in problem.candidates)
+    lack = free.with_gpus(sum(len(candidate.node.gpus) for candidate in problem.candidates)).lacking(need)
     for amount, _ in sorted(lack.items(), key=lambda each: each[0].name != "gpus"):
         i = AMOUNTS.index(amount)
         return (
@@ -134,12 +141,14 @@ class _Seats:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.request = problem, problem.request
 
-    def site(self, stage: Stage, i: int) -> Site:
-        return stage.changed.get(i) or self.problem.sites[i]
+    def candidate(self, stage: Stage, i: int) -> CandidateNode:
+        return stage.changed.get(i) or self.problem.candidates[i]
 
     def order(self, stage: Stage) -> list[int]:
-        """The sites with the least free GPU first."""
-        return sorted(range(len(self.problem.sites)), key=lambda i: len(self.site(stage, i).node.gpus))
+        """The candidates with the least free GPU first."""
+        return sorted(
+            range(len(self.problem.candidates)), key=lambda i: len(self.candidate(stage, i).node.gpus)
+        )
 
     def filled(self, stage: Stage) -> Stage:
         """With as many members of the request as fit, on full nodes first."""
@@ -152,18 +161,18 @@ class _Seats:
         return stage
 
     def seated(self, stage: Stage, i: int) -> Stage | None:
-        """With one more on the site, if it fits there and may go there."""
-        site = self.site(stage, i)
-        seated = stage.seating(self.request, i, site) if site.able else None
+        """With one more on the candidate, if it fits there and may go there."""
+        candidate = self.candidate(stage, i)
+        seated = stage.seating(self.request, i, candidate) if candidate.able else None
         return seated if seated is not None and self.may(None, i, stage) else None
 
     def may(self, who: JobId | None, i: int, stage: Stage) -> bool:
         members = [member.agent_id for member in stage.members]
-        return self.problem.open_to(who, self.problem.sites[i].node.agent_id, stage.moved, members)
+        return self.problem.open_to(who, self.problem.candidates[i].node.agent_id, stage.moved, members)
 
     def need(self, stage: Stage, i: int) -> int | None:
-        """At least so many jobs must leave the site before the request fits."""
-        least = _least(self.request, self.site(stage, i))
+        """At least so many jobs must leave the candidate before the request fits."""
+        least = _least(self.request, self.candidate(stage, i))
         return least if least != 0 or self.may(None, i, stage) else 1
 
 
@@ -193,10 +202,10 @@ class _Exact(_Seats):
         return None
 
     def _next(self, stage: Stage) -> Iterator[Stage]:
-        sites = [(i, self.site(stage, i)) for i in range(len(self.problem.sites))]
-        for source in sites:
+        candidates = [(i, self.candidate(stage, i)) for i in range(len(self.problem.candidates))]
+        for source in candidates:
             for task in source[1].tasks:
-                for to in sites:
+                for to in candidates:
                     self._left -= 1
                     if to[0] == source[0]:
                         continue
@@ -209,13 +218,15 @@ class _Exact(_Seats):
         """So many moves more."""
         if self.problem.tasks > 1 or self.problem.bound:
             return 0 if len(self.filled(stage).members) == self.problem.tasks else 1
-        needs = (_least(self.request, self.site(stage, i)) for i in range(len(self.problem.sites)))
+        needs = (_least(self.request, self.candidate(stage, i)) for i in range(len(self.problem.candidates)))
         return min((need for need in needs if need is not None), default=1)
 
 
 def _key(stage: Stage) -> object:
     """Stages of one key go on in the same way. Cards of one kind are alike; who has moved once may move for nothing."""
-    kinds = frozenset((i, tuple(sorted(map(_card, site.node.gpus)))) for i, site in stage.changed.items())
+    kinds = frozenset(
+        (i, tuple(sorted(map(_card, candidate.node.gpus)))) for i, candidate in stage.changed.items()
+    )
     return frozenset(stage.moved.items()), kinds
 
 
@@ -230,11 +241,15 @@ class _Targeted(_Seats):
         super().__init__(problem)
         self._work, self._left = most_work, 0
         self._ranked: dict[Hashable, list[tuple[int, int, list[int]]]] = {}
-        self._known: dict[tuple[Request, int], int | None] = {}  # of sites where nothing has changed
+        self._known: dict[tuple[Request, int], int | None] = {}  # of candidates where nothing has changed
         self._found: list[Stage] = []  # of one length, each better than the one before
         self._cut = False
-        self._social = problem.bound or any(task.bound for site in problem.sites for task in site.tasks)
-        self._kinds = [i if self._social else _alike(site) for i, site in enumerate(problem.sites)]
+        self._social = problem.bound or any(
+            task.bound for candidate in problem.candidates for task in candidate.tasks
+        )
+        self._kinds = [
+            i if self._social else _alike(candidate) for i, candidate in enumerate(problem.candidates)
+        ]
         self.proven = False
 
     def search(self) -> Stage | None:
@@ -251,7 +266,9 @@ class _Targeted(_Seats):
     def _one_more(self, stage: Stage) -> Stage | None:
         """Room for one more member, by the fewest moves."""
         targets = [
-            (need, i) for i in range(len(self.problem.sites)) if (need := self.need(stage, i)) is not None
+            (need, i)
+            for i in range(len(self.problem.candidates))
+            if (need := self.need(stage, i)) is not None
         ]
         least = max(min((need for need, _ in targets), default=MOST_MOVES + 1), 1)
         for budget in range(least, MOST_MOVES + 1):
@@ -284,7 +301,7 @@ class _Targeted(_Seats):
         return self._found[-1] if self._found else None
 
     def _kind(self, stage: Stage, i: int) -> Hashable:
-        """Sites of one kind can stand for each other, as long as nothing has changed there."""
+        """Candidates of one kind can stand for each other, as long as nothing has changed there."""
         return i if i in stage.changed else self._kinds[i]
 
     @property
@@ -293,7 +310,7 @@ class _Targeted(_Seats):
         return self._found[-1].lost_gpu_s if self._found else inf
 
     def _least_loss(self, stage: Stage, need: int, i: int) -> float:
-        losses = sorted(task.lost_gpu_s for task in self.site(stage, i).tasks)
+        losses = sorted(task.lost_gpu_s for task in self.candidate(stage, i).tasks)
         return stage.lost_gpu_s + sum(losses[:need])
 
     def _reach(self, stage: Stage, i: int, rest: "_Rest") -> None:
@@ -305,7 +322,7 @@ class _Targeted(_Seats):
     def _room(
         self, stage: Stage, request: Request, who: JobId | None, i: int, rest: "_Rest"
     ) -> Iterator[Stage]:
-        """Stages in which the request fits on the site."""
+        """Stages in which the request fits on the candidate."""
         least = self._departures(stage, request, i)
         if least == 0:
             if self.may(who, i, stage):
@@ -315,14 +332,14 @@ class _Targeted(_Seats):
         if least is None or least > rest.budget:
             return
         spare, gone = rest.budget - least if rest.chains else 0, set[JobId]()
-        for task in sorted(self.site(stage, i).tasks, key=_by_loss):
+        for task in sorted(self.candidate(stage, i).tasks, key=_by_loss):
             if task.job_id in rest.locked or stage.lost_gpu_s + task.lost_gpu_s >= self._bar:
                 continue
             # Without chains the order in which they leave is of no account.
             gone = {task.job_id} if rest.chains else gone | {task.job_id}
             held = replace(rest, locked=rest.locked | gone, path=rest.path | {i})
             for ready, j in self._homes(stage, task, i, replace(held, budget=spare)):
-                after = ready.moving(task, (i, self.site(ready, i)), (j, self.site(ready, j)))
+                after = ready.moving(task, (i, self.candidate(ready, i)), (j, self.candidate(ready, j)))
                 if after is not None:
                     left = rest.budget - len(after.moves) + len(stage.moves)
                     yield from self._room(
@@ -330,7 +347,7 @@ class _Targeted(_Seats):
                     )
 
     def _homes(self, stage: Stage, task: Movable, source: int, rest: "_Rest") -> Iterator[tuple[Stage, int]]:
-        """Stages in which the job fits on another site."""
+        """Stages in which the job fits on another candidate."""
         for j in self._candidates(stage, task.request, source, rest):
             self._left -= 1
             if self._left < 0:
@@ -344,30 +361,33 @@ class _Targeted(_Seats):
         if i in stage.changed:
             return least_departures(request, stage.changed[i])
         if (request, i) not in self._known:
-            self._known[request, i] = least_departures(request, self.problem.sites[i])
+            self._known[request, i] = least_departures(request, self.problem.candidates[i])
         return self._known[request, i]
 
     def _candidates(self, stage: Stage, request: Request, source: int, rest: "_Rest") -> Iterator[int]:
-        """Where it may fit when some others leave, the best first; of sites that are alike one."""
+        """Where it may fit when some others leave, the best first; of candidates that are alike one."""
         special = {*stage.changed, *rest.path}
         yield from sorted(special - {source})
         for need, _, alike in self._ranking(request):
             if need > rest.budget:
                 return
-            site = next((i for i in alike if i not in special), source)
-            if site != source:
-                yield site
+            candidate = next((i for i in alike if i not in special), source)
+            if candidate != source:
+                yield candidate
 
     def _ranking(self, request: Request) -> list[tuple[int, int, list[int]]]:
-        """Kinds of sites: how many must leave at the least, how many GPUs are free, and which they are."""
+        """Kinds of candidates: how many must leave at the least, how many GPUs are free, and which they are."""
         kind = request.gpu, request.min_driver
         if kind not in self._ranked:
             bare = replace(request, resources=NOTHING)  # of those there are few
             alike: dict[Hashable, list[int]] = {}
-            for i in range(len(self.problem.sites)):
+            for i in range(len(self.problem.candidates)):
                 alike.setdefault(self._kind(Stage(), i), []).append(i)
-            sites = [(self.problem.sites[numbers[0]], numbers) for numbers in alike.values()]
-            needs = [(least_departures(bare, site), len(site.node.gpus), numbers) for site, numbers in sites]
+            candidates = [(self.problem.candidates[numbers[0]], numbers) for numbers in alike.values()]
+            needs = [
+                (least_departures(bare, candidate), len(candidate.node.gpus), numbers)
+                for candidate, numbers in candidates
+            ]
             self._ranked[kind] = sorted(
                 (need, free, numbers) for need, free, numbers in needs if need is not None
             )
@@ -381,15 +401,15 @@ class _Rest:
     budget: int  # moves
     chains: bool  # make room for jobs that move
     locked: frozenset[JobId] = frozenset()  # jobs that are about to move
-    path: frozenset[int] = frozenset()  # sites that they are about to leave
+    path: frozenset[int] = frozenset()  # candidates that they are about to leave
 
 
-def _alike(site: Site) -> Hashable:
-    """Sites of one kind differ in names, and in how long their jobs have run."""
-    free = tuple(sorted(map(_card, site.node.gpus)))
-    tasks = Counter((task.request, tuple(sorted(map(_card, task.gpus)))) for task in site.tasks)
-    amounts = site.node.free.without_gpus()
-    return amounts, site.node.driver, site.able, free, frozenset(tasks.items())
+def _alike(candidate: CandidateNode) -> Hashable:
+    """Candidates of one kind differ in names, and in how long their jobs have run."""
+    free = tuple(sorted(map(_card, candidate.node.gpus)))
+    tasks = Counter((task.request, tuple(sorted(map(_card, task.gpus)))) for task in candidate.tasks)
+    amounts = candidate.node.free.without_gpus()
+    return amounts, candidate.node.driver, candidate.able, free, frozenset(tasks.items())
 
 
 def _card(gpu: Gpu) -> tuple[str, int, str]:

@@ -9,8 +9,8 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.policy.capacity import NodeCapacity
+from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Stage
 from mesos_gpu.policy.room.defrag import Problem, plan
-from mesos_gpu.policy.room.sites import Movable, Site, Stage
 from mesos_gpu.testing.builders import gpu, request
 
 MODELS = ("A100", "V100")
@@ -19,43 +19,43 @@ MODELS = ("A100", "V100")
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """At most 3 nodes of 4 GPUs, each of one model, with 5 jobs; the request is a little larger than what is free."""
-    sites = []
+    candidates = []
     for n in range(draw(st.integers(2, 3))):
         model, cards = draw(st.sampled_from(("A100", "A100", "V100"))), draw(st.integers(2, 4))
         free = tuple(gpu(f"n{n}-{i}", model) for i in range(cards))
         amounts = Resources(cpus=draw(st.integers(4, 6)), mem_mib=1024, gpus=cards)
-        sites.append(Site(NodeCapacity(AgentId(f"a{n}"), f"n{n}", amounts, free)))
+        candidates.append(CandidateNode(NodeCapacity(AgentId(f"a{n}"), f"n{n}", amounts, free)))
     for j in range(draw(st.integers(2, 5))):
         models = draw(st.sampled_from([(), (), ("A100",), ("V100", "A100")]))
         gpus = draw(st.sampled_from([1, 1, 1, 2, 2, 3, 0]))
         ask = request(float(draw(st.integers(1, 2))), 64, gpus, models if gpus else ())
-        n = draw(st.integers(0, len(sites) - 1))
-        after = Stage().seating(ask, n, sites[n])
+        n = draw(st.integers(0, len(candidates) - 1))
+        after = Stage().seating(ask, n, candidates[n])
         if after is not None:
-            held = tuple(card for card in sites[n].node.gpus if card not in after.changed[n].node.gpus)
+            held = tuple(card for card in candidates[n].node.gpus if card not in after.changed[n].node.gpus)
             task = Movable(JobId(f"j{j}"), f"j{j}", ask, held, float(draw(st.integers(0, 3))))
-            sites[n] = replace(after.changed[n], tasks=(*sites[n].tasks, task))
-    most = max(len(site.node.gpus) for site in sites)
+            candidates[n] = replace(after.changed[n], tasks=(*candidates[n].tasks, task))
+    most = max(len(candidate.node.gpus) for candidate in candidates)
     gpus = min(most + draw(st.sampled_from([0, 1, 1, 1, 2])), 4)
     ask = request(
         float(draw(st.integers(1, 4))), 64, gpus, draw(st.sampled_from([(), (), ("V100", "A100"), ("V100",)]))
     )
-    return Problem(ask, draw(st.sampled_from([1, 1, 1, 2])), sites, lambda *_: True)
+    return Problem(ask, draw(st.sampled_from([1, 1, 1, 2])), candidates, lambda *_: True)
 
 
 def seats(problem: Problem, stage: Stage) -> int:
     """How many members of the request fit."""
     count = 0
-    for i, first in enumerate(problem.sites):
-        site = stage.changed.get(i, first)
-        while (after := Stage().seating(problem.request, 0, site)) is not None:
-            site, count = after.changed[0], count + 1
+    for i, first in enumerate(problem.candidates):
+        candidate = stage.changed.get(i, first)
+        while (after := Stage().seating(problem.request, 0, candidate)) is not None:
+            candidate, count = after.changed[0], count + 1
     return count
 
 
 def steps(problem: Problem, stage: Stage) -> list[Stage]:
     """After every move that can be made."""
-    now = [(i, stage.changed.get(i, site)) for i, site in enumerate(problem.sites)]
+    now = [(i, stage.changed.get(i, candidate)) for i, candidate in enumerate(problem.candidates)]
     tried = (
         stage.moving(task, source, to)
         for source in now
@@ -90,7 +90,9 @@ def test_a_plan_is_the_shortest_and_loses_least(problem: Problem) -> None:
     made, want = plan(problem), fewest(problem)
     event(f"moves: {want and want[0]}")
     assert made.proven
-    assert made == plan(replace(problem, sites=problem.sites[::-1])), "the order of nodes is of no account"
+    assert made == plan(replace(problem, candidates=problem.candidates[::-1])), (
+        "the order of nodes is of no account"
+    )
     assert ((len(made.moves), made.lost_gpu_s) if made.feasible else None) == want
 
 
@@ -110,10 +112,10 @@ def test_the_search_of_large_clusters_claims_nothing_that_is_not_so(problem: Pro
 
 def done(problem: Problem, made: Plan) -> None:
     """Carry the moves out, one after the other."""
-    stage, numbers = Stage(), {site.node.hostname: i for i, site in enumerate(problem.sites)}
+    stage, numbers = Stage(), {candidate.node.hostname: i for i, candidate in enumerate(problem.candidates)}
     for move in made.moves:
         source, to = (
-            (n, stage.changed.get(n, problem.sites[n])) for n in (numbers[move.source], numbers[move.to])
+            (n, stage.changed.get(n, problem.candidates[n])) for n in (numbers[move.source], numbers[move.to])
         )
         task = next(task for task in source[1].tasks if task.job_id == move.job_id)
         after = stage.moving(task, source, to)

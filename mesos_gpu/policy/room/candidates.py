@@ -28,14 +28,14 @@ class Movable:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CandidateNode:
     """A node that may be given work, and the jobs that could leave it."""
 
     node: NodeCapacity
     tasks: tuple[Movable, ...] = ()
     able: bool = True  # the request may go there, at least when others have moved
 
-    def without(self, task: Movable) -> "Site":
+    def without(self, task: Movable) -> "CandidateNode":
         """After the job has left."""
         free = self.node.free + task.request.resources
         return replace(
@@ -44,7 +44,7 @@ class Site:
             tasks=tuple(other for other in self.tasks if other.job_id != task.job_id),
         )
 
-    def less(self, request: Request, gpus: Sequence[GpuId]) -> "Site":
+    def less(self, request: Request, gpus: Sequence[GpuId]) -> "CandidateNode":
         """After a launch."""
         return replace(self, node=self.node.minus(request.resources, gpus))
 
@@ -53,13 +53,15 @@ class Site:
 class Stage:
     """The cluster after some moves."""
 
-    changed: Mapping[int, Site] = field(default_factory=dict)  # by the number of the site
+    changed: Mapping[int, CandidateNode] = field(default_factory=dict)  # by the number of the candidate
     moved: Mapping[JobId, AgentId] = field(default_factory=dict)  # where they are now
     moves: tuple[Move, ...] = ()
     members: tuple[Target, ...] = ()  # of the request, that have their places
     lost_gpu_s: float = 0.0
 
-    def moving(self, task: Movable, source: tuple[int, Site], to: tuple[int, Site]) -> "Stage | None":
+    def moving(
+        self, task: Movable, source: tuple[int, CandidateNode], to: tuple[int, CandidateNode]
+    ) -> "Stage | None":
         """After one more move; None: it does not fit there."""
         gpus = chosen(task.request, to[1].node)
         if gpus is None:
@@ -77,16 +79,16 @@ class Stage:
             lost_gpu_s=self.lost_gpu_s + lost,
         )
 
-    def seating(self, request: Request, number: int, site: Site) -> "Stage | None":
+    def seating(self, request: Request, number: int, candidate: CandidateNode) -> "Stage | None":
         """With a member of the request there; None: it does not fit."""
-        gpus = chosen(request, site.node)
+        gpus = chosen(request, candidate.node)
         if gpus is None:
             return None
         ids = tuple(gpu.id for gpu in gpus)
-        member = Target(site.node.agent_id, site.node.hostname, ids)
+        member = Target(candidate.node.agent_id, candidate.node.hostname, ids)
         return replace(
             self,
-            changed={**self.changed, number: site.less(request, ids)},
+            changed={**self.changed, number: candidate.less(request, ids)},
             members=(*self.members, member),
         )
 
@@ -101,31 +103,31 @@ def chosen(request: Request, node: NodeCapacity) -> tuple[Gpu, ...] | None:
     return None
 
 
-def least_departures(request: Request, site: Site) -> int | None:
+def least_departures(request: Request, candidate: CandidateNode) -> int | None:
     """How many jobs must leave before the request fits, at the least; None: it does not fit even when all have left."""
-    if not as_new_as(site.node.driver, request.min_driver):
+    if not as_new_as(candidate.node.driver, request.min_driver):
         return None
-    by_model = [_of_model(request, site, model) for model in _models(request, _all(site))]
+    by_model = [_of_model(request, candidate, model) for model in _models(request, _all(candidate))]
     known = [count for count in by_model if count is not None]
     if not known:
         return None
     least = min(known)
-    lack = site.node.free.lacking(request.resources).without_gpus().milli
+    lack = candidate.node.free.lacking(request.resources).without_gpus().milli
     for i in range(len(AMOUNTS)):
         if lack[i]:
-            count = _fewest(lack[i], (task.request.resources.milli[i] for task in site.tasks))
+            count = _fewest(lack[i], (task.request.resources.milli[i] for task in candidate.tasks))
             if count is None:
                 return None
             least = max(least, count)
     return least
 
 
-def _of_model(request: Request, site: Site, model: str | None) -> int | None:
+def _of_model(request: Request, candidate: CandidateNode, model: str | None) -> int | None:
     want = request.gpu
     if not want.count:
         return 0
-    gives = (len(want.suited(task.gpus, model)) for task in site.tasks)
-    return _fewest(want.count - len(want.suited(site.node.gpus, model)), gives)
+    gives = (len(want.suited(task.gpus, model)) for task in candidate.tasks)
+    return _fewest(want.count - len(want.suited(candidate.node.gpus, model)), gives)
 
 
 def _models(request: Request, gpus: Iterable[Gpu]) -> Sequence[str | None]:
@@ -135,9 +137,9 @@ def _models(request: Request, gpus: Iterable[Gpu]) -> Sequence[str | None]:
     return request.gpu.models or sorted({gpu.model for gpu in gpus})
 
 
-def _all(site: Site) -> Iterator[Gpu]:
-    yield from site.node.gpus
-    for task in site.tasks:
+def _all(candidate: CandidateNode) -> Iterator[Gpu]:
+    yield from candidate.node.gpus
+    for task in candidate.tasks:
         yield from task.gpus
 
 
