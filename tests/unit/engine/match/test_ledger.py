@@ -15,6 +15,7 @@ import pytest
 
 import mesos_gpu.engine.match
 import mesos_gpu.engine.queue
+from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.match import matching
 from mesos_gpu.engine.match.ledger import Book, Ledger, Trial
 from mesos_gpu.engine.match.placing import Placing
@@ -24,10 +25,10 @@ from mesos_gpu.engine.queue.line import Line
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.ids import AgentId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState, Placement
-from mesos_gpu.testing.builders import World, gpu
+from mesos_gpu.testing.builders import World, gpu, spec
 
 BOOKS = {Remains, Launches, Index, Placing, Line, Neighbours}
 
@@ -138,6 +139,17 @@ def test_checkpoints_can_be_nested() -> None:
 
 
 # --- the books of the engine
+
+
+def test_spread_counts_what_the_same_match_has_placed(world: World) -> None:
+    world.node("large", *(gpu(f"l{i}") for i in range(8)))
+    world.node("small", gpu("s0"), gpu("s1"))
+    world.node("other", gpu("o0"), gpu("o1"))
+    jobs = [JobId(f"j{i}") for i in range(3)]
+    wanted = spec(gpus=1, app="web", placement=Placement.SPREAD)
+    world.feed(*(ev.JobSubmitted(job_id, wanted) for job_id in jobs))  # one match for all
+    agents = {task.agent_id for task in world.state.tasks.values() if task.job_id in jobs}
+    assert agents == {"large", "small", "other"}, "one on each, though the large one has most to spare"
 
 
 def test_every_book_of_the_engine_is_registered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
