@@ -8,7 +8,7 @@ from mesos_gpu.engine.match.preemption import possible, preempt
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
-from mesos_gpu.engine.queue.line import Line
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 
@@ -49,21 +49,21 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
     index, may_preempt = table_of(state, settings, now, remains).index, possible(turn)
     if not index.nodes and not may_preempt:
         return False
-    line = Line(state, settings, now, remains.resources)
+    backlog = Backlog(state, settings, now, remains.resources)
     placing = Placing(state, settings, index)
-    ledger.register(Index(index, remains), placing, line, line.neighbours)
-    search = Search(settings, ledger, remains, index.nodes, placing, line)
+    ledger.register(Index(index, remains), placing, backlog, backlog.neighbours)
+    search = Search(settings, ledger, remains, index.nodes, placing, backlog)
     blocked: list[Job] = []
     running = {state.tasks[task_id].job_id for task_id in state.unknown}  # though not by our state
-    for job in line.jobs():
+    for job in backlog.jobs():
         if job.not_before > now or job.id in running:
             continue
         takes = search.place(job)
         if takes is None:
-            line.block(job)
+            backlog.block(job)
             blocked.append(job)
         else:
             launch(turn, job, takes, remains, launches)
     if may_preempt and blocked:
-        preempt(turn, line, blocked)
-    return line.neighbours.verdicts.is_behind
+        preempt(turn, backlog, blocked)
+    return backlog.neighbours.verdicts.is_behind

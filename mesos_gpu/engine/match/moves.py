@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.forecast import offered_of
-from mesos_gpu.engine.queue.line import Line, request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -28,7 +28,10 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
     The job may be one that nobody has submitted. What is kept for others in the queue, and its queue's limit, are
     of no account.
     """
-    line, places = Line(state, settings, now, offered_of(state), reading=True), _Places(state, settings, job)
+    backlog, places = (
+        Backlog(state, settings, now, offered_of(state), reading=True),
+        _Places(state, settings, job),
+    )
     nodes = [node for node in state.nodes.values() if not node.lost_at and not state.drain_of(node.hostname)]
     able = {node.id: node for node in nodes if not places.neighbours.ruled_out(job.spec, node)}
     request, moving = request_of(job, settings), _moving(state)
@@ -39,18 +42,18 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
                 job_id=other.id,
                 name=other.spec.name,
                 request=request_of(other, settings),
-                gpus=line.allocation(task, node).gpus,
+                gpus=backlog.allocation(task, node).gpus,
                 lost_gpu_s=_lost_gpu_s(other, task, now),
                 bound=places.is_bound(other.id),
             )
             for other, task in moving.get(node.id, ())
         )
-        return CandidateNode(line.capacity(node), tasks, able=node.id in able)
+        return CandidateNode(backlog.capacity(node), tasks, able=node.id in able)
 
     hopeless = ""
     if not able:
         hopeless = "no node meets its constraints" if nodes else "no node may be given work"
-    elif reserve(job, request, (line.capacity(node) for node in able.values()), now=now) is None:
+    elif reserve(job, request, (backlog.capacity(node) for node in able.values()), now=now) is None:
         hopeless = "no node is large enough, even when all that runs there has ended"
     return Problem(
         request=request,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from mesos_gpu.engine.queue.line import request_of
+from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State

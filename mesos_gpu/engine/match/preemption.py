@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from mesos_gpu.engine.queue.line import Line, request_of
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.tasks.evictions import evict
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
@@ -27,7 +27,7 @@ def possible(turn: Turn) -> bool:
     return lowest is not None and any(state.jobs[job_id].spec.priority > lowest for _, job_id in state.queue)
 
 
-def preempt(turn: Turn, line: Line, blocked: Iterable[Job]) -> None:
+def preempt(turn: Turn, backlog: Backlog, blocked: Iterable[Job]) -> None:
     """End jobs for the first of the blocked ones that this helps."""
     victims = _victims(turn)
     if not victims:
@@ -38,11 +38,11 @@ def preempt(turn: Turn, line: Line, blocked: Iterable[Job]) -> None:
         key = request, job.spec.priority
         if job.spec.priority <= lowest or key in tried or len(tried) >= _MOST_TRIED:
             continue
-        if _may_fit_soon(turn, job) or line.over_limit(job) or line.neighbours.parts(job):
+        if _may_fit_soon(turn, job) or backlog.over_limit(job) or backlog.neighbours.parts(job):
             continue
         tried.add(key)
         lower = {v.job_id: v for v in victims.values() if v.priority < job.spec.priority}
-        chosen = plan(request, job.spec.tasks, _nodes(turn, line, job, lower), lower)
+        chosen = plan(request, job.spec.tasks, _nodes(turn, backlog, job, lower), lower)
         if chosen:
             _make_room(turn, job, chosen)
             return  # what they give back must be seen before more is planned
@@ -83,21 +83,23 @@ def _may_be_ended(job: Job) -> bool:
     return runs and job.spec.preemptible
 
 
-def _nodes(turn: Turn, line: Line, job: Job, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
+def _nodes(turn: Turn, backlog: Backlog, job: Job, victims: Mapping[JobId, Victim]) -> list[NodeCapacity]:
     nodes = turn.state.nodes.values()
-    open_to = (node for node in nodes if line.serves(job, node) and line.new_enough(job, node))
-    return [_capacity(turn, line, job, node, victims) for node in open_to]
+    open_to = (node for node in nodes if backlog.serves(job, node) and backlog.new_enough(job, node))
+    return [_capacity(turn, backlog, job, node, victims) for node in open_to]
 
 
-def _capacity(turn: Turn, line: Line, job: Job, node: Node, victims: Mapping[JobId, Victim]) -> NodeCapacity:
+def _capacity(
+    turn: Turn, backlog: Backlog, job: Job, node: Node, victims: Mapping[JobId, Victim]
+) -> NodeCapacity:
     """The node with what victims hold there. What is kept for others is not free; what is being ended will be."""
-    now = line.capacity(node)
+    now = backlog.capacity(node)
     of_victims = tuple(held for held in now.allocations if held.job_id in victims)
     ending = [
         held for held in now.allocations if held.job_id not in victims and _is_ending(turn, held.job_id)
     ]
     return replace(
-        now.without(ending).keeping(line.kept_by_others(job, node)),
+        now.without(ending).keeping(backlog.kept_by_others(job, node)),
         allocations=of_victims,
     )
 

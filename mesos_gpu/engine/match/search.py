@@ -6,7 +6,7 @@ from dataclasses import replace
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Remains
-from mesos_gpu.engine.queue.line import Line, request_of
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, TaskId
@@ -29,7 +29,7 @@ class Search:
         remains: Remains,
         nodes: Nodes,
         placing: Placing,
-        line: Line,
+        backlog: Backlog,
     ) -> None:
         """Look at nothing yet.
 
@@ -39,10 +39,10 @@ class Search:
             remains: What is left of offers.
             nodes: The agents on the table, as they can be used now; always up to date.
             placing: Which of them is best.
-            line: What each job may use of them.
+            backlog: What each job may use of them.
         """
         self._settings, self._ledger, self._remains = settings, ledger, remains
-        self._nodes, self._placing, self._line = nodes, placing, line
+        self._nodes, self._placing, self._backlog = nodes, placing, backlog
         self._refused: set[Hashable] = set()
         self._most: Resources | None = None  # what no node exceeds; None: to be found anew
 
@@ -50,10 +50,10 @@ class Search:
         """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
         # A thousand jobs can be refused by the most of each amount, without a look at each agent.
         self._most = self._most or peak(map(_usable, self._nodes.values()))
-        if not self._most.covers(job.spec.resources) or self._line.over_limit(job):
+        if not self._most.covers(job.spec.resources) or self._backlog.over_limit(job):
             return None
-        request, outlasted = request_of(job, self._settings), self._line.outlasted(job)
-        wanted = self._line.kind(job, request), job.spec.ports, outlasted, self._placing.key(job)
+        request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
+        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, self._placing.key(job)
         if wanted in self._refused:
             return None
         takes = self._take_together(job, replace(request, ports=job.spec.ports), outlasted)
@@ -65,7 +65,7 @@ class Search:
     def _take_together(self, job: Job, request: Request, outlasted: Sequence[int]) -> list[Take] | None:
         """A place for each task, or none for any."""
         gang = job.spec.tasks > 1
-        nodes = self._line.neighbours.open_to(job, self._line.open_to(outlasted, self._nodes))
+        nodes = self._backlog.neighbours.open_to(job, self._backlog.open_to(outlasted, self._nodes))
         # Of one model, if any is asked for: the slowest decides for all.
         for one in request.each_model() if gang else (request,):
             # Most matches see quickly that a large job must wait.
@@ -95,10 +95,10 @@ class Search:
 
     def _beside_others(self, job: Job, nodes: Nodes, outlasted: Sequence[int]) -> Nodes:
         """Nodes that the next member of a gang may use, as they are beside those before it."""
-        now = self._line.open_to(outlasted, self._nodes)
+        now = self._backlog.open_to(outlasted, self._nodes)
         # Each member takes a port.
         with_ports = {agent_id: now[agent_id] for agent_id in nodes if now[agent_id].ports}
-        return self._line.neighbours.open_to(job, with_ports)
+        return self._backlog.neighbours.open_to(job, with_ports)
 
     def _made(self, job: Job, request: Request, chosen: Chosen) -> Take:
         offered = self._remains.ports(chosen.agent_id)

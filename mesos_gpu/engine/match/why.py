@@ -6,8 +6,8 @@ from functools import partial
 
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.match.placing import Placing
+from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
-from mesos_gpu.engine.queue.line import request_of
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from itertools import islice
 
-from mesos_gpu.engine.queue.line import Line, Offered, request_of
+from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
@@ -31,8 +31,8 @@ class Forecast:
     def __init__(self, state: State, settings: Settings, now: float) -> None:
         """Nothing is computed before it is asked for."""
         self._state, self._settings, self._now = state, settings, now
-        self._line = Line(state, settings, now, offered_of(state), reading=True)
-        self.jobs = self._line.jobs()
+        self._backlog = Backlog(state, settings, now, offered_of(state), reading=True)
+        self.jobs = self._backlog.jobs()
 
     def waiting(self, most: int) -> list[Waiting]:
         """The first `most` pending jobs, in order."""
@@ -58,23 +58,23 @@ class Forecast:
             if job.id == job_id:
                 break
             if job.not_before <= self._now:
-                self._line.block(job)
-        return self._line.reservations
+                self._backlog.block(job)
+        return self._backlog.reservations
 
     def kept_from(self, job: Job) -> dict[AgentId, list[Reservation]]:
         """What is kept of nodes that this job must leave alone. Call `before` first."""
         by_node: dict[AgentId, list[Reservation]] = {}
-        for i in self._line.outlasted(job):
-            reservation = self._line.reservations[i]
+        for i in self._backlog.outlasted(job):
+            reservation = self._backlog.reservations[i]
             if reservation.agent_id is not None:
                 by_node.setdefault(reservation.agent_id, []).append(reservation)
         return by_node
 
     def limit_words(self, job: Job) -> str:
         """Why its queue's limit keeps it waiting, or "". Call `before` first."""
-        if not self._line.over_limit(job):
+        if not self._backlog.over_limit(job):
             return ""
-        limit, used = self._settings.queue_limits[job.spec.queue], self._line.used(job.spec.queue)
+        limit, used = self._settings.queue_limits[job.spec.queue], self._backlog.used(job.spec.queue)
         words = f"queue {job.spec.queue} may hold {gpus_of(limit)}, and holds {used}"
         if used + job.spec.gpus_in_all <= limit:
             words += "; the rest is kept for a job before it"
@@ -87,7 +87,7 @@ class Forecast:
 
     def _estimates(self, most: int, only: JobId | None = None) -> dict[JobId, Estimate]:
         times = RunTimes(self._state.jobs[job_id] for job_id in self._state.ended)
-        line = Line(
+        backlog = Backlog(
             self._state,
             self._settings,
             self._now,
@@ -101,19 +101,19 @@ class Forecast:
             if only in (None, job.id):
                 request = request_of(job, self._settings)
                 limited = job.spec.queue if job.spec.queue in self._settings.queue_limits else ""
-                key = limited, len(line.reservations), line.kind(job, request)
+                key = limited, len(backlog.reservations), backlog.kind(job, request)
                 if key not in known:
-                    known[key] = line.reservation(job, request)
-                estimates[job.id] = self._estimate(line, job, known[key], i)
+                    known[key] = backlog.reservation(job, request)
+                estimates[job.id] = self._estimate(backlog, job, known[key], i)
             if job.not_before <= self._now:
-                line.block(job)
+                backlog.block(job)
         return estimates
 
-    def _estimate(self, line: Line, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
+    def _estimate(self, backlog: Backlog, job: Job, reservation: Reservation | None, ahead: int) -> Estimate:
         limit = self._settings.queue_limits.get(job.spec.queue)
         made = estimate_of(job, reservation, limit_gpus=limit, now=self._now)
-        there = line.alone(job, request_of(job, self._settings)) if reservation is None else None
-        first = [r for r in line.reservations if there is not None and r.agent_id == there.agent_id]
+        there = backlog.alone(job, request_of(job, self._settings)) if reservation is None else None
+        first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
         if first and (limit is None or job.spec.gpus_in_all <= limit):
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
         if made.at is None or not ahead:

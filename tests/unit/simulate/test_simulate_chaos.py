@@ -12,7 +12,7 @@ from mesos_gpu.engine.match import preemption
 from mesos_gpu.engine.match.ledger import Book, Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.table import Index
-from mesos_gpu.engine.queue.line import Line
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -163,7 +163,10 @@ BUGS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], set[str]]] = {
     "anybody makes room for others": (_anybody_makes_room, {"nothing is ended without a reason"}),
     "members do not see each other": (_members_do_not_see_each_other, {"constraints hold"}),
     "old reports are believed": (_old_reports_are_believed, {"only healthy GPUs are granted"}),
-    "a book of the ledger is not told: use of limits": (_is_not_told(Line), {"no queue is over its limit"}),
+    "a book of the ledger is not told: use of limits": (
+        _is_not_told(Backlog),
+        {"no queue is over its limit"},
+    ),
     "a book of the ledger is not told: the index": (_is_not_told(Index), {"the engine never fails"}),
     "a book of the ledger is not told: what is left": (_is_not_told(Remains), {"the engine never fails"}),
     "a book of the ledger is not told: launches": (_is_not_told(Launches), {"the engine never fails"}),

@@ -21,7 +21,7 @@ from mesos_gpu.engine.match.ledger import Book, Ledger, Trial
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.table import Index
-from mesos_gpu.engine.queue.line import Line
+from mesos_gpu.engine.queue.backlog import Backlog
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -30,7 +30,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState, Placement
 from mesos_gpu.testing.builders import World, gpu, spec
 
-BOOKS = {Remains, Launches, Index, Placing, Line, Neighbours}
+BOOKS = {Remains, Launches, Index, Placing, Backlog, Neighbours}
 
 
 class Sixth:
@@ -206,7 +206,7 @@ def _picture(book: Book) -> Any:
         case Placing():
             counts = {app: +count for app, count in (book._apps or {}).items() if +count}
             return book._drawn, None if book._apps is None else counts
-        case Line():
+        case Backlog():
             return (
                 dict(book._used),
                 {name: list(held) for name, held in book._held.items()},

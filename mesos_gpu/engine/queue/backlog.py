@@ -53,7 +53,7 @@ def request_of(job: Job, settings: Settings) -> Request:
     return Request(spec.resources + settings.executor, gpu, job.min_driver, spec.tasks)
 
 
-class Line:
+class Backlog:
     """Jobs in their order; limits, reservations and what each later job may still use."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Line:
             settings: The operator's.
             now: Seconds since the epoch.
             offered: What is left of an agent's offers.
-            reading: It is a reader's line: the state remembers nothing of it.
+            reading: It is a reader's backlog: the state remembers nothing of it.
             learn: The run time of jobs without a limit, for estimates.
         """
         self._state, self._settings, self._now = state, settings, now
