@@ -29,10 +29,10 @@ def gpu(name: str, model: str = "A100", *, health: Health = Health.OK, numa_node
 
 
 def offer(
-    name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, gpus: float = 0, disk: float = 0
+    name: str, agent: str = "a1", *, cpus: float = 8, mem: float = 16384, gpus: float = 0, **more: float
 ) -> Offer:
-    """An offer of one agent."""
-    amounts = {"cpus": cpus, "mem": mem, "gpus": gpus, "disk": disk}
+    """An offer of one agent; `more` are further scalars by Mesos' names."""
+    amounts = {"cpus": cpus, "mem": mem, "gpus": gpus, **more}
     scalars = tuple(Scalar(kind, amount) for kind, amount in amounts.items() if amount)
     ports = (PortRange(31000, 31999),)
     return Offer(
