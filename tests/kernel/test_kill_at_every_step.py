@@ -38,6 +38,8 @@ def seen(frame, event, argument):
     global SEEN
     if event != "c_call" or argument.__name__ not in CHANGES:
         return
+    if isinstance(argument.__self__, str):  # str.replace: one for each mount of this host, and no change
+        return
     name = frame.f_code.co_filename
     if "isolator" not in name and "pathlib" not in name and "shutil" not in name:
         return
@@ -69,12 +71,12 @@ def traces_of(container: str) -> list[Path]:
     return [path for path in places if path.exists()]
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 11])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 3])
 @pytest.mark.parametrize("version", ["cgroup1", "cgroup2"])
 def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
     open_directory: Path, version: str, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With stride 1, at every step; in the quick suite at every eleventh, by turns the monitor and an executor next."""
+    """With stride 1, at every step; in the quick suite at every third, by turns the monitor and an executor next."""
     needs(version)
     root = str(Path(processes.__file__).resolve().parents[2])
     code = BOOTSTRAP.replace("ROOT", repr(root))
@@ -106,7 +108,7 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
                     processes.of_task, task
                 )  # its launcher ends by itself, when it hears nothing more
                 wait_until("nothing of it runs", lambda gone=gone: gone() == [], 30)  # type: ignore[misc]
-    assert len(steps) * stride > 150, steps
+    assert len(steps) * stride > 80, steps
     if stride == 1:
         kinds = {step.split()[2] for step in steps}
         assert {"mknod", "mkdir", "execute", "sendall"} <= kinds, "nodes, cgroups, claims, the start"
