@@ -180,13 +180,11 @@ class Resources:
         return _made(tuple(map(max, zip(*[each._milli for each in every], strict=True))) or NOTHING._milli)
 
     def covers(self, need: "Resources") -> bool:
-        """Whether there is enough of all that is asked for. What is not asked for cannot be lacking."""
-        if all(map(ge, self._milli, need._milli)):
-            return True
-        return not any(want > have for have, want in zip(self._milli, need._milli, strict=True) if want)
+        """Whether there is enough of each amount. One that is negative is not: more of it is kept than there is."""
+        return all(map(ge, self._milli, need._milli))
 
     def times(self, need: "Resources") -> int:
-        """How often that fits in; UNLIMITED if it asks for nothing."""
+        """How often that fits in, by the amounts that it asks for; UNLIMITED if it asks for nothing."""
         fit = [have // want for have, want in zip(self._milli, need._milli, strict=True) if want > 0]
         return max(min(fit), 0) if fit else UNLIMITED
 

@@ -124,9 +124,11 @@ def _least(request: Request, candidate: CandidateNode) -> int | None:
 def _too_little(problem: Problem) -> str:
     """What is free changes its place by a move, and never grows."""
     need = problem.request.resources.scaled(problem.tasks)
-    free = total(candidate.node.free for candidate in problem.candidates)
-    lack = free.with_gpus(sum(len(candidate.node.gpus) for candidate in problem.candidates)).lacking(need)
-    for amount, _ in sorted(lack.items(), key=lambda each: each[0].name != "gpus"):
+    gpus = sum(
+        len(candidate.node.gpus) for candidate in problem.candidates
+    )  # Mesos counts those that are sick too
+    free = total(candidate.node.free for candidate in problem.candidates).with_gpus(gpus)
+    for amount, _ in sorted(free.lacking(need).items(), key=lambda each: each[0].name != "gpus"):
         i = AMOUNTS.index(amount)
         return (
             f"only {units(free.milli[i]):g} {amount.noun} are free in all, and it needs {units(need.milli[i]):g}: "

@@ -35,10 +35,10 @@ def test_the_halves_of_an_odd_amount_are_together_the_whole() -> None:
     assert (one.cpu_milli, other.cpu_milli) == (3, 2)
 
 
-def test_what_is_not_asked_for_cannot_be_lacking() -> None:
+def test_an_amount_of_which_more_is_kept_than_there_is_covers_nothing() -> None:
     free = Resources(cpus=2, mem_mib=100) - Resources(disk_mib=5)
-    assert free.covers(Resources(cpus=2))
-    assert not free.covers(Resources(cpus=2, disk_mib=0.001))
+    assert not free.covers(Resources(cpus=2))
+    assert (free + Resources(disk_mib=5)).covers(Resources(cpus=2))
     assert free.times(Resources(cpus=0.5)) == 4
     assert free.times(Resources(disk_mib=1)) == 0
     assert free.times(NOTHING) == UNLIMITED

@@ -283,6 +283,17 @@ def full(cluster: Cluster) -> None:
     cluster.run("cpu", "n1", 0)
 
 
+def test_a_sick_gpu_that_mesos_offers_is_not_free() -> None:
+    cluster = Cluster("n1", "n2")
+    full(cluster)
+    node = cluster.state.nodes[AgentId("n1")]
+    *well, last = node.gpus
+    sick = Inventory((*well, replace(last, health=Health.SICK)), "simulated", "535")
+    cluster.state.nodes[node.id] = replace(node, inventory=sick)
+    little = "no plan: only 1 GPUs are free in all, and it needs 4: moves make none free"
+    assert cluster.plan(gpus=4).reason == little
+
+
 def test_why_there_is_no_plan() -> None:
     assert Cluster().plan().reason == "no plan: no node may be given work"
     cluster = Cluster("n1", "n2")
