@@ -173,8 +173,10 @@ def test_a_backup_is_brought_back_and_tasks_run_on(stack: Stack, client: Client,
     shown = call(stack, "tasks", "unknown", "list").output
     assert f"{after}.1" in shown
     assert "1 task runs that the scheduler's state does not know" in call(stack, "status").output
-    (gpu,) = (gpu for gpu in client.gpus() if gpu["task_id"] == f"{after}.1")
-    assert gpu["health"] == "ok"
+    wait_until(
+        "its card is held by it, and reported well",
+        lambda: [g["health"] for g in client.gpus() if g["task_id"] == f"{after}.1"] == ["ok"],
+    )
 
     stack.scheduler.kill()  # what is held is saved
     stack.scheduler.start().wait()
