@@ -137,8 +137,13 @@ def test_an_upgrade_leaves_a_running_task_its_driver(one: Host, directory: Path)
     one.end("TASK_FINISHED")
     assert lines(one) == [f"/usr/local/nvidia/lib64/libcuda.so.{OLD}"] * 2
     assert verify(old) == verify(new) == ()
-    keeper.look_again()
-    wait_until("the old one is gone", lambda: bool(keeper.look(upgraded)) and store.volumes() == (new,))
+
+    def is_gone() -> bool:
+        keeper.look_again()  # a look while the task's namespace ends finds it mounted there
+        keeper.look(upgraded)
+        return store.volumes() == (new,)
+
+    wait_until("the old one is gone", is_gone)
     wait_until("it is done", lambda: not keeper.busy())
 
 
