@@ -17,7 +17,9 @@ def executor_command(program: str = "executor") -> str:
     root = str(Path(isolator.__file__).resolve().parent.parent)
     if program == "monitor":
         return f"exec {shlex.quote(sys.executable)} -I -m isolator monitor"
+    # By the one name that all versions have: a scheduler may run on while its installation is replaced.
     code = (
-        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor.main import main; sys.exit(main())"
+        f"import sys; sys.path.insert(0, {root!r}); sys.argv[1:] = ['executor']; "
+        "from isolator.__main__ import main; sys.exit(main())"
     )
     return f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"

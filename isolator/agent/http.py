@@ -146,9 +146,10 @@ class HttpConnection:
 
     def interrupt(self) -> None:
         """End a read that another thread is in."""
-        if self._socket is not None:
+        connected = self._socket  # which that thread may close meanwhile
+        if connected is not None:
             try:
-                self._socket.shutdown(socket.SHUT_RDWR)
+                connected.shutdown(socket.SHUT_RDWR)
             except OSError:
                 return  # it is closed already
 

@@ -419,12 +419,11 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.ACKNOWLEDGED: Move(S.LEAVING, (A.LEAVE,)),
             K.GONE: Move(S.DONE),
             K.CHECKS_READY: Move(S.REPORTED, (A.DISMISS_CHECKS,)),
-            K.BROKEN: Move(S.LEAVING, (A.LEAVE,)),  # it could not be said: the agent says that the executor ended
         },
         {
             NOT_AWAITED: (K.GO,),
             ENDS_ALREADY: (K.KILL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.HEALTH, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (*_PREPARES, K.STARTED, K.UNDONE, K.OVERDUE),
         },
     ),

@@ -60,8 +60,10 @@ class Executor:
                     self._carry_out(effect)
             return self._life.exit_code
         finally:
-            self._connection.finish()
-            processes.kill_descendants()
+            try:
+                self._connection.finish()
+            finally:
+                processes.kill_descendants()
 
     # --- events of the agent, on any thread, also in a signal's handler
 
@@ -146,7 +148,12 @@ class Executor:
         try:
             DO[effect.action](self, effect)
         except Exception as error:  # noqa: BLE001 - the loop goes on, with an end of the task
-            self._post(Event(Kind.BROKEN, verdict=failure(error)))
+            verdict = failure(error)
+            if effect.action is Action.SAY_END:  # nobody can be told: the agent says that the executor ended
+                log(f"the end could not be reported: {verdict.message}")
+                self._post(Event(Kind.GONE, exit_code=1))
+                return
+            self._post(Event(Kind.BROKEN, verdict=verdict))
 
     def _prepare(self, effect: Effect) -> None:
         self._work = Work(
@@ -177,6 +184,9 @@ class Executor:
         self._aside_if_possible(lambda: self._at.terminate(end.grace_s, checker))
 
     def _undo(self, effect: Effect) -> None:
+        if self._work is None:  # it could not even begin: nothing was made
+            self._post(Event(Kind.UNDONE))
+            return
         checker = self._checker
         self._aside_if_possible(lambda: self._at.undo(checker))
 

@@ -231,7 +231,7 @@ class Work:
         """
         launch, run = self._ready.launch, self._ready.run
         run.start(launch)
-        self._upkeep = Upkeep(
+        upkeep = Upkeep(
             launch.sandbox,
             limit_mib=self._ready.log_limit_mib,
             disk_mib=launch.plan.disk_mib,
@@ -239,7 +239,8 @@ class Work:
             say=log,
             end=lambda why: self._post(Event(Kind.OVER_DISK, message=why)),
         )
-        self._upkeep.start()
+        upkeep.start()
+        self._upkeep = upkeep
         self._post(Event(Kind.STARTED))
 
     def abort_start(self) -> None:

@@ -393,6 +393,23 @@ def test_where_no_thread_is_to_be_had_the_end_is_reported(
 # --- claims
 
 
+def test_where_the_work_cannot_even_begin_the_end_is_reported(
+    open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(Path(__file__).parents[2])
+    code = (
+        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor import main\n"
+        'def none(*_, **more): raise OSError(24, "Too many open files")\n'
+        "main.Work = none; sys.exit(main.main())"
+    )
+    command = f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
+    with host(open_directory, agent) as one:
+        one.launch("true")
+        message, outcome = one.end("TASK_FAILED")
+        assert ("Too many open files" in message, outcome.infrastructure) == (True, True)
+
+
 def test_a_claim_stands_while_the_task_runs_and_is_gone_before_its_last_word(one: Host) -> None:
     one.agent.acknowledge = False
     one.launch("echo ready; sleep 600", gpus=GPUS)

@@ -139,8 +139,4 @@ def _executor(client: Client, stack: Stack) -> dict[str, float]:
 
 
 def _is_executor(cmdline: Sequence[str]) -> bool:
-    return (
-        "-c" in cmdline
-        and any("isolator.executor.main" in word for word in cmdline)
-        and "sh" not in cmdline[0]
-    )
+    return "-c" in cmdline and any("isolator.__main__" in word for word in cmdline) and "sh" not in cmdline[0]

@@ -49,7 +49,8 @@ class Search:
     def place(self, job: Job) -> list[Take] | None:
         """Take what all tasks of the job need, by rank; None: they do not fit, and nothing is taken."""
         # A thousand jobs can be refused by the most of each amount, without a look at each agent.
-        self._most = self._most or peak(map(_usable, self._nodes.values()))
+        if self._most is None:
+            self._most = peak(map(_usable, self._nodes.values()))
         if not self._most.covers(job.spec.resources) or self._backlog.over_limit(job):
             return None
         request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)

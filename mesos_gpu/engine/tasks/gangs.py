@@ -71,7 +71,7 @@ def _learnt(turn: Turn, job: Job, task: Task, outcome: Outcome | None) -> tuple[
     if outcome is None or outcome.min_driver is None or task.evicted or job.kill_requested:
         return job, False
     least = newer_of(job.learnt_min_driver, outcome.min_driver)
-    needs = outcome.needs if least == outcome.min_driver else job.image_needs
+    needs = (outcome.needs or job.image_needs) if least == outcome.min_driver else job.image_needs
     node = turn.state.nodes.get(task.agent_id)
     elsewhere = node is None or not as_new_as(node.driver_version, least)
     return replace(job, learnt_min_driver=least, image_needs=needs), elsewhere
