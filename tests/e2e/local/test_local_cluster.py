@@ -26,6 +26,9 @@ from mesos_gpu.local.processes import Agent, Process, poll
 pytestmark = pytest.mark.cluster
 ISOLATIONS: tuple[Isolation, ...] = ("linux", "posix")
 
+#: An agent that has lost its master repeats an update after 10 s, then 20, then 40 (src/slave/constants.hpp).
+EVENT_S = 90.0
+
 #: An executor on the v1 API: says that its tasks run, and comes back after a restart of its agent. Beside it
 #: runs a process that shares neither environment nor session with it, for as many seconds as its argument says.
 EXECUTOR = """
@@ -108,7 +111,7 @@ class Framework:
 
     def event(self, kind: str) -> Any:
         """The next event of a kind; a HEARTBEAT every 15 s keeps the loop going."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + EVENT_S
         while time.monotonic() < deadline:
             length = b""
             while (byte := self._stream.raw.read(1)) != b"\n":
@@ -121,7 +124,7 @@ class Framework:
                 self._offers.pop(event["rescind"]["offer_id"]["value"], None)
             if event["type"] == kind:
                 return event.get(kind.lower())
-        raise TimeoutError(f"no {kind} within 30 s")
+        raise TimeoutError(f"no {kind} within {EVENT_S:g} s")
 
     def call(self, kind: str, **content: Any) -> None:
         message = {"framework_id": {"value": self.id}, "type": kind, kind.lower(): content}
