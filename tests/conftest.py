@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from mesos_gpu.local import cluster
+from mesos_gpu.local import cluster, task_ports
 from tests import progress
 
 T = TypeVar("T")
@@ -42,26 +41,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
 
 
-def own_range() -> tuple[socket.socket, int]:
-    """The first of 20 ports that no other process of tests on this machine has, and what holds them."""
-    for begin in range(5000, 9000, 20):  # beside what clusters themselves use
-        held = socket.socket(socket.AF_UNIX)
-        try:
-            held.bind(f"\0mesos-gpu-tests-{begin}")  # a name in the network namespace, gone with the process
-        except OSError:
-            held.close()
-            continue
-        return held, begin
-    raise AssertionError("200 processes run tests on this machine: no ports are left")
-
-
 @pytest.fixture(scope="session", autouse=True)
 def own_ports() -> Iterator[None]:
     """All agents offer fixed ports that the clusters of other processes of tests do not: all are on this machine."""
-    held, begin = own_range()
-    with held, pytest.MonkeyPatch.context() as patch:
+    for begin in range(5000, 9000, 20):  # beside what clusters themselves use
+        held = task_ports.hold(f"mesos-gpu-tests-{begin}")
+        if held is not None:
+            break
+    else:
+        raise AssertionError("200 processes run tests on this machine: no ports are left")
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster, "FIXED_PORTS", (begin, begin + 19))
         yield
+    os.close(held)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,9 @@
 
 import base64
 import os
+import shlex
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -33,6 +35,16 @@ INVENTORY = Inventory(
     ),
     source="simulated",
 )
+
+
+def changed_executor(code: str) -> str:
+    """The command of an executor in which this code runs first; the module of the executor is `executor` there."""
+    root = str(Path(__file__).parents[1])
+    code = (
+        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor import main as executor\n"
+        f"{code}\nsys.exit(executor.main())"
+    )
+    return f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"
 
 
 def driver_volume(store: Path, version: str) -> Path:

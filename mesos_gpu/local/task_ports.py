@@ -14,6 +14,17 @@ _BLOCKS: Final[Sequence[tuple[int, int]]] = (
 )
 
 
+def hold(name: str) -> int | None:
+    """Hold a name in the network namespace: a file descriptor, with which it is free again; None: another has it."""
+    held = socket.socket(socket.AF_UNIX)
+    try:
+        held.bind(f"\0{name}")
+    except OSError:
+        held.close()
+        return None
+    return held.detach()
+
+
 class TaskPorts:
     """A block of ports, held as long as this object lives and is not closed.
 
@@ -25,15 +36,11 @@ class TaskPorts:
         self.first, self.last = _BLOCKS[0]
         self._let_go: weakref.finalize[..., TaskPorts] | None = None
         for first, last in _BLOCKS:
-            name = socket.socket(socket.AF_UNIX)
-            try:
-                name.bind(f"\0mesos-gpu-task-ports-{first}")
-            except OSError:
-                name.close()
-                continue
-            self.first, self.last = first, last
-            self._let_go = weakref.finalize(self, os.close, name.detach())
-            return
+            held = hold(f"mesos-gpu-task-ports-{first}")
+            if held is not None:
+                self.first, self.last = first, last
+                self._let_go = weakref.finalize(self, os.close, held)
+                return
 
     def close(self) -> None:
         """Let others have the block."""

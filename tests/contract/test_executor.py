@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.mesos.assignment import decode_outcome
 from mesos_gpu.wire.mesos.v1 import start_message
 from tests.conftest import wait_until
-from tests.hosts import GPUS, INVENTORY, TASK, Host, host
+from tests.hosts import GPUS, INVENTORY, TASK, Host, changed_executor, host
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it changes users")
 
@@ -369,19 +368,15 @@ def test_where_no_thread_is_to_be_had_the_end_is_reported(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A limit on processes can do so; what must be undone is, by the one thread that there is."""
-    root = str(Path(__file__).parents[2])
     code = (
-        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor import main as executor\n"
         'def full(self, *steps): raise RuntimeError("can\'t start new thread")\n'
         "aside = executor.Executor._aside\n"
         "def aside_until_the_start(self, *steps):\n"
         "    executor.Executor._aside = full if len(steps) > 1 else aside_until_the_start\n"
         "    executor.Executor._aside(self, *steps) if len(steps) > 1 else aside(self, *steps)\n"
-        "executor.Executor._aside = aside_until_the_start\n"
-        "sys.exit(executor.main())"
+        "executor.Executor._aside = aside_until_the_start"
     )
-    command = f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"
-    monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(code))
     with host(open_directory, agent) as one:
         one.launch("echo never", gpus=GPUS)
         message, outcome = one.end("TASK_FAILED")
@@ -396,14 +391,8 @@ def test_where_no_thread_is_to_be_had_the_end_is_reported(
 def test_where_the_work_cannot_even_begin_the_end_is_reported(
     open_directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = str(Path(__file__).parents[2])
-    code = (
-        f"import sys; sys.path.insert(0, {root!r}); from isolator.executor import main\n"
-        'def none(*_, **more): raise OSError(24, "Too many open files")\n'
-        "main.Work = none; sys.exit(main.main())"
-    )
-    command = f"exec {shlex.quote(os.path.realpath(sys.executable))} -IS -c {shlex.quote(code)}"
-    monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
+    code = 'def none(*_, **more): raise OSError(24, "Too many open files")\nexecutor.Work = none'
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(code))
     with host(open_directory, agent) as one:
         one.launch("true")
         message, outcome = one.end("TASK_FAILED")

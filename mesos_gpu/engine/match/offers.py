@@ -14,27 +14,18 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
     """Hold them, and note their agents."""
     for offer in offers:
         turn.state.hold_offer(offer)
-        node = turn.state.nodes.get(offer.agent_id)
-        new = Node(
-            id=offer.agent_id,
+        known = turn.state.nodes.get(offer.agent_id)
+        node = replace(
+            known or Node(offer.agent_id, offer.hostname),
             hostname=offer.hostname,
             agent_url=offer.agent_url,
             attributes=offer.attributes,
             region=offer.region,
             zone=offer.zone,
+            lost_at=None,
         )
-        if node is not None:
-            new = replace(
-                node,
-                hostname=offer.hostname,
-                agent_url=offer.agent_url,
-                attributes=offer.attributes,
-                region=offer.region,
-                zone=offer.zone,
-                lost_at=None,
-            )
-        if new != node:
-            turn.put_node(new)
+        if node != known:
+            turn.put_node(node)
 
 
 def wants_offers(turn: Turn) -> bool:

@@ -4,7 +4,6 @@ import errno
 import json
 import shlex
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode as encode_checks
-from tests.hosts import TASK, Host, host
+from tests.hosts import TASK, Host, changed_executor, host
 from tests.kernel.conftest import needs
 
 pytestmark = pytest.mark.kernel
@@ -148,9 +147,8 @@ def test_a_task_is_not_told_where_its_agent_is(one: Host) -> None:
 def refused_by(
     code: str, directory: Path, agent: ScriptedAgent, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, Outcome, int]:
-    """What an executor made by this code says of a launch that it must refuse, and its agent's port."""
-    command = f"exec {sys.executable} -c {shlex.quote(code)}"
-    monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
+    """What an executor changed by this code says of a launch that it must refuse, and its agent's port."""
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(code))
     with host(directory, agent) as one:
         one.launch("echo never", user="nobody")
         message, outcome = one.end("TASK_FAILED")
@@ -164,10 +162,8 @@ def test_rules_that_deny_nothing_fail_the_launch(
     """An executor whose programs let all through, as on a kernel that does not ask them: seen from inside."""
     needs("cgroup2")
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); from isolator.devices import bpf; "
-        "from isolator.executor import main as executor; "
-        "compile = bpf.compile_denials; bpf.compile_denials = lambda denied, family: compile((), family); "
-        "sys.exit(executor.main())"
+        "from isolator.devices import bpf\n"
+        "compile = bpf.compile_denials; bpf.compile_denials = lambda denied, family: compile((), family)"
     )
     message, outcome, port = refused_by(code, open_directory, agent, monkeypatch)
     assert f"port {port} is not denied" in message
@@ -225,13 +221,11 @@ def test_without_cgroup_v2_no_task_starts(
     """A kernel that has none, or lets nobody mount it."""
     needs("cgroup1")
     code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
-        "from isolator.devices import cgroups, view; from isolator.executor import main as executor\n"
+        "from isolator.devices import cgroups, view\n"
         "mounted = cgroups.mounted\n"
         "cgroups.mounted = lambda *root: {k: v for k, v in mounted(*root).items() if k != 'cgroup2'}\n"
         "def refuse(): raise OSError(19, 'No such device')\n"
-        "view.mount_cgroup2 = refuse\n"
-        "sys.exit(executor.main())"
+        "view.mount_cgroup2 = refuse"
     )
     message, outcome, _ = refused_by(code, open_directory, agent, monkeypatch)
     assert "tasks cannot be kept from the control ports" in message
