@@ -9,6 +9,7 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.share import Isolation
 
 LOG_LIMIT_MIB: Final = 1024
 #: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it stays
@@ -57,6 +58,8 @@ class Settings:
     max_infrastructure_failures: int = 50
     placement: Placement = Placement.BUNDLE  # of jobs that ask for none
     placement_of: Mapping[str, Placement] = field(default_factory=dict)  # by app, before the former
+    isolation: Isolation = Isolation.SHARED  # of shares whose jobs ask for none
+    gpu_compute_overcommit: float = 1.0  # how often the compute of a shared card may be promised; memory never is
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
     preemption: bool = True  # whether a job may end preemptible ones of lower priority
     preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended

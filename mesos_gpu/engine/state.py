@@ -20,6 +20,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.share import Share
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
@@ -85,7 +86,9 @@ class State:
     master_url: str = ""
     queue: list[tuple[int, JobId]] = field(default_factory=list)  # pending jobs, sorted
     launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
-    holders: dict[GpuId, TaskId] = field(default_factory=dict)
+    holders: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole cards
+    sharers: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of cards that are shared
+    covers: dict[GpuId, TaskId] = field(default_factory=dict)  # by shared card: the task that holds it in Mesos
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     unknown: dict[TaskId, None] = field(
         default_factory=dict
@@ -268,13 +271,30 @@ class State:
             self.released.pop(task.id, None)
             for results in (self.healths, self.check_results, self.readiness):
                 results.pop(task.id, None)
-            for gpu in task.gpus:
-                if self.holders.get(gpu) == task.id:
-                    del self.holders[gpu]
+            self._let_go(task)
         else:
             self.live.setdefault(task.id)
-            for gpu in task.gpus:
+            self._hold(task)
+
+    def _hold(self, task: Task) -> None:
+        for gpu in task.gpus:
+            if task.share is None:
                 self.holders[gpu] = task.id
+            else:
+                self.sharers.setdefault(gpu, {})[task.id] = task.share
+        if task.covers is not None:
+            self.covers[task.covers] = task.id
+
+    def _let_go(self, task: Task) -> None:
+        for gpu in task.gpus:
+            if self.holders.get(gpu) == task.id:
+                del self.holders[gpu]
+            sharers = self.sharers.get(gpu, {})
+            sharers.pop(task.id, None)
+            if not sharers:
+                self.sharers.pop(gpu, None)
+        if task.covers is not None and self.covers.get(task.covers) == task.id:
+            del self.covers[task.covers]
 
     def forget_task(self, task: Task) -> None:
         """Drop an ended one whose job does not exist."""
@@ -361,7 +381,7 @@ class State:
         for task in self.tasks.values():
             if task.ended:
                 continue
-            for gpu in task.gpus:
+            for gpu in task.gpus if task.share is None else ():
                 if gpu in held:
                     problems.append(f"{gpu} is held by {held[gpu]} and {task.id}")
                 held[gpu] = task.id

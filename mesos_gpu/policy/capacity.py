@@ -16,10 +16,10 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.resources import NOTHING, Resources, total
+from mesos_gpu.model.share import WHOLE, Method, ShareRequest
 from mesos_gpu.policy.apps.ports import enough
 
 ENDLESS: Final = inf
-WHOLE: Final = 1000  # thousandths of a GPU
 OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
 
 
@@ -35,6 +35,7 @@ class GpuRequest:
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
     memory_mib: int | None = None  # that each has at least; None: any
     compute_capability: str | None = None  # the oldest that will do, "8.0"; None: any
+    share: ShareRequest | None = None  # of each; None: all of it
 
     @property
     def choosy(self) -> bool:
@@ -78,6 +79,7 @@ class Request:
     gpu: GpuRequest = GpuRequest()
     min_driver: str | None = None  # the oldest driver that will do; None: any, or none at all
     tasks: int = 1  # that start together; each of several takes a port
+    user: str | None = None  # as whom it runs; None: the executor's own user
     ports: tuple[PortWish, ...] = ()  # of its host, of a job of one task
 
     def of_model(self, model: str | None) -> "Request":
@@ -136,11 +138,23 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class GpuPart:
-    """How much of a GPU is free, where it is not all of it."""
+    """How much is free of a GPU that is open to shares: a task holds it in Mesos for all of them.
+
+    Attributes:
+        gpu_id: Its UUID.
+        milli: Thousandths of its compute.
+        memory_mib: Of what it has for shares.
+        method: How the shares on it are enforced; None: there are none now.
+        domain: The user whose shares alone may be on it; "": anybody's.
+        taken: UUIDs of its MIG instances that tasks hold.
+    """
 
     gpu_id: GpuId
-    milli: int  # thousandths
+    milli: int
     memory_mib: int
+    method: Method | None = None
+    domain: str = ""
+    taken: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

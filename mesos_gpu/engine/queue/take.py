@@ -6,6 +6,7 @@ from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import NOTHING, Resources
+from mesos_gpu.model.share import Share
 from mesos_gpu.policy.capacity import Request
 
 
@@ -20,6 +21,8 @@ class Take:
         task: What is the task's of that.
         executor: What is its executor's.
         gpus: Those that the task gets.
+        share: What it gets of each of them; None: all of it.
+        opens: Those of them that no task holds in Mesos for their shares yet: one is launched with it.
         ports: Of the host, each once, with the kind of resource that it is.
         numbers: Of each port that the job asks for, in its order, the host's; None: the port has none there.
     """
@@ -30,5 +33,7 @@ class Take:
     task: Resources = NOTHING
     executor: Resources = NOTHING
     gpus: tuple[GpuId, ...] = ()
+    share: Share | None = None
+    opens: tuple[GpuId, ...] = ()
     ports: tuple[PortRange, ...] = ()
     numbers: tuple[int | None, ...] = ()

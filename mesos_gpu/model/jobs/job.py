@@ -49,6 +49,7 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.share import PER_PERCENT, WHOLE, Isolation, ShareRequest
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
 MOST_TASKS: Final = 1024
@@ -354,22 +355,79 @@ class JobSpec:
         shown="may reach",
         of_app="control_access",
     )
+    gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
+    gpu_compute_pct: int | None = asks(  # of each GPU; None: as the fraction says
+        None,
+        Whole(1, 100),
+        about="of each GPU, as a share of it; 100: only memory is shared",
+        option=Option("--gpu-compute", "Percentage of each GPU's compute, which makes it a share; 100: all"),
+        shown="gpu compute",
+        of_app="compute_pct",
+        places=True,
+    )
+    gpu_memory_max_mib: int | None = asks(  # None: no more than its share
+        None,
+        Mib(1, _MOST_MIB, _MIB_FORM),
+        about="the most that a share may use while nobody else needs it",
+        option=Option("--gpu-memory-max", "Most memory of each GPU that a share may use, if others leave it"),
+        shown="gpu memory max",
+        of_app="memory_max_mib",
+        places=True,
+    )
+    isolation: Isolation | None = asks(  # None: as the scheduler is set
+        None,
+        OneOf(Isolation),
+        about="how a share is to be enforced at least",
+        option=Option("--gpu-isolation", "How its share is enforced at least", "the scheduler's choice"),
+        shown="isolation",
+        of_app="isolation",
+        places=True,
+    )
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it asks for parts of GPUs."""
+        return self.gpus > 0 and (self.gpu_milli < WHOLE or self.gpu_compute_pct is not None)
 
     @property
     def resources(self) -> Resources:
-        """What one task takes, without its executor."""
-        return Resources.of_spec(self)
+        """What one task takes of Mesos, without its executor: of a shared GPU nothing, another task holds that."""
+        resources = Resources.of_spec(self)
+        return resources.without_gpus() if self.is_share else resources
+
+    @property
+    def compute_milli(self) -> int:
+        """Thousandths of each GPU's compute."""
+        return self.gpu_milli if self.gpu_compute_pct is None else self.gpu_compute_pct * PER_PERCENT
 
     @property
     def gpus_in_all(self) -> int:
-        """The number of GPUs of all its tasks."""
+        """The number of GPUs of all its tasks, whole or in part."""
         return self.gpus * self.tasks
+
+    @property
+    def gpu_milli_in_all(self) -> int:
+        """Thousandths of GPUs of all its tasks."""
+        return self.gpus_in_all * (self.compute_milli if self.is_share else WHOLE)
+
+    def share_request(self, isolation: Isolation) -> ShareRequest | None:
+        """What each of its tasks asks for of each card; None: all of it. `isolation`: where it asks for none."""
+        if not self.is_share:
+            return None
+        exact = self.gpu_memory_mib is not None
+        return ShareRequest(
+            compute_milli=self.compute_milli,
+            memory_milli=0 if exact else self.gpu_milli,
+            memory_mib=self.gpu_memory_mib,
+            memory_max_mib=self.gpu_memory_max_mib,
+            isolation=self.isolation or isolation,
+        )
 
 
 #: The order in which they are listed wherever people read them. What it does not name comes after.
 _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
-    "compute_capability", "tasks", "ports", "fetch", "mounts", "on_member_failure", "env", "user", "labels",
+    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts", "on_member_failure", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s", "image", "pull", "control_access", "container_engine",
     "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "queue", "app", "constraints", "near",
     "away", "health_checks",

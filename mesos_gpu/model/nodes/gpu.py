@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.share import Sharing
 
 CAPABILITY: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")  # a compute capability
 
@@ -67,6 +68,7 @@ class Gpu:
     warnings: tuple[str, ...] = ()  # what is worth a look and takes nothing out: slowdowns, application XIDs
     history: tuple[Transition, ...] = ()  # the latest changes, oldest first
     compute_capability: str | None = None  # "8.0"; None: not known
+    sharing: Sharing | None = None  # None: its host cannot share it, or says nothing of it
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -8,6 +8,7 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.share import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Assignment:
     control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
     user_is_default: bool = False  # whether the scheduler's operator named `user`
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
+    share: Share | None = None  # what it is granted of each of `gpus`; None: all of them
     secret: str = ""  # what its executor seals updates with; the task never gets it
 
 

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.share import Share
 from mesos_gpu.model.tasks.unknown import Unknown
 
 
@@ -129,6 +130,8 @@ class Task:
     unknown: Unknown | None = (
         None  # the state did not know it, and it waits for an operator's word; its job may not exist
     )
+    share: Share | None = None  # what it holds of each of `gpus`; None: all of them
+    covers: GpuId | None = None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
 
     @property
     def ended(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.share import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Label:
     queue: str = "default"
     kill_grace_s: float = 5.0
     sealed: bool = False  # whether its executor is believed by its seal only
+    share: Share | None = None  # of each of its GPUs; None: all of them
 
 
 @dataclass(frozen=True, slots=True)

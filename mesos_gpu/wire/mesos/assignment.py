@@ -12,6 +12,7 @@ from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.nodes.driver import version_of
+from mesos_gpu.model.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 __all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
@@ -21,8 +22,11 @@ VERSION = 1
 
 def encode(value: Assignment | Outcome) -> bytes:
     """Encode as UTF-8 JSON."""
+    fields = asdict(value)
+    if fields.get("share") is not None:
+        fields["share"]["method"] = fields["share"]["method"].value
     return json.dumps(
-        {"version": VERSION, "kind": type(value).__name__, **asdict(value)}, separators=(",", ":")
+        {"version": VERSION, "kind": type(value).__name__, **fields}, separators=(",", ":")
     ).encode()
 
 
@@ -48,6 +52,8 @@ def decode_assignment(data: bytes) -> Assignment:
             docker["ulimits"] = tuple(Ulimit(**item) for item in docker["ulimits"])
             docker |= {name: tuple(docker.get(name, ())) for name in ("hosts", "dns")}
             fields["docker"] = DockerOptions(**docker)
+        if (share := fields.get("share")) is not None:
+            fields["share"] = Share(**{**share, "method": Method(share["method"])})
         return Assignment(**fields)
     except (TypeError, KeyError) as error:
         raise ValueError(f"not an assignment: {error}") from error

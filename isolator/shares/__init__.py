@@ -1,0 +1,1 @@
+"""What a host does for shares of its GPUs."""

@@ -1,0 +1,1 @@
+"""How shares of GPUs are enforced: methods, time windows, percentages. Pure."""
