@@ -12,7 +12,9 @@ from mesos_gpu.errors import Damaged
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
 from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.model.share import Ability
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
+from mesos_gpu.wire.mesos.sharing import unknown_in
 
 #: Model to memory in MiB, as NVML names and reports them.
 MODELS: Final = {
@@ -31,6 +33,8 @@ CAPABILITIES: Final = {
     "NVIDIA H200": "9.0",
 }
 SIMULATED_DRIVER: Final = "535.0.0-simulated"
+#: What hosts of simulated cards can use to enforce shares, where the file does not say it.
+_ABILITIES: Final = {Ability.SHIM.value: ""}
 
 
 #: What an entry may say besides a GPU's facts, and what it must be.
@@ -54,6 +58,10 @@ class SimulatedProbe:
     An entry may say `"health": "sick"` (it needs a reset), `"lost"` or `"unknown"` (it cannot be read), each with a
     `"reason"`; `"hang": true` (as a card that does not answer in time); `"xids": [31]`, which happen once each time
     the file is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them.
+
+    All memory of a card can be shared out, and its host has the shim. `"sharing"` says otherwise: an object with
+    `"memory_mib"`, `"abilities"` (each with why it cannot be used, "": it can), `"sm_count"`, `"mig"` and
+    `"instances"`; null: it cannot be shared.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -131,7 +139,7 @@ def _reading(item: Any, *, events: bool) -> Reading:
         raise ValueError(f"health must be one of {', '.join(_HEALTH)}, got {health!r}")
     unreadable = (reason or "the file says so") if health == "unknown" else ""
     return Reading(
-        gpu=gpu_from_json({k: v for k, v in item.items() if k not in said} if said else item),
+        gpu=_gpu({k: v for k, v in item.items() if k not in said} if said else item),
         lost=health == "lost",
         unreadable="it does not answer" if said.get("hang") else unreadable,
         reset_required=(reason or "the file says so") if health == "sick" else "",
@@ -139,6 +147,23 @@ def _reading(item: Any, *, events: bool) -> Reading:
         pids=tuple(map(int, said["pids"])) if "pids" in said else None,
         clocks_event_reasons=said.get("clocks_event_reasons"),
     )
+
+
+def _gpu(item: Any) -> Gpu:
+    """The card, with what it has for shares where the entry leaves that out, or a part of it."""
+    if not isinstance(item, dict):
+        return gpu_from_json(item)  # says what is wrong with it
+    sharing = item.get("sharing", {})
+    if isinstance(sharing, dict):
+        if strange := unknown_in(sharing):
+            raise ValueError(f"sharing: {strange}")
+        sharing = {"memory_mib": item.get("memory_mib"), "abilities": _ABILITIES, **sharing}
+    gpu = gpu_from_json({**item, "sharing": sharing})
+    if gpu.sharing and gpu.sharing.memory_mib > gpu.memory_mib:
+        raise ValueError(
+            f"sharing.memory_mib is {gpu.sharing.memory_mib}, more than the card's {gpu.memory_mib} MiB"
+        )
+    return gpu
 
 
 def write_inventory(

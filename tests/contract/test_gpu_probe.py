@@ -21,6 +21,7 @@ from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.model.share import Ability, Sharing
 from mesos_gpu.policy.gpus.health import at_first_sight
 from mesos_gpu.testing.nvml import FakeNvml
 
@@ -152,6 +153,17 @@ def test_the_file_holds_nothing_of_the_monitors(tmp_path: Path) -> None:
         ('{"gpus": [{"pids": ["x"]}]}', "gpus[0]: "),
         ('{"gpus": [7]}', "gpus[0]: a GPU must be a JSON object, got 7"),
         ('{"gpus": [], "driver_version": 535}', "driver_version must be a string, got 535"),
+        ('{"gpus": [{"sharing": {"abilities": {"shin": ""}}}]}', "gpus[0]: sharing: unknown ability 'shin'"),
+        ('{"gpus": [{"sharing": {"memory": 1}}]}', "gpus[0]: sharing: unknown field 'memory'"),
+        (
+            '{"gpus": [{"uuid": "GPU-1", "model": "T4", "memory_mib": 9, "minor": 0, "sharing": 7}]}',
+            "gpus[0]: sharing must be a JSON object, got 7",
+        ),
+        (
+            '{"gpus": [{"uuid": "GPU-1", "model": "T4", "memory_mib": 9, "minor": 0,'
+            ' "sharing": {"memory_mib": 10}}]}',
+            "gpus[0]: sharing.memory_mib is 10, more than the card's 9 MiB",
+        ),
     ],
 )
 def test_a_bad_file_names_file_field_and_value(tmp_path: Path, text: str, says: str) -> None:
@@ -257,6 +269,28 @@ def test_the_compute_capability_is_read_by_both_and_may_be_unknown(
     capabilities = [reading.gpu.compute_capability for reading in survey(gpus).readings]
     assert capabilities == list(known)
     assert MODELS.keys() == CAPABILITIES.keys()
+
+
+def test_a_simulated_card_can_be_shared_unless_its_file_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    write_inventory(path, GPUS)
+    told = Sharing(40000, ((Ability.SHIM, ""), (Ability.MIG, "its mode is off")), sm_count=108)
+    change_gpu(path, GPUS[1].id, sharing={"memory_mib": 70000})
+    change_gpu(path, GPUS[2].id, sharing={"abilities": {"mps2": "", "shim": "switched off"}})
+    write_inventory(tmp_path / "h.json", [replace(GPUS[3], sharing=told)])
+    value = json.loads(path.read_text())
+    value["gpus"][4]["sharing"] = None
+    path.write_text(json.dumps(value))
+    shim = ((Ability.SHIM, ""),)
+    sharings = [reading.gpu.sharing for reading in SimulatedProbe(path).survey().readings]
+    assert sharings[:5] == [
+        Sharing(81920, shim),
+        Sharing(70000, shim),
+        Sharing(81920, ((Ability.MPS2, ""), (Ability.SHIM, "switched off"))),
+        Sharing(81920, shim),
+        None,
+    ]
+    assert SimulatedProbe(tmp_path / "h.json").survey().readings[0].gpu.sharing == told
 
 
 def test_simulated_gpus_are_distinct_and_repeatable() -> None:

@@ -8,18 +8,21 @@ from typing import Any
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
+from mesos_gpu.wire.mesos.sharing import sharing_from_json, sharing_to_json
 
 VERSION = 1
 _KNOWN = frozenset(
     {
         "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
-        "warnings", "history", "compute_capability",
+        "warnings", "history", "compute_capability", "sharing",
     }
 )  # fmt: skip
 
 
 def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
-    """A GPU as a JSON object; also the shape of an entry in an inventory file."""
+    """A GPU as a JSON object; also the shape of an entry in an inventory file. One without shares says nothing of it,
+    so that an older scheduler understands it."""
+    sharing = {} if gpu.sharing is None else {"sharing": sharing_to_json(gpu.sharing)}
     return {
         "uuid": gpu.id,
         "model": gpu.model,
@@ -34,6 +37,7 @@ def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
         "warnings": list(gpu.warnings),
         "history": [transition_to_json(change) for change in gpu.history],
         "compute_capability": gpu.compute_capability,
+        **sharing,
     }
 
 
@@ -69,7 +73,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
             raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
         return got
 
-    numa, capability = value.get("numa_node"), value.get("compute_capability")
+    numa, capability, sharing = (value.get(name) for name in ("numa_node", "compute_capability", "sharing"))
     try:
         state = Health(value.get("health", health.value))
     except ValueError:
@@ -93,6 +97,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         warnings=tuple(map(str, field("warnings", list, []))),
         history=tuple(map(transition_from_json, field("history", list, []))),
         compute_capability=None if capability is None else field("compute_capability", str),
+        sharing=None if sharing is None else sharing_from_json(sharing),
     )
 
 
