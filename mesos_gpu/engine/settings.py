@@ -59,7 +59,9 @@ class Settings:
     placement: Placement = Placement.BUNDLE  # of jobs that ask for none
     placement_of: Mapping[str, Placement] = field(default_factory=dict)  # by app, before the former
     isolation: Isolation = Isolation.SHARED  # of shares whose jobs ask for none
-    gpu_compute_overcommit: float = 1.0  # how often the compute of a shared card may be promised; memory never is
+    gpu_compute_overcommit: float = (
+        1.0  # how often the compute of a shared card may be promised; memory never is
+    )
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
     preemption: bool = True  # whether a job may end preemptible ones of lower priority
     preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended

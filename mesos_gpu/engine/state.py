@@ -20,8 +20,8 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Share
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
+from mesos_gpu.model.share import Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 
@@ -88,7 +88,9 @@ class State:
     launches: dict[JobId, list[TaskId]] = field(default_factory=dict)
     holders: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole cards
     sharers: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of cards that are shared
-    covers: dict[GpuId, TaskId] = field(default_factory=dict)  # by shared card: the task that holds it in Mesos
+    covers: dict[GpuId, TaskId] = field(
+        default_factory=dict
+    )  # by shared card: the task that holds it in Mesos
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     unknown: dict[TaskId, None] = field(
         default_factory=dict

@@ -131,7 +131,9 @@ class Task:
         None  # the state did not know it, and it waits for an operator's word; its job may not exist
     )
     share: Share | None = None  # what it holds of each of `gpus`; None: all of them
-    covers: GpuId | None = None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
+    covers: GpuId | None = (
+        None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
+    )
 
     @property
     def ended(self) -> bool:
