@@ -427,7 +427,8 @@ class JobSpec:
 #: The order in which they are listed wherever people read them. What it does not name comes after.
 _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
-    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts", "on_member_failure", "env", "user", "labels",
+    "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts",
+    "on_member_failure", "env", "user", "labels",
     "max_attempts", "timeout_s", "kill_grace_s", "image", "pull", "control_access", "container_engine",
     "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "queue", "app", "constraints", "near",
     "away", "health_checks",

@@ -10,7 +10,8 @@ import numpy.typing as npt
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.policy.capacity import WHOLE, Chosen, GpuRequest, Misfit, NodeCapacity, Request, fit, room_for
+from mesos_gpu.model.share import WHOLE
+from mesos_gpu.policy.capacity import Chosen, GpuRequest, Misfit, NodeCapacity, Request, fit, room_for
 from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES

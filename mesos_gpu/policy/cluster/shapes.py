@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mesos_gpu.policy.capacity import WHOLE
+from mesos_gpu.model.share import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.share import WHOLE
 from mesos_gpu.policy.capacity import (
     ENDLESS,
-    WHOLE,
     Allocation,
     Fit,
     GpuPart,
