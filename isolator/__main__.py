@@ -1,4 +1,4 @@
-"""`python -m isolator executor|monitor`: what an agent starts; `probe`: the monitor's child. People use `mesos-gpu`."""
+"""`python -m isolator executor|monitor|keeper`: what an agent starts; `probe`: of the monitor. People: `mesos-gpu`."""
 
 import sys
 
@@ -14,11 +14,15 @@ def main() -> int:
         from isolator.node.monitor import main as run_monitor
 
         return run_monitor()
+    if program == "keeper":
+        from isolator.shares.keeper import main as run_keeper
+
+        return run_keeper()
     if program == "probe":
         from isolator.gpus.probing import main as run_probe
 
         return run_probe()
-    print("usage: python -m isolator executor|monitor", file=sys.stderr)
+    print("usage: python -m isolator executor|monitor|keeper", file=sys.stderr)
     return 2
 
 

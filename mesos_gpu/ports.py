@@ -64,9 +64,23 @@ class Driver(Protocol):
         """Leave; `teardown` ends all tasks, else they run on and a later start finds them."""
 
     def accept(
-        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+        self,
+        offer_ids: Sequence[str],
+        task_infos: Sequence[Mapping[str, Any]],
+        *,
+        refuse_s: float,
+        reserve: Sequence[Mapping[str, Any]] = (),
+        unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """ACCEPT offers of one agent with one LAUNCH; what is left is refused for `refuse_s`."""
+        """ACCEPT offers of one agent with one LAUNCH of all tasks; what is left is refused for `refuse_s`.
+
+        Args:
+            offer_ids: All of one agent.
+            task_infos: As Mesos has them; none: nothing is launched.
+            refuse_s: Seconds.
+            reserve: Resources, as they are when they are reserved; that comes before the launch.
+            unreserve: Resources, as they were offered; that comes before all else.
+        """
 
     def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:
         """DECLINE."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from mesos_gpu.model.jobs.users import MIGHTY_GROUPS
 
-ENTRIES: Final = ("mesos-gpu-executor", "mesos-gpu-monitor", "mesos-gpu")
+ENTRIES: Final = ("mesos-gpu-executor", "mesos-gpu-monitor", "mesos-gpu-keeper", "mesos-gpu")
 
 
 def places() -> tuple[Path, ...]:

@@ -245,15 +245,29 @@ class PymesosDriver:
         self._driver.stop(failover=not teardown)
 
     def accept(
-        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+        self,
+        offer_ids: Sequence[str],
+        task_infos: Sequence[Mapping[str, Any]],
+        *,
+        refuse_s: float,
+        reserve: Sequence[Mapping[str, Any]] = (),
+        unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """ACCEPT offers of one agent with one LAUNCH; what is left is refused for `refuse_s`."""
-        launch = {"type": "LAUNCH", "launch": {"task_infos": [dict(info) for info in task_infos]}}
+        """ACCEPT offers of one agent with one LAUNCH; what is left is refused for `refuse_s`. Of reservations that the
+        master refuses it says nothing: what needs them ends with TASK_ERROR, the rest is done."""
+        operations: list[dict[str, Any]] = []
+        if unreserve:
+            operations.append({"type": "UNRESERVE", "unreserve": {"resources": [dict(r) for r in unreserve]}})
+        if reserve:
+            operations.append({"type": "RESERVE", "reserve": {"resources": [dict(r) for r in reserve]}})
+        if task_infos:
+            launched = {"task_infos": [dict(info) for info in task_infos]}
+            operations.append({"type": "LAUNCH", "launch": launched})
         self._driver.call(
             "ACCEPT",
             accept={
                 "offer_ids": _ids(offer_ids),
-                "operations": [launch],
+                "operations": operations,
                 "filters": {"refuse_seconds": refuse_s},
             },
         )

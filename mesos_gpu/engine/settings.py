@@ -16,6 +16,10 @@ LOG_LIMIT_MIB: Final = 1024
 #: under 35 MiB, and the rest is room for its children's start.
 EXECUTOR: Final = Resources(cpus=0.01, mem_mib=48)
 MONITOR: Final = Resources(cpus=0.05, mem_mib=96)  # of a node, its executor included
+#: Of the executor that holds a node's shared cards. With the processors it is the least that a master offers
+#: (--min_allocatable_resources), so that what is reserved for it comes back in an offer.
+KEEPER: Final = Resources(cpus=0.01, mem_mib=32)
+COVER: Final = Resources(cpus=0.001, mem_mib=1, gpus=1)  # of each task of it, one for each shared card
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Settings:
 
     executor_command: str  # the shell command that starts an executor on an agent
     monitor_command: str
+    keeper_command: str = "mesos-gpu-keeper"
     default_user: str | None = None  # for jobs that name none; None: the executor's own
     control_ports: tuple[ControlPort, ...] = ()  # of the REST interface
     control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)  # as of `Permits`
@@ -31,6 +36,15 @@ class Settings:
     executor_env: Mapping[str, str] = field(default_factory=dict)
     executor: Resources = EXECUTOR
     monitor: Resources = MONITOR
+    keeper: Resources = KEEPER
+    cover: Resources = COVER
+    role: str = "*"  # of the framework; of another one the GPUs of shared cards are reserved
+    principal: str | None = None  # of the framework, as reservations name it
+    cover_linger_s: float = 60.0  # how long a card stays open to shares when nobody has one of it
+    uncovered_alarm_s: float = (
+        300.0  # how long no task may hold a shared card in Mesos before somebody is told
+    )
+    reserve_again_s: float = 3600.0  # after the master refused a reservation
     report_interval_s: float = 10.0
     report_stale_s: float = 30.0  # an older report is no knowledge: its GPUs are not given out
     offer_hold_s: float = 30.0  # how long an offer that fits nothing is kept from other frameworks

@@ -178,6 +178,7 @@ class Stack:
             "--journal", str(self.directory / "scheduler" / "journal"),
             "--executor-command", executor_command(),
             "--monitor-command", executor_command("monitor"),
+            "--keeper-command", executor_command("keeper"),
             *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
             *_default_user(),
             *scheduler_arguments,

@@ -20,6 +20,7 @@ from mesos_gpu.model.share import WHOLE, Method, ShareRequest
 from mesos_gpu.policy.apps.ports import enough
 
 ENDLESS: Final = inf
+_ONE_GPU: Final = Resources(gpus=1)
 OFF_GPUS: Final = "has GPUs, and this work without GPUs keeps off such nodes"
 
 
@@ -166,6 +167,9 @@ class NodeCapacity:
     free: Resources = NOTHING  # its GPUs: Mesos' count, which does not say which they are
     gpus: tuple[Gpu, ...] = ()  # healthy, and free wholly or in part
     parts: tuple[GpuPart, ...] = ()  # of those that are free in part only
+    #: What `free` must have beside the task for each card that it opens, its GPU in Mesos included; None: none can be
+    #: opened now.
+    opening: Resources | None = _ONE_GPU
     ports: tuple[PortRange, ...] | None = None  # None: they are not counted
     allocations: tuple[Allocation, ...] = ()  # that end and give back, in the order of `by_end`
     given_back: Resources = NOTHING  # by all of those together

@@ -65,6 +65,7 @@ class Options:
     permits: Permits
     executor_command: str
     monitor_command: str
+    keeper_command: str
     report_interval_s: float
     unreachable_timeout_s: float
     container_engine: str = Engine.MESOS.value
@@ -76,6 +77,7 @@ class Options:
     user_pool: str = ""  # FIRST-LAST, uids for jobs that name no user
     log_limit_mib: int = LOG_LIMIT_MIB  # of each of a task's streams; 0: none
     preemption: bool = True
+    cover_linger_s: float = 60.0  # of shared cards that nobody has a share of
     service_ports: range = SERVICE_PORTS
     accept_older_state: bool = False
     user_pending: int = 10_000
@@ -93,6 +95,9 @@ def engine_settings(options: Options) -> Settings:
     return Settings(
         executor_command=options.executor_command,
         monitor_command=options.monitor_command,
+        keeper_command=options.keeper_command,
+        role=options.role,
+        cover_linger_s=options.cover_linger_s,
         default_user=options.default_user,
         report_interval_s=options.report_interval_s,
         report_stale_s=3 * options.report_interval_s,
@@ -195,7 +200,9 @@ def _run(options: Options, listener: socket.socket) -> int:
     sink = Sink(clock.now, key)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options, credential))
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
-    settings = replace(engine_settings(options), control_ports=of_api(host, port))
+    settings = replace(
+        engine_settings(options), control_ports=of_api(host, port), principal=framework.principal
+    )
     daemon = Daemon(store, saved, driver, clock, settings, journal, key)
     sink.daemon = daemon
     app = create_app(
@@ -373,6 +380,9 @@ def _own_user() -> str:
               help="What runs the images of jobs that name none.")  # fmt: skip
 @click.option("--executor-command", help="Shell command that starts an executor on an agent.")
 @click.option("--monitor-command", help="Shell command that starts a node monitor on an agent.")
+@click.option(
+    "--keeper-command", help="Shell command that starts what holds an agent's shared GPUs in Mesos."
+)
 @click.option("--report-interval", "report_interval_s", default=10.0, show_default=True,
               help="Seconds between the reports of a node monitor.")  # fmt: skip
 @click.option("--unreachable-timeout", "unreachable_timeout_s", default=120.0, show_default=True,
@@ -386,6 +396,8 @@ def _own_user() -> str:
               help="Whether work without GPUs may use nodes with some.")  # fmt: skip
 @click.option("--preemption/--no-preemption", default=True, show_default=True,
               help="Whether a job may end preemptible ones of lower priority.")  # fmt: skip
+@click.option("--share-linger", "cover_linger_s", default=60.0, show_default=True, type=click.FloatRange(min=0),
+              help="Seconds that a GPU stays open to shares after its last one has ended.")  # fmt: skip
 @click.option("--queue", "queue_limits", multiple=True, metavar="NAME=MAX_GPUS", callback=_queue_limits,
               help="Most GPUs that the jobs of a queue may hold at once; may be repeated.")  # fmt: skip
 @click.option("--user-pending", default=10_000, show_default=True, type=click.IntRange(0), metavar="JOBS",
@@ -422,6 +434,7 @@ def scheduler(
     log_format: str,
     executor_command: str | None,
     monitor_command: str | None,
+    keeper_command: str | None,
     allow_root: str | None,
     control_access: Mapping[str, tuple[Control, ...]],
     users: Users,
@@ -432,6 +445,7 @@ def scheduler(
     options = Options(
         executor_command=executor_command or "mesos-gpu-executor",
         monitor_command=monitor_command or "mesos-gpu-monitor",
+        keeper_command=keeper_command or "mesos-gpu-keeper",
         permits=Permits(
             Root(allow_root or Root.NOWHERE), control_access, rest["default_user"], users, account_of
         ),

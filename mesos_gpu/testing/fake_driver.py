@@ -48,9 +48,18 @@ class FakeDriver:
         self.calls.append(("stop", teardown))
 
     def accept(
-        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+        self,
+        offer_ids: Sequence[str],
+        task_infos: Sequence[Mapping[str, Any]],
+        *,
+        refuse_s: float,
+        reserve: Sequence[Mapping[str, Any]] = (),
+        unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Note it."""
+        """Note it; reservations as calls of their own."""
+        for name, resources in (("unreserve", unreserve), ("reserve", reserve)):
+            if resources:
+                self._note(name, list(resources))
         self._note("accept", (tuple(offer_ids), list(task_infos)))
 
     def decline(self, offer_ids: Sequence[str], *, refuse_s: float) -> None:

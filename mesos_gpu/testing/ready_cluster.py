@@ -47,9 +47,15 @@ class ReadyCluster:
         return []
 
     def accept(
-        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+        self,
+        offer_ids: Sequence[str],
+        task_infos: Sequence[Mapping[str, Any]],
+        *,
+        refuse_s: float,
+        reserve: Sequence[Mapping[str, Any]] = (),
+        unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """All of it runs, if the offers are at hand; what is left is offered anew."""
+        """All of it runs, if the offers are at hand; what is left is offered anew. Reservations change nothing."""
         if not all(each in self._of_offer for each in offer_ids):
             for info in task_infos:
                 self._drop(info)

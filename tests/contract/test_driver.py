@@ -77,7 +77,13 @@ class ChaosDriver:
         self.mesos.disconnect()
 
     def accept(
-        self, offer_ids: Sequence[str], task_infos: Sequence[Mapping[str, Any]], *, refuse_s: float
+        self,
+        offer_ids: Sequence[str],
+        task_infos: Sequence[Mapping[str, Any]],
+        *,
+        refuse_s: float,
+        reserve: Sequence[Mapping[str, Any]] = (),
+        unreserve: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         items = []
         for info in task_infos:

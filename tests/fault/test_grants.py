@@ -32,14 +32,14 @@ import os, signal, sys
 if os.environ.get("DIE_AT_ACCEPT") and "mesos_gpu.scheduler" in " ".join(sys.orig_argv):
     from mesos_gpu.adapters import pymesos_driver
     accept = pymesos_driver.PymesosDriver.accept
-    def watched(self, offer_ids, task_infos, *, refuse_s):
+    def watched(self, offer_ids, task_infos, *, refuse_s, **more):
         jobs = [task for task in task_infos if not task["task_id"]["value"].startswith("gpu-monitor")]
         mark = os.environ["DIE_MARK"]
         if not jobs or os.path.exists(mark):
-            return accept(self, offer_ids, task_infos, refuse_s=refuse_s)
+            return accept(self, offer_ids, task_infos, refuse_s=refuse_s, **more)
         open(mark, "w").close()
         if os.environ["DIE_AT_ACCEPT"] == "after":
-            accept(self, offer_ids, task_infos, refuse_s=refuse_s)
+            accept(self, offer_ids, task_infos, refuse_s=refuse_s, **more)
         os.kill(os.getpid(), signal.SIGKILL)
     pymesos_driver.PymesosDriver.accept = watched
 """
