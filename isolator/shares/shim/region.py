@@ -1,0 +1,306 @@
+"""The two files by which the host and the libraries in a task agree: `limits` down, `usage` up. Layout: layout.h.
+
+Each task has a directory of its own: DIRECTORY/NAME/{limits,usage}. DIRECTORY is closed to all but root, so that on
+the host nobody gets at the files of others; the task has its own mounted, `limits` for reading only. Any of its users
+may write `usage`: nothing in it is believed but as what the task says of itself.
+Lean: the executor imports it.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import Damaged
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.policy.sharing.windows import Window
+
+MAGIC_LIMITS: Final = 0x4C53474D  # "MGSL", little endian
+MAGIC_USAGE: Final = 0x5553474D  # "MGSU"
+VERSION: Final = 1
+MOST_CARDS: Final = 16
+MOST_PROCESSES: Final = 256
+MIB: Final = 1 << 20
+_HEADER: Final = struct.Struct("<IIQI44x")  # magic, version, generation, cards with windows
+_LIMIT: Final = struct.Struct("<16sQQQIII12x")  # uuid, quota, context, unaccounted; period, start, length
+_CARD: Final = struct.Struct("<QQQQQ24x")  # refused, missed, asked_ns, peak, debt_ns
+_PROCESS: Final = struct.Struct(
+    f"<iI{MOST_CARDS}Q{MOST_CARDS}Q{MOST_CARDS}Q"
+)  # pid, -, held, context, busy_ns
+LIMITS_BYTES: Final = _HEADER.size + MOST_CARDS * _LIMIT.size
+USAGE_BYTES: Final = _HEADER.size + MOST_CARDS * _CARD.size + MOST_PROCESSES * _PROCESS.size
+#: What a figure of a task's own may be at most: more than any card has, and small enough to add up.
+_CREDIBLE: Final = 1 << 50
+_HEX: Final = re.compile(r"[0-9a-f]{32}")
+_FLOCK: Final = struct.Struct("hhqqi4x")  # of fcntl(2) on 64-bit Linux: type, whence, start, length, pid
+
+
+@dataclass(frozen=True, slots=True)
+class CardLimits:
+    """What a task may use of one card.
+
+    Attributes:
+        gpu: The card, or the MIG instance.
+        memory_bytes: Its share. 0: nothing.
+        context_bytes: What a process costs beside what it allocates; counted for each that allocates.
+        unaccounted_bytes: What the driver says that the task holds beyond its own account.
+        window: When it may start work; None: whenever it likes.
+    """
+
+    gpu: GpuId
+    memory_bytes: int
+    context_bytes: int = 0
+    unaccounted_bytes: int = 0
+    window: Window | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CardUsage:
+    """What a task's processes say of one card; as true as the task.
+
+    Attributes:
+        memory_bytes: What they hold, their contexts included.
+        peak_bytes: The most that they held at once.
+        processes: Living ones that hold something of it.
+        refused: Allocations that did not fit the share.
+        busy_ns: Time on the card since the task began, of living processes; counted only in windows.
+        missed: Windows that passed while it had to pay for work that ran over.
+        asked_ns: CLOCK_MONOTONIC of its last wish to start work, where it has a window; 0: none so far.
+    """
+
+    memory_bytes: int = 0
+    peak_bytes: int = 0
+    processes: int = 0
+    refused: int = 0
+    busy_ns: int = 0
+    missed: int = 0
+    asked_ns: int = 0
+
+    def free_bytes(self, limits: CardLimits) -> int:
+        """What is left of the share; 0 also where more is used than granted, as after a smaller share came."""
+        return max(0, limits.memory_bytes - limits.unaccounted_bytes - self.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What can be read of a usage file. `problem`: why it says nothing, in words; "": it does."""
+
+    cards: Mapping[GpuId, CardUsage] = field(default_factory=dict)
+    problem: str = ""
+
+
+def regions(node_directory: Path) -> Path:
+    """The directory of all tasks' regions."""
+    return node_directory / "shares"
+
+
+def region_of(node_directory: Path, task: TaskId) -> "Region":
+    """The region of a task, whether or not it is there yet."""
+    return Region(regions(node_directory) / hashlib.sha256(task.encode()).hexdigest()[:16])
+
+
+def uuid_bytes(gpu: GpuId) -> bytes:
+    """The 16 bytes that CUDA gives for a card; of an id that is no UUID, as of a simulated card, a digest."""
+    text = gpu.partition("-")[2].replace("-", "").lower()
+    return bytes.fromhex(text) if _HEX.fullmatch(text) else hashlib.sha256(gpu.encode()).digest()[:16]
+
+
+class Region:
+    """The directory of one task. Only the host's root changes it; the task writes into `usage`."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the directory, which need not be there yet."""
+        self.path = path
+        self.limits_path, self.usage_path = path / "limits", path / "usage"
+
+    def create(self, cards: Sequence[CardLimits]) -> None:
+        """Make directory and files; to be called once, before the task's first process.
+
+        Raises:
+            ValueError: More than 16 cards.
+            OSError: They cannot be made, or are there.
+        """
+        content = _limits(cards, generation=0)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o755)
+        self.path.chmod(0o755)  # whatever the umask
+        _write_new(self.limits_path, content, 0o644)
+        _write_new(self.usage_path, _HEADER.pack(MAGIC_USAGE, VERSION, 0, 0).ljust(USAGE_BYTES, b"\0"), 0o666)
+
+    def remove(self) -> None:
+        """Remove all of it; harmless if it is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path)
+
+    def write(self, cards: Sequence[CardLimits]) -> None:
+        """Give the task other limits, all at once: it sees the old or the new ones, also if this process dies.
+
+        A process that is killed amid it leaves an odd generation: tasks keep what they read last, and the next write
+        makes it even again.
+
+        Raises:
+            ValueError: More than 16 cards.
+            OSError: The file cannot be written.
+        """
+        with _alone(self.path.parent), _opened(self.limits_path, os.O_RDWR) as fd:
+            before = os.pread(fd, _HEADER.size, 0)
+            generation = _HEADER.unpack(before)[2] if len(before) == _HEADER.size else 0
+            odd = (generation + 1) | 1
+            content = _limits(cards, generation=odd)
+            os.pwrite(fd, content[: _HEADER.size], 0)
+            os.pwrite(fd, content[_HEADER.size :], _HEADER.size)
+            os.pwrite(fd, _limits(cards, generation=odd + 1)[: _HEADER.size], 0)
+
+    def change(self, gpu: GpuId, **fields: object) -> None:
+        """Give the task another limit of one card, by the fields of `CardLimits`; the others stay.
+
+        Raises:
+            Damaged: As `limits`; or the card is none of its own.
+            OSError: The file cannot be written.
+        """
+        cards = self.limits((gpu,))
+        if all(card.gpu != gpu for card in cards):
+            raise Damaged(f"{self.limits_path} does not name {gpu}", remedy=_REMEDY)
+        self.write([replace(card, **fields) if card.gpu == gpu else card for card in cards])  # type: ignore[arg-type]
+
+    def limits(self, gpus: Iterable[GpuId] = ()) -> tuple[CardLimits, ...]:
+        """What the task is limited to.
+
+        Args:
+            gpus: Ids by which to name cards; others are named by their UUID, "GPU-…".
+
+        Raises:
+            Damaged: The file is not there, or is none.
+        """
+        named = {uuid_bytes(gpu): gpu for gpu in gpus}
+        content = _read(self.limits_path, LIMITS_BYTES)
+        if content is None or _HEADER.unpack_from(content)[:2] != (MAGIC_LIMITS, VERSION):
+            raise Damaged(f"{self.limits_path} is no file of limits", remedy=_REMEDY)
+        return tuple(_parsed_limits(content, named))
+
+    def usage(self, gpus: Sequence[GpuId]) -> Usage:
+        """What the task says that it uses, of these cards in the order in which `write` had them.
+
+        Whatever bytes the task wrote there, this neither fails nor hangs. A file that it made longer is cut.
+        """
+        try:
+            with _opened(self.usage_path, os.O_RDWR) as fd:
+                return _usage(fd, gpus)
+        except OSError as error:
+            return Usage(problem=f"{self.usage_path}: {error.strerror}")
+
+
+_REMEDY: Final = "its task runs on with what it read last; end it before the card takes new shares"
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with open(fd, "wb") as file:
+        file.write(content)
+        os.fchmod(file.fileno(), mode)
+
+
+def _read(path: Path, size: int) -> bytes | None:
+    """The first bytes of a file; None: there are fewer."""
+    try:
+        with _opened(path, os.O_RDONLY) as fd:
+            content = os.pread(fd, size, 0)
+    except OSError:
+        return None
+    return content if len(content) == size else None
+
+
+@contextlib.contextmanager
+def _opened(path: Path, how: int) -> Iterator[int]:
+    fd = os.open(path, how | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _alone(directory: Path) -> Iterator[None]:
+    """Alone among writers of limits. The lock is on a directory that no task can open: one that a task held would
+    stop the host."""
+    with _opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+
+
+def _limits(cards: Sequence[CardLimits], generation: int) -> bytes:
+    if len(cards) > MOST_CARDS:
+        raise ValueError(f"a task may share {MOST_CARDS} cards at most, got {len(cards)}")
+    windows = sum(card.window is not None for card in cards)
+    header = _HEADER.pack(MAGIC_LIMITS, VERSION, generation, windows)
+    return (header + b"".join(map(_packed, cards))).ljust(LIMITS_BYTES, b"\0")
+
+
+def _packed(card: CardLimits) -> bytes:
+    window = card.window
+    times = (0, 0, 0) if window is None else (window.period_us, window.start_us, window.length_us)
+    amounts = (card.memory_bytes, card.context_bytes, card.unaccounted_bytes)
+    return _LIMIT.pack(uuid_bytes(card.gpu), *(max(0, amount) for amount in amounts), *times)
+
+
+def _parsed_limits(content: bytes, named: Mapping[bytes, GpuId]) -> Iterator[CardLimits]:
+    for number in range(MOST_CARDS):
+        uuid, memory, context, unaccounted, period, start, length = _LIMIT.unpack_from(
+            content, _HEADER.size + number * _LIMIT.size
+        )
+        if uuid != bytes(16):
+            window = Window(start, length, period) if period else None
+            yield CardLimits(named.get(uuid) or _id_of(uuid), memory, context, unaccounted, window)
+
+
+def _id_of(uuid: bytes) -> GpuId:
+    text = uuid.hex()
+    return GpuId(f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
+
+
+def _usage(fd: int, gpus: Sequence[GpuId]) -> Usage:
+    if os.fstat(fd).st_size > USAGE_BYTES:  # to fill the host's disk
+        os.ftruncate(fd, USAGE_BYTES)
+    content = os.pread(fd, USAGE_BYTES, 0)
+    if len(content) != USAGE_BYTES or _HEADER.unpack_from(content)[:2] != (MAGIC_USAGE, VERSION):
+        return Usage(problem="the task has damaged its file of usage")
+    at = _HEADER.size + MOST_CARDS * _CARD.size
+    processes = [
+        fields
+        for number, fields in enumerate(_PROCESS.iter_unpack(content[at:]))
+        if fields[0] > 0 and _lives(fd, number)
+    ]
+    return Usage({gpu: _card_usage(content, processes, card) for card, gpu in enumerate(gpus[:MOST_CARDS])})
+
+
+def _lives(fd: int, number: int) -> bool:
+    """Whether a process holds its slot: the kernel lets the lock go when it dies. Never waits."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 1 + number, 1, 0)
+    answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
+def _card_usage(content: bytes, processes: Iterable[tuple[int, ...]], card: int) -> CardUsage:
+    refused, missed, asked_ns, peak, _ = _CARD.unpack_from(content, _HEADER.size + card * _CARD.size)
+    memory = busy_ns = holders = 0
+    for fields in processes:
+        held, context, busy = (fields[2 + group * MOST_CARDS + card] for group in range(3))
+        memory += min(held, _CREDIBLE) + min(context, _CREDIBLE)
+        busy_ns += min(busy, _CREDIBLE)
+        holders += bool(held or context)
+    return CardUsage(
+        memory_bytes=min(memory, _CREDIBLE),
+        peak_bytes=min(peak, _CREDIBLE),
+        processes=holders,
+        refused=min(refused, _CREDIBLE),
+        busy_ns=min(busy_ns, _CREDIBLE),
+        missed=min(missed, _CREDIBLE),
+        asked_ns=asked_ns,
+    )
