@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.v1.views import is_used
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import GpuStatus, Node
+from mesos_gpu.model.share import PER_PERCENT, Share, guarantee
+from mesos_gpu.model.tasks.shared_gpu import Cover, SharedGpu
 from mesos_gpu.wire.export.prometheus import Metric
 
 Values = Iterable[tuple[tuple[str, ...], float]]  # of the labels, in their order, and the number
@@ -61,7 +64,7 @@ def metrics(measured: Measured) -> list[Metric]:
 
 
 class _Gpus(NamedTuple):
-    """GPUs that nodes report, and how many of them a task holds."""
+    """GPUs that nodes report, and how many of them tasks hold, whole or in shares."""
 
     each: tuple[GpuStatus, ...]
     used: int
@@ -71,9 +74,32 @@ class _Gpus(NamedTuple):
         return sorted(self.each, key=lambda status: (status.node.hostname, status.gpu.minor, status.gpu.id))
 
 
+class _Shares(NamedTuple):
+    """A GPU that is open to shares, where it is, and the job of each of its shares."""
+
+    hostname: str
+    gpu: SharedGpu
+    jobs: tuple[str, ...]
+
+    @property
+    def granted(self) -> tuple[Share, ...]:
+        """The shares, in the order of `jobs`."""
+        return tuple(task.share for task in self.gpu.tenants if task.share)
+
+
 def _gpus(view: View) -> _Gpus:
     each = tuple(view.gpus())
-    return _Gpus(each, sum(view.holder(status.gpu.id) is not None for status in each))
+    return _Gpus(each, sum(is_used(view, status) for status in each))
+
+
+def _shares(view: View) -> tuple[_Shares, ...]:
+    """Every GPU that is open to shares."""
+    shared = [(status.node.hostname, view.shared(status.gpu)) for status in view.gpus()]
+    return tuple(
+        _Shares(hostname, gpu, tuple(task.job_id or "" for task in gpu.tenants))
+        for hostname, gpu in shared
+        if gpu
+    )
 
 
 def _jobs(view: View) -> Mapping[JobState, int]:
@@ -122,6 +148,27 @@ def _transitions(gpus: _Gpus) -> Iterator[tuple[tuple[str, ...], float]]:
 
 def _by_state(jobs: Mapping[JobState, int]) -> Values:
     return [((state.value,), jobs.get(state, 0)) for state in JobState]
+
+
+def _of_card(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
+    """A number for each GPU that is open to shares."""
+    return lambda cards: sorted(((card.gpu.gpu_id, card.hostname), value(card)) for card in cards)
+
+
+def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
+    """A number for each share."""
+    return lambda cards: sorted(
+        ((card.gpu.gpu_id, task.id, job), value(share))
+        for card in cards
+        for task, job, share in zip(card.gpu.tenants, card.jobs, card.granted, strict=True)
+    )
+
+
+def _guarantees(cards: Iterable[_Shares]) -> Values:
+    for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
+        for task, job, share in zip(card.gpu.tenants, card.jobs, card.granted, strict=True):
+            by = guarantee(share.method)
+            yield (card.gpu.gpu_id, task.id, job, share.method.value, by.memory, by.compute, by.faults), 1.0
 
 
 def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -183,5 +230,73 @@ FAMILIES: Final = (
         _number,
     ),
     Family("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", _gpus, lambda gpus: _number(len(gpus.each))),
-    Family("mesos_gpu_gpus_used", "gauge", "GPUs that a task holds.", _gpus, lambda gpus: _number(gpus.used)),
+    Family(
+        "mesos_gpu_gpus_used",
+        "gauge",
+        "GPUs that tasks hold, whole or in shares.",
+        _gpus,
+        lambda gpus: _number(gpus.used),
+    ),
+    Family(
+        "mesos_gpu_gpus_shared",
+        "gauge",
+        "GPUs that are open to shares.",
+        _shares,
+        lambda cards: _number(len(cards)),
+    ),
+    Family(
+        "mesos_gpu_gpus_uncovered",
+        "gauge",
+        "GPUs with shares that no task of ours holds in Mesos.",
+        _shares,
+        lambda cards: _number(sum(card.gpu.state is Cover.UNCOVERED for card in cards)),
+    ),
+    Family(
+        "mesos_gpu_gpu_shares",
+        "gauge",
+        "Shares of a GPU that is open to them.",
+        _shares,
+        _of_card(lambda card: len(card.granted)),
+        ("uuid", "agent"),
+    ),
+    Family(
+        "mesos_gpu_gpu_granted_memory_mib",
+        "gauge",
+        "Memory of a GPU that its shares are granted.",
+        _shares,
+        _of_card(lambda card: sum(share.memory_mib for share in card.granted)),
+        ("uuid", "agent"),
+    ),
+    Family(
+        "mesos_gpu_gpu_granted_compute_pct",
+        "gauge",
+        "Compute of a GPU that its shares are granted, in percent of the GPU.",
+        _shares,
+        _of_card(lambda card: sum(share.compute_milli for share in card.granted) / PER_PERCENT),
+        ("uuid", "agent"),
+    ),
+    Family(
+        "mesos_gpu_share_info",
+        "gauge",
+        "1 for each share: how it is enforced, and who guarantees its memory and compute.",
+        _shares,
+        _guarantees,
+        ("uuid", "task", "job", "method", "memory", "compute", "faults"),
+    ),
+    Family(
+        "mesos_gpu_share_memory_mib",
+        "gauge",
+        "Memory of its GPU that a share is granted.",
+        _shares,
+        _of_share(lambda share: share.memory_mib),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_compute_pct",
+        "gauge",
+        "Compute of its GPU that a share is granted, in percent of the GPU.",
+        _shares,
+        _of_share(lambda share: share.compute_milli / PER_PERCENT),
+        ("uuid", "task", "job"),
+    ),
 )

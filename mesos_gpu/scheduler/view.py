@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from mesos_gpu.engine.apps.delays import ends_of, last_failures, launch_delays
 from mesos_gpu.engine.apps.splits import serving
 from mesos_gpu.engine.gpus.gpu_status import reported
+from mesos_gpu.engine.gpus.shared_gpus import shared_gpu
 from mesos_gpu.engine.match.moves import problem_of
 from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.engine.queue.forecast import Forecast
@@ -21,8 +22,10 @@ from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Ends, LaunchDelay, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain
+from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.room.defrag import Problem
 
@@ -159,8 +162,12 @@ class StateView:
         return self._state.tasks_of(job_id)
 
     def holder(self, gpu_id: GpuId) -> Task | None:
-        """The task that holds a GPU."""
+        """The task that holds all of a GPU."""
         return self._state.holder(gpu_id)
+
+    def shared(self, gpu: Gpu) -> SharedGpu | None:
+        """What is granted of a GPU that tasks share; None: it is not shared."""
+        return shared_gpu(self._state, self._settings, gpu)
 
     def gpus(self) -> Sequence[GpuStatus]:
         """Every GPU once, with what operators say of it; unknown while its node says nothing."""

@@ -78,14 +78,37 @@ function standing(gpu) {
   return `${gpu.health}${from}${gpu.reason ? `: ${gpu.reason}` : ""}${says}${limit}`;
 }
 
+function shareLine(share) {
+  const by = share.guarantee;
+  return `${share.job_id ?? share.task_id}: ${share.compute_pct} %, ${share.memory_mib} MiB; ` +
+    `memory ${by.memory}, compute ${by.compute}, faults ${by.faults === "user" ? "shared by its user's jobs" : by.faults} (${share.method})`;
+}
+
+function holders(gpu) {
+  const left = gpu.sharing;
+  if (!left) return [gpu.job_id ? `held by ${gpu.job_id}` : "free"];
+  const memory = left.free_memory_mib === null ? "" : `, ${left.free_memory_mib} MiB`;
+  return [...gpu.shares.map(shareLine), left.state === "uncovered"
+    ? "uncovered: Mesos may offer it to others, and it takes no more shares" : `free: ${left.free_compute_pct} %${memory}`];
+}
+
+function granted(gpu) { // in percent: of compute or of memory, whichever is more
+  const left = gpu.sharing;
+  const memory = left.memory_mib ? 100 * (1 - left.free_memory_mib / left.memory_mib) : 0;
+  return Math.min(100, Math.max(100 - left.free_compute_pct, memory));
+}
+
 function gpuBox(gpu) {
-  const kind = gpu.health !== "ok" ? `${gpu.health} ${gpu.task_id ? "held" : ""}` : gpu.task_id ? "used" : "free";
+  const held = gpu.task_id || gpu.shares.length;
+  const used = gpu.sharing ? `shared ${gpu.sharing.state}` : held ? "used" : "free";
+  const kind = gpu.health !== "ok" ? `${gpu.health} ${held ? "held" : ""}` : used;
   const lines = [gpu.uuid, `${gpu.model}, ${gpu.memory_mib} MiB, minor ${gpu.minor}`, standing(gpu)];
   lines.push(...gpu.warnings.map((text) => `warning: ${text}`));
-  lines.push(gpu.job_id ? `held by ${gpu.job_id}` : "free");
+  lines.push(...holders(gpu));
   const box = make("button", `gpu ${kind}${gpu.warnings.length ? " warned" : ""}`.replace(/ +/g, " "), gpu.minor, lines.join("\n"));
   box.type = "button";
   box.dataset.uuid = gpu.uuid;
+  if (gpu.sharing) box.style.setProperty("--granted", `${granted(gpu)}%`);
   box.setAttribute("aria-label", lines.join(", "));
   box.addEventListener("click", () => showDetails(`${gpu.hostname}:${gpu.minor}`, lines.join("\n")));
   return box;
@@ -97,6 +120,7 @@ function gpuNotes(gpus) {
     const withNode = gpu.drain?.target === "node" && gpu.node_health === "ok"; // said once, of the node
     const says = gpu.health === "ok" || withNode ? [] : [standing(gpu)];
     says.push(...gpu.warnings.map((text) => `warning: ${text}`));
+    if (gpu.sharing?.state === "uncovered") says.push("its shares are uncovered in Mesos");
     if (says.length) list.append(make("li", gpu.health, `${gpu.minor}: ${says.join("; ")}`, gpu.uuid));
   }
   return list;
@@ -148,7 +172,7 @@ async function showWhy(job) {
 function about(job) {
   const facts = [["state", job.state + (job.exit_code === null ? "" : `, exit code ${job.exit_code}`)], ["message", job.message],
     ["image", job.image], ["command", job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["hosts", job.hostnames.join(" ")],
-    ["GPUs", job.gpu_ids.join("\n  ")], ["submitted", new Date(job.submitted_at * 1000).toLocaleString()]];
+    ["GPUs", job.gpu_ids.join("\n  ")], ["share", job.share && shareLine({ ...job.share, job_id: "of each" })], ["submitted", new Date(job.submitted_at * 1000).toLocaleString()]];
   return facts.filter(([, value]) => value).map(([name, value]) => `${name}: ${value}`).join("\n");
 }
 

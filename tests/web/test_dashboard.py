@@ -18,6 +18,7 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
 from tests.contract.api.test_api import Rig
+from tests.contract.api.test_api_shares import BURSTS, CARD, QUARTER, hold
 
 CHROMIUM = shutil.which("chromium")
 QUIET = [
@@ -106,6 +107,27 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
     assert "serve &lt;b&gt;</td>" in row
     assert "step 2 of 2: waits for 2 new instances to be placed</div></td>" in row
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, tmp_path: Path) -> None:
+    rig.node(gpus=(CARD, gpu("GPU-2")))
+    hold(rig, "cover.1", covers=True)
+    hold(rig, "<b>.1", QUARTER)
+    hold(rig, "c.1", BURSTS, gpu("GPU-2"))
+    page = dom(rig.url, tmp_path)
+    covered, bare = re.findall(r'<button class="gpu shared (\w+)"[^>]*aria-label="([^"]*)"', page)
+    assert covered[0] == "covered"
+    assert (
+        "&lt;b&gt;.1: 25 %, 20000 MiB; memory cooperative, compute cooperative, faults contained"
+        in covered[1]
+    )
+    assert covered[1].endswith("free: 75 %, 60000 MiB")
+    assert bare[0] == "uncovered"
+    assert "compute driver, faults shared by its user's jobs (shim+mps2)" in bare[1]
+    assert ">2: its shares are uncovered in Mesos</li>" in page
+    assert re.search(r'data-uuid="GPU-1"[^>]*style="--granted: 25%', page)
+    assert "2 of 2 GPUs in use" in page
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")

@@ -12,6 +12,8 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
+from mesos_gpu.model.share import Method
+from mesos_gpu.model.tasks.shared_gpu import Cover
 from mesos_gpu.model.tasks.task import TaskState
 
 Moment = Annotated[float, says(description="seconds since the epoch")]
@@ -58,6 +60,28 @@ class Requested(TypedDict):
 declare(Requested, answered())
 
 
+class Guarantee(TypedDict):
+    """Who sees to it that a share is kept: hardware, kernel, driver, cooperative (the task's own libraries) or none."""
+
+    memory: Annotated[str, says(description="that it gets no more, and keeps its own")]
+    compute: str
+    faults: Annotated[
+        str,
+        says(enum=["contained", "user"], description="user: what one of its user's breaks, all of them lose"),
+    ]
+
+
+class Share(TypedDict):
+    """What a task is granted of each of its GPUs."""
+
+    memory_mib: Mib
+    memory_max_mib: Annotated[int, says(minimum=0, description="that it may use while others leave it")]
+    compute_pct: float
+    method: Annotated[str, one_of(*Method)]
+    instance: Annotated[str, says(description="the UUID of its MIG instance")] | None
+    guarantee: Guarantee
+
+
 class Progress(TypedDict):
     """How far a job has come, and where its latest launch is."""
 
@@ -77,6 +101,9 @@ class Progress(TypedDict):
     hostname: str | None
     hostnames: list[str]
     gpu_ids: list[str]
+    share: Annotated[
+        Share | None, says(description="of each of gpu_ids; null: it holds none, or all of them")
+    ]
 
 
 class Job(_Named, Requested, Progress):
@@ -171,6 +198,33 @@ class Reset(TypedDict):
     since: Moment
 
 
+class GpuShare(Share):
+    """A share of one GPU, and whose it is."""
+
+    task_id: str
+    job_id: str | None
+    job_name: str | None
+
+
+class GpuSharing(TypedDict):
+    """What is left of a GPU that tasks share, and how it stands in Mesos."""
+
+    state: Annotated[
+        str,
+        one_of(*Cover),
+        says(
+            description="covered: a task of ours holds it in Mesos; open: so it is, without shares now; "
+            "uncovered: none does, and it takes no more shares"
+        ),
+    ]
+    task_id: Annotated[str, says(description="that holds it in Mesos for its shares")] | None
+    memory_mib: Annotated[int, says(minimum=0, description="for shares; null: its node does not say")] | None
+    free_memory_mib: Count | None
+    free_compute_pct: float
+    method: Annotated[str, one_of(*Method)] | None
+    domain: Annotated[str, says(description="the user whose shares alone it takes; null: anybody's")] | None
+
+
 class Gpu(TypedDict):
     """A GPU, how it stands, and who holds it."""
 
@@ -191,9 +245,11 @@ class Gpu(TypedDict):
     reset: Reset | None
     hostname: str
     agent_id: str
-    task_id: Annotated[str, says(description="null: it is free")] | None
+    task_id: Annotated[str, says(description="that holds all of it; null: none does")] | None
     job_id: str | None
     job_name: str | None
+    shares: list[GpuShare]
+    sharing: Annotated[GpuSharing | None, says(description="null: it is not shared")]
 
 
 class Transition(TypedDict):

@@ -12,6 +12,8 @@ from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import GpuStatus, Node
+from mesos_gpu.model.share import PER_PERCENT, Share, guarantee
+from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire import job_fields
 
@@ -55,6 +57,20 @@ def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:
         "hostname": tasks[0].hostname if tasks else None,
         "hostnames": list(dict.fromkeys(task.hostname for task in tasks)),
         "gpu_ids": [gpu_id for task in tasks for gpu_id in task.gpus],
+        "share": next((share(task.share) for task in tasks if task.share), None),
+    }
+
+
+def share(share: Share) -> shapes.Share:
+    """What is granted of each GPU, and who guarantees it."""
+    by = guarantee(share.method)
+    return {
+        "memory_mib": share.memory_mib,
+        "memory_max_mib": share.memory_max_mib,
+        "compute_pct": share.compute_milli / PER_PERCENT,
+        "method": share.method.value,
+        "instance": share.instance or None,
+        "guarantee": {"memory": by.memory, "compute": by.compute, "faults": by.faults},
     }
 
 
@@ -97,7 +113,7 @@ def _name(task: Task, owner: Job | None) -> str:
 def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
     """A GPU, how it stands, and who holds it."""
     node, gpu, card = status.node, status.gpu, status.card
-    holder = view.holder(gpu.id)
+    holder, shared = view.holder(gpu.id), view.shared(gpu)
     owner = view.jobs.get(holder.job_id) if holder and holder.job_id else None
     return {
         "uuid": gpu.id,
@@ -120,6 +136,32 @@ def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
         "task_id": holder.id if holder else None,
         "job_id": owner.id if owner else None,
         "job_name": owner.spec.name if owner else None,
+        "shares": [_gpu_share(view, task, task.share) for task in shared.tenants if task.share]
+        if shared
+        else [],
+        "sharing": _sharing(shared) if shared else None,
+    }
+
+
+def _gpu_share(view: View, task: Task, granted: Share) -> shapes.GpuShare:
+    owner = view.jobs.get(task.job_id) if task.job_id else None
+    return {
+        **share(granted),
+        "task_id": task.id,
+        "job_id": owner.id if owner else None,
+        "job_name": owner.spec.name if owner else None,
+    }
+
+
+def _sharing(shared: SharedGpu) -> shapes.GpuSharing:
+    return {
+        "state": shared.state.value,
+        "task_id": shared.cover.id if shared.cover else None,
+        "memory_mib": shared.capacity_mib,
+        "free_memory_mib": shared.memory_mib,
+        "free_compute_pct": shared.compute_milli / PER_PERCENT,
+        "method": shared.method.value if shared.method else None,
+        "domain": shared.domain or None,
     }
 
 
@@ -203,10 +245,15 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
     }
 
 
+def is_used(view: View, status: GpuStatus) -> bool:
+    """Whether a task holds the GPU, or several share it; as in Mesos, one that is open to shares is used."""
+    return view.holder(status.gpu.id) is not None or view.shared(status.gpu) is not None
+
+
 def _counted(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
     return {
         "gpus_total": len(gpus),
-        "gpus_used": sum(view.holder(s.gpu.id) is not None for s in gpus),
+        "gpus_used": sum(is_used(view, status) for status in gpus),
         "gpus_sick": sum(s.health not in (Health.OK, Health.DRAINED) for s in gpus),
         "gpus_drained": sum(s.health is Health.DRAINED for s in gpus),
     }

@@ -8,6 +8,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.share import Part, parts
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
 
@@ -36,7 +37,7 @@ def gpu() -> None:
 
 _LIST: Final = Fit(
     cut=("REASON", "MODEL"),
-    leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID"),
+    leave=("NODE SAYS", "MODEL", "FOR", "REASON", "UUID", "SHARE"),
     ids=("UUID", "JOB"),
     hosts=("HOST",),
 )
@@ -53,7 +54,7 @@ def list_gpus(app: App, as_json: bool) -> None:
         output.document(gpus)
         return
     output.table(
-        ("HOST", "MINOR", "MODEL", "HEALTH", "FOR", "NODE SAYS", "UUID", "JOB", "REASON"),
+        ("HOST", "MINOR", "MODEL", "HEALTH", "FOR", "NODE SAYS", "UUID", "JOB", "SHARE", "REASON"),
         [
             (
                 g["hostname"],
@@ -63,10 +64,12 @@ def list_gpus(app: App, as_json: bool) -> None:
                 output.age(g["since"]),
                 g["node_health"],
                 g["uuid"],
-                g["job_id"],
+                part.job_id,
+                part.share,
                 _reason(g),
             )
             for g in gpus
+            for part in parts(g)
         ],
         empty="No node has reported a GPU.",
         fit=_LIST,
@@ -111,6 +114,10 @@ def _capability(gpu: "Gpu") -> str:
     return f", compute capability {gpu['compute_capability']}" if gpu["compute_capability"] else ""
 
 
+def _shares(gpu: "Gpu") -> list[Part]:
+    return list(parts(gpu)) if gpu["sharing"] else []
+
+
 def _tell(gpu: "GpuWithHistory") -> None:
     node = gpu["node_health"] + (f": {gpu['node_reason']}" if gpu["node_reason"] else "")
     reset = gpu["reset"]
@@ -131,6 +138,7 @@ def _tell(gpu: "GpuWithHistory") -> None:
             ("drain", sentence(gpu["drain"]) if gpu["drain"] else None),
             ("reset", asked),
             ("job", gpu["job_id"]),
+            *(("share", " ".join(filter(None, part))) for part in _shares(gpu)),
         ]
     )
     click.echo()

@@ -1,5 +1,6 @@
 """`mesos-gpu gpus`, `nodes` and `status`: the cluster as the scheduler sees it."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -7,6 +8,7 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.share import parts
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Node
@@ -14,10 +16,11 @@ if TYPE_CHECKING:
 
 _GPUS: Final = Fit(
     cut=("REASON", "MODEL"),
-    leave=("MEM_MIB", "MODEL", "REASON", "UUID"),
+    leave=("MEM_MIB", "MODEL", "REASON", "UUID", "SHARE"),
     ids=("UUID", "JOB"),
     hosts=("HOST",),
 )
+_WIDE: Final = replace(_GPUS, leave=("MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "SHARE"))
 _NODES: Final = Fit(
     cut=("ATTRIBUTES", "DRAINED"),
     leave=(
@@ -37,16 +40,32 @@ _NODES: Final = Fit(
 
 
 @click.command()
+@click.option("--wide", is_flag=True, help="How shares are enforced too, and who guarantees it.")
 @json_option
 @api_command
-def gpus(app: App, as_json: bool) -> None:
-    """List the GPUs of the cluster and who holds them."""
+def gpus(app: App, wide: bool, as_json: bool) -> None:
+    """List the GPUs of the cluster and who holds them.
+
+    A GPU that jobs share has a row for each share and one for what is free of it. Where it says `uncovered`, the
+    shares run on, but Mesos may offer the GPU to others, and it takes no more shares until that has ended.
+    """
     gpus = app.client().gpus()
     if as_json:
         output.document(gpus)
         return
     output.table(
-        ("HOST", "MINOR", "MODEL", "MEM_MIB", "HEALTH", "UUID", "JOB", "REASON"),
+        (
+            "HOST",
+            "MINOR",
+            "MODEL",
+            "MEM_MIB",
+            "HEALTH",
+            "UUID",
+            "JOB",
+            "SHARE",
+            *(("METHOD", "GUARANTEE") if wide else ()),
+            "REASON",
+        ),
         [
             (
                 g["hostname"],
@@ -55,13 +74,16 @@ def gpus(app: App, as_json: bool) -> None:
                 g["memory_mib"],
                 g["health"],
                 g["uuid"],
-                g["job_id"],
+                part.job_id,
+                part.share,
+                *((part.method, part.guarantee) if wide else ()),
                 g["reason"],
             )
             for g in gpus
+            for part in parts(g)
         ],
         empty="No node has reported a GPU.",
-        fit=_GPUS,
+        fit=_WIDE if wide else _GPUS,
     )
 
 

@@ -5,21 +5,22 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.cli import output
+from mesos_gpu.cli.share import amount, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job
+    from mesos_gpu.api.spec.shapes import Job, Share
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
     "id", "name", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus", "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "node", "runs as", "env", "labels", "attempts", "launches", "if gpu fails",
-    "time limit", "kill grace", "submitted", "started", "ended",
+    "checks", _NEW, "healthy", "held gpus", "share", "node", "runs as", "env", "labels", "attempts", "launches",
+    "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
 
@@ -28,7 +29,8 @@ def facts(job: "Job") -> list[tuple[str, object]]:
     lines = {**_progress(job), **{field.shown: _told(field, job) for field in FIELDS if field.shown}}
     new = [label for label in lines if label not in _ORDER]
     place = _ORDER.index(_NEW)
-    return [(label, lines[label]) for label in (*_ORDER[:place], *new, *_ORDER[place + 1 :])]
+    order = (*_ORDER[:place], *new, *_ORDER[place + 1 :])
+    return [(label, lines[label]) for label in order if label in lines]
 
 
 def _progress(job: "Job") -> dict[str, object]:
@@ -41,12 +43,20 @@ def _progress(job: "Job") -> dict[str, object]:
         "command": command_line(job),
         "healthy": HEALTHY[job["healthy"]],
         "held gpus": " ".join(job["gpu_ids"]),
+        **({"share": _share(job["share"])} if job["share"] else {}),
         "node": " ".join(job["hostnames"]),
         "launches": f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure",
         "submitted": output.stamp(job["submitted_at"]),
         "started": output.stamp(job["started_at"]),
         "ended": output.stamp(job["ended_at"]),
     }
+
+
+def _share(share: "Share") -> str:
+    """What it is granted of each GPU, and who sees to it."""
+    most_mib = share["memory_max_mib"]
+    burst = f", up to {most_mib} MiB while others leave it" if most_mib > share["memory_mib"] else ""
+    return f"{amount(share)} of each{burst}; {words(share['guarantee'])} ({share['method']})"
 
 
 def _told(field: Field, job: "Job") -> object:

@@ -36,6 +36,8 @@ GPU = {
     "task_id": None,
     "job_id": None,
     "job_name": None,
+    "shares": [],
+    "sharing": None,
 }
 NODE = {
     "agent_id": "S0",

@@ -27,6 +27,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "ps": ("ID", "STATE", "GPUS", "NODE"),
     "ps -a": ("ID", "STATE", "EXIT", "GPUS"),
     "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
+    "gpus --wide": ("HOST", "MINOR", "HEALTH", "JOB"),
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
 }
@@ -70,7 +71,8 @@ def fill(rest: FakeRest) -> None:
         "estimate": {"at": None, "basis": "no node would have room for it if all that runs there ended"},
     }  # fmt: skip
     rest.fixed["GET /v1/queue"] = (200, {"jobs": [queued], "queues": []})
-    rest.fixed["GET /v1/gpus"] = (200, {"gpus": [_gpu(i, now) for i in range(3)]})
+    cards = [_gpu(0, now), _shared(_gpu(0, now)), _gpu(1, now), _gpu(2, now)]
+    rest.fixed["GET /v1/gpus"] = (200, {"gpus": cards})
     rest.fixed["GET /v1/nodes"] = (200, {"nodes": [_node(i, now) for i in range(3)]})
     rest.fixed["GET /v2/apps"] = (200, {"apps": [{**APP, "version": stamp(now - 3700)}]})
 
@@ -83,6 +85,23 @@ def _gpu(i: int, now: float) -> dict[str, Any]:
         "model": "NVIDIA A100-SXM4-80GB", "memory_mib": 81920, "health": "ok", "reason": "", "node_health": "ok",
         "job_id": f"shop_web.instance-{UUIDS[i % 2]}._app", **(sick if i == 2 else {}),
     }  # fmt: skip
+
+
+def _shared(gpu: dict[str, Any]) -> dict[str, Any]:
+    by = {"memory": "cooperative", "compute": "cooperative", "faults": "contained"}
+    part = {"method": "shim+windows", "instance": None, "guarantee": by, "job_name": "tenant"}
+    sharing = {
+        "state": "covered", "task_id": "cover.1", "memory_mib": 80896, "free_memory_mib": 40192,
+        "free_compute_pct": 45.0, "method": "shim+windows", "domain": None,
+    }  # fmt: skip
+    shares = [
+        {**part, "task_id": "a-00000006.1", "job_id": "a-00000006", "memory_mib": 20224, "memory_max_mib": 20224,
+         "compute_pct": 25.0},
+        {**part, "task_id": "b-00000007.1", "job_id": "b-00000007", "memory_mib": 20480, "memory_max_mib": 40960,
+         "compute_pct": 30.0},
+    ]  # fmt: skip
+    uuid = "GPU-722fbf57-c73e-9aea-5239-e7d583afc8ba"
+    return {**gpu, "uuid": uuid, "minor": 7, "job_id": None, "shares": shares, "sharing": sharing}
 
 
 def _node(i: int, now: float) -> dict[str, Any]:
@@ -102,7 +121,7 @@ def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: in
     monkeypatch.setenv("MESOS_GPU_URL", rest.url)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(output, "_is_terminal", lambda _stream: True)
-    got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu")
+    got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
     assert got.exit_code == 0, got.output
     return "\n".join(line.rstrip() for line in got.stdout.splitlines())
 

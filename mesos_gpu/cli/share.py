@@ -1,0 +1,45 @@
+"""How shared GPUs are drawn: a row for each share, and one for what is free."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Gpu, GpuSharing, Guarantee, Share
+
+
+class Part(NamedTuple):
+    """What a row says of the part of a GPU that it is about. None: nothing is to be said."""
+
+    job_id: str | None
+    share: str | None = None
+    method: str | None = None
+    guarantee: str | None = None
+
+
+def parts(gpu: "Gpu") -> Iterator[Part]:
+    """Each share of a GPU, and what is free of it; of one that is not shared the whole."""
+    sharing = gpu["sharing"]
+    if sharing is None:
+        yield Part(gpu["job_id"])
+        return
+    for share in gpu["shares"]:
+        yield Part(
+            share["job_id"] or share["task_id"], amount(share), share["method"], words(share["guarantee"])
+        )
+    yield Part("(uncovered)" if sharing["state"] == "uncovered" else "(free)", _left(sharing))
+
+
+def amount(share: "Share") -> str:
+    """A share in few words: "25% 20480 MiB"."""
+    return f"{share['compute_pct']:g}% {share['memory_mib']} MiB"
+
+
+def words(guarantee: "Guarantee") -> str:
+    """Who sees to it that a share is kept."""
+    faults = "contained" if guarantee["faults"] == "contained" else "shared by its user's jobs"
+    return f"memory {guarantee['memory']}, compute {guarantee['compute']}, faults {faults}"
+
+
+def _left(sharing: "GpuSharing") -> str:
+    memory_mib = sharing["free_memory_mib"]
+    return f"{sharing['free_compute_pct']:g}%{'' if memory_mib is None else f' {memory_mib} MiB'}"

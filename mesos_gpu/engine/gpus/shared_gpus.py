@@ -1,0 +1,25 @@
+"""What is granted of each shared GPU, for those who look."""
+
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.tasks.shared_gpu import SharedGpu
+
+
+def shared_gpu(state: State, settings: Settings, gpu: Gpu) -> SharedGpu | None:
+    """What is granted of a GPU; None: it is not shared."""
+    shares, cover = state.sharers.get(gpu.id, {}), state.covers.get(gpu.id)
+    if not shares and cover is None:
+        return None
+    capacity_mib = gpu.sharing.memory_mib if gpu.sharing else None
+    granted_mib = sum(share.memory_mib for share in shares.values())
+    granted_milli = sum(share.compute_milli for share in shares.values())
+    return SharedGpu(
+        gpu.id,
+        state.tasks.get(cover) if cover else None,
+        tuple(state.tasks[task_id] for task_id in shares),
+        capacity_mib,
+        max(round(WHOLE * settings.gpu_compute_overcommit) - granted_milli, 0),
+        None if capacity_mib is None else max(capacity_mib - granted_mib, 0),
+    )
