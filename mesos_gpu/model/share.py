@@ -129,7 +129,7 @@ class Share:
         memory_max_mib: The most that it may use; equal to `memory_mib` unless it may burst.
         method: How that is enforced.
         domain: The UNIX user whose shares alone the card has while the method needs that; "": anybody's.
-        instance: The UUID of its MIG instance; "": it has none.
+        instance: The UUID of its MIG instance, or "PROFILE@START" of one that its host makes for it; "": it has none.
     """
 
     compute_milli: int
@@ -150,6 +150,8 @@ class MigInstance:
         memory_mib: Its memory.
         sm_count: Its streaming multiprocessors.
         gpu_instance, compute_instance: Ids, as in /proc/driver/nvidia-caps/mig-minors.
+        compute_milli, memory_milli: Thousandths of the card's slices, rounded down: a seventh of an H100 is 142.
+        start, width: The memory slices that it occupies; width 0: not known.
     """
 
     uuid: str
@@ -158,6 +160,31 @@ class MigInstance:
     sm_count: int
     gpu_instance: int
     compute_instance: int
+    compute_milli: int = 0
+    memory_milli: int = 0
+    start: int = 0
+    width: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MigProfile:
+    """A kind of MIG instance that a card's host makes for a share, and removes after it.
+
+    Attributes:
+        name: "1g.10gb".
+        number: As NVML numbers profiles on that card.
+        memory_mib, compute_milli, memory_milli: As of an instance.
+        starts: Memory slices at which it may begin.
+        width: How many it occupies.
+    """
+
+    name: str
+    number: int
+    memory_mib: int
+    compute_milli: int
+    memory_milli: int
+    starts: tuple[int, ...]
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +197,7 @@ class Sharing:
         sm_count: Its streaming multiprocessors; None: not known.
         mig: Whether its MIG mode is on; then only its instances can be shared out.
         instances: Those that it has.
+        profiles: Of instances that its host makes as shares need them; none: it has those that an operator made.
     """
 
     memory_mib: int
@@ -177,6 +205,7 @@ class Sharing:
     sm_count: int | None = None
     mig: bool = False
     instances: tuple[MigInstance, ...] = ()
+    profiles: tuple[MigProfile, ...] = ()
 
     def lacks(self, ability: Ability) -> str:
         """Why the host cannot use an ability; "": it can."""

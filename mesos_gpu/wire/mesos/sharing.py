@@ -3,22 +3,16 @@
 Only the standard library: the host side imports it.
 """
 
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
 from typing import Any, Final
 
-from mesos_gpu.model.share import Ability, MigInstance, Sharing
+from mesos_gpu.model.share import Ability, MigInstance, MigProfile, Sharing
 
 ABILITIES: Final = frozenset(ability.value for ability in Ability)
 _FIELDS: Final = frozenset(field.name for field in fields(Sharing))
-_INSTANCE: Final[Mapping[str, type]] = {
-    "uuid": str,
-    "profile": str,
-    "memory_mib": int,
-    "sm_count": int,
-    "gpu_instance": int,
-    "compute_instance": int,
-}
+_INSTANCE: Final = ("uuid", "profile", "memory_mib", "sm_count", "gpu_instance", "compute_instance")
+_TEXTS: Final = frozenset({"uuid", "profile"})  # all else is numbers
 
 
 def sharing_to_json(sharing: Sharing) -> dict[str, Any]:
@@ -28,7 +22,8 @@ def sharing_to_json(sharing: Sharing) -> dict[str, Any]:
         "abilities": {ability.value: why for ability, why in sharing.abilities},
         "sm_count": sharing.sm_count,
         "mig": sharing.mig,
-        "instances": [{name: getattr(each, name) for name in _INSTANCE} for each in sharing.instances],
+        "instances": [asdict(each) for each in sharing.instances],
+        "profiles": [asdict(each) for each in sharing.profiles],
     }
 
 
@@ -45,17 +40,16 @@ def sharing_from_json(value: Any) -> Sharing:
         raise ValueError(
             f'sharing.abilities must be an object of names with why not ("": usable), got {abilities!r}'
         )
-    mig, instances = value.get("mig", False), value.get("instances", [])
+    mig = value.get("mig", False)
     if not isinstance(mig, bool):
         raise ValueError(f"sharing.mig must be true or false, got {mig!r}")
-    if not isinstance(instances, list):
-        raise ValueError(f"sharing.instances must be a list, got {instances!r}")
     return Sharing(
         memory_mib=_number(value, "memory_mib"),
         abilities=tuple((Ability(name), why) for name, why in abilities.items() if name in ABILITIES),
         sm_count=None if value.get("sm_count") is None else _number(value, "sm_count"),
         mig=mig,
-        instances=tuple(_instance(index, each) for index, each in enumerate(instances)),
+        instances=tuple(_instance(where, each) for where, each in _listed(value, "instances")),
+        profiles=tuple(_profile(where, each) for where, each in _listed(value, "profiles")),
     )
 
 
@@ -69,18 +63,50 @@ def unknown_in(value: Mapping[str, Any]) -> str:
     return f"unknown ability {strange[0]!r}; known are {', '.join(sorted(ABILITIES))}" if strange else ""
 
 
-def _number(value: Mapping[str, Any], name: str) -> int:
+def _number(value: Mapping[str, Any], name: str, where: str = "sharing") -> int:
     number = value.get(name)
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise ValueError(f"sharing.{name} must be a whole number, 0 or more, got {number!r}")
+        raise ValueError(f"{where}.{name} must be a whole number, 0 or more, got {number!r}")
     return number
 
 
-def _instance(index: int, value: Any) -> MigInstance:
-    where = f"sharing.instances[{index}]"
-    if not isinstance(value, dict):
-        raise ValueError(f"{where} must be a JSON object, got {value!r}")
-    for name, kind in _INSTANCE.items():
-        if not isinstance(value.get(name), kind) or isinstance(value[name], bool):
-            raise ValueError(f"{where}.{name} must be of type {kind.__name__}, got {value.get(name)!r}")
-    return MigInstance(**{name: value[name] for name in _INSTANCE})
+def _text(value: Mapping[str, Any], name: str, where: str) -> str:
+    text = value.get(name)
+    if not isinstance(text, str) or not text:
+        raise ValueError(f"{where}.{name} must be a name, got {text!r}")
+    return text
+
+
+def _listed(value: Mapping[str, Any], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each object of a list, with the words for where it is."""
+    items = value.get(name, [])
+    if not isinstance(items, list):
+        raise ValueError(f"sharing.{name} must be a list, got {items!r}")
+    for index, item in enumerate(items):
+        where = f"sharing.{name}[{index}]"
+        if not isinstance(item, dict):
+            raise ValueError(f"{where} must be a JSON object, got {item!r}")
+        yield where, item
+
+
+def _instance(where: str, value: Mapping[str, Any]) -> MigInstance:
+    """Read an instance; thousandths and place may be left out."""
+    names = [field.name for field in fields(MigInstance) if field.name in _INSTANCE or field.name in value]
+    return MigInstance(
+        **{n: _text(value, n, where) if n in _TEXTS else _number(value, n, where) for n in names}  # type: ignore[arg-type]
+    )
+
+
+def _profile(where: str, value: Mapping[str, Any]) -> MigProfile:
+    starts = value.get("starts")
+    if not isinstance(starts, list | tuple) or not all(type(start) is int and start >= 0 for start in starts):
+        raise ValueError(f"{where}.starts must be a list of whole numbers, got {starts!r}")
+    return MigProfile(
+        name=_text(value, "name", where),
+        number=_number(value, "number", where),
+        memory_mib=_number(value, "memory_mib", where),
+        compute_milli=_number(value, "compute_milli", where),
+        memory_milli=_number(value, "memory_milli", where),
+        starts=tuple(starts),
+        width=_number(value, "width", where),
+    )

@@ -8,17 +8,19 @@ import pytest
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Ability, MigInstance, Sharing
+from mesos_gpu.model.share import Ability, MigInstance, MigProfile, Sharing
 from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.sharing import sharing_from_json, sharing_to_json
 
-INSTANCE = MigInstance("MIG-1", "1g.10gb", 9728, 14, 7, 0)
+INSTANCE = MigInstance("MIG-1", "1g.10gb", 9728, 14, 7, 0, 142, 125, 6, 1)
+PROFILE = MigProfile("1g.10gb", 19, 9728, 142, 125, (0, 1, 2, 3, 4, 5, 6), 1)
 SHARING = Sharing(
     80538,
     ((Ability.MIG, "its mode is off"), (Ability.MPS2, ""), (Ability.SHIM, "")),
     sm_count=132,
     mig=True,
     instances=(INSTANCE, replace(INSTANCE, uuid="MIG-2", gpu_instance=8)),
+    profiles=(PROFILE,),
 )
 GPU = Gpu(GpuId("GPU-1"), "NVIDIA H100 80GB HBM3", 81559, 0, "0:1")
 
@@ -71,7 +73,11 @@ def test_an_ability_is_lacked_for_the_reason_that_was_reported() -> None:
         ({"abilities": {"shim": True}}, "sharing.abilities must be an object of names"),
         ({"instances": {}}, "sharing.instances must be a list, got {}"),
         ({"instances": [7]}, "sharing.instances[0] must be a JSON object, got 7"),
-        ({"instances": [{"uuid": 7}]}, "sharing.instances[0].uuid must be of type str, got 7"),
+        (
+            {"profiles": [{"name": "1g", "starts": [-1]}]},
+            "sharing.profiles[0].starts must be a list of whole",
+        ),
+        ({"instances": [{"uuid": 7}]}, "sharing.instances[0].uuid must be a name, got 7"),
     ],
 )
 def test_a_wrong_field_is_named(changed: dict[str, Any], says: str) -> None:
