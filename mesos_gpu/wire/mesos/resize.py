@@ -1,0 +1,73 @@
+"""`Resize`, a MESSAGE to an executor, and `Resized`, the data of a TASK_RUNNING of its task. Pure.
+
+Only the standard library's json: the host side imports it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from mesos_gpu.model.tasks.resize import Resize, Resized
+
+_AMOUNTS = ("number", "memory_mib", "memory_max_mib", "compute_milli")
+
+
+def encode_request(resize: Resize) -> bytes:
+    """The message."""
+    return json.dumps({"resize": asdict(resize)}, separators=(",", ":")).encode()
+
+
+def decode_request(data: bytes) -> Resize | None:
+    """The inverse; None: it is another message.
+
+    Raises:
+        ValueError: It is one of this kind, and an amount is missing or none.
+    """
+    value = _object(data)
+    return None if value is None or "resize" not in value else Resize(**_amounts(value["resize"]))
+
+
+def encode_answer(resized: Resized) -> bytes:
+    """The data of the status update."""
+    return json.dumps({"resized": asdict(resized)}, separators=(",", ":")).encode()
+
+
+def decode_answer(data: bytes) -> Resized | None:
+    """The inverse; None: it is other data.
+
+    Raises:
+        ValueError: It is of this kind, and an amount is missing or none.
+    """
+    value = _object(data)
+    if value is None or "resized" not in value:
+        return None
+    answer = value["resized"]
+    amounts = _amounts(answer)
+    used_mib = answer.get("used_mib")
+    return Resized(
+        **amounts,
+        refused=str(answer.get("refused", "")),
+        used_mib=None if used_mib is None else _amount("used_mib", used_mib),
+        restart=answer.get("restart") is True,
+    )
+
+
+def _object(data: bytes) -> Mapping[str, Any] | None:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _amounts(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise ValueError(f"a resize must be an object, got {value!r}")
+    return {name: _amount(name, value.get(name)) for name in _AMOUNTS}
+
+
+def _amount(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} must be a whole number from 0, got {value!r}")
+    return value

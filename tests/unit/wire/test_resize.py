@@ -1,0 +1,52 @@
+"""What an executor is asked about a share, and what it answers: both ways, and what is refused."""
+
+import json
+
+import pytest
+
+from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.wire.mesos import assignment
+from mesos_gpu.wire.mesos.resize import decode_answer, decode_request, encode_answer, encode_request
+from mesos_gpu.wire.mesos.v1 import start_message
+
+ASKED = Resize(3, 20480, 40960, 300)
+ANSWERS = (
+    Resized(3, 20480, 40960, 300),
+    Resized(3, 30000, 30000, 500, "it uses 25000 MiB", used_mib=25000),
+    Resized(3, 30000, 30000, 500, "an MPS percentage is fixed at the start", restart=True),
+)
+
+
+def test_a_request_comes_back() -> None:
+    assert decode_request(encode_request(ASKED)) == ASKED
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_comes_back(answer: Resized) -> None:
+    assert decode_answer(encode_answer(answer)) == answer
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"\xff", start_message(), assignment.encode(Outcome(exit_status=0))]
+)
+def test_what_is_another_message_is_none_of_these(data: bytes) -> None:
+    assert (decode_request(data), decode_answer(data)) == (None, None)
+
+
+@pytest.mark.parametrize("wrong", [None, -1, 1.5, "1", True])
+@pytest.mark.parametrize("name", ["number", "memory_mib", "memory_max_mib", "compute_milli"])
+def test_an_amount_that_is_none_is_named(name: str, wrong: object) -> None:
+    for encode, decode, key in (
+        (encode_request(ASKED), decode_request, "resize"),
+        (encode_answer(ANSWERS[0]), decode_answer, "resized"),
+    ):
+        value = json.loads(encode)
+        value[key][name] = wrong
+        with pytest.raises(ValueError, match=name):
+            decode(json.dumps(value).encode())
+
+
+def test_a_resize_that_is_no_object_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be an object"):
+        decode_request(b'{"resize": [1]}')
