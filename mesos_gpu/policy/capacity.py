@@ -16,8 +16,11 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.resources import NOTHING, Resources, total
-from mesos_gpu.model.share import WHOLE, Method, ShareRequest
+from mesos_gpu.model.share import WHOLE, Share, ShareRequest
 from mesos_gpu.policy.apps.ports import enough
+from mesos_gpu.policy.sharing.cards import Card, Order, Wish, cards_of, least_opened, pick, tasks_on, tightest
+from mesos_gpu.policy.sharing.methods import choose
+from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
 ENDLESS: Final = inf
 _ONE_GPU: Final = Resources(gpus=1)
@@ -32,7 +35,6 @@ class GpuRequest:
     """The GPUs that one task needs."""
 
     count: int = 0
-    milli: int = WHOLE  # thousandths of each; less than WHOLE only of a single one
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
     memory_mib: int | None = None  # that each has at least; None: any
     compute_capability: str | None = None  # the oldest that will do, "8.0"; None: any
@@ -101,11 +103,12 @@ class Allocation:
 
     job_id: JobId | None  # None: a node monitor
     resources: Resources  # GPUs in any health: they count against its queue's limit
-    gpus: tuple[Gpu, ...] = ()  # those of them that another job could use then
+    gpus: tuple[Gpu, ...] = ()  # those that another job could use then
     since: float = 0.0
     ends_at: float = ENDLESS
     lasts_s: float | None = None  # what `ends_at` follows from; None: it is being ended, or nothing is known
     learnt: str = ""  # where `lasts_s` comes from, in words; "": it is the job's time limit
+    share: Share | None = None  # what it holds of each of `gpus`; None: all of it
 
 
 def by_end(allocations: Iterable[Allocation]) -> list[Allocation]:
@@ -123,10 +126,12 @@ class Reservation:
     at: float  # when it can start at the latest; ENDLESS: nobody knows
     agent_id: AgentId | None = None  # None: no node, only a share of its queue's limit
     hostname: str = ""
-    gpus: frozenset[GpuId] = frozenset()
+    gpus: frozenset[GpuId] = frozenset()  # wholly
     spare: Resources = NOTHING  # what others may hold of the node at that time; of GPUs: all but `gpus`
     spare_share: float = inf  # GPUs that others of its queue may hold at that time
     awaited: tuple[Allocation, ...] = ()  # what must end before, by the time of its end
+    share: Share | None = None  # that is kept on each GPU of `beside`
+    beside: tuple[GpuPart, ...] = ()  # of open GPUs, what others may hold at that time
 
     @property
     def kept(self) -> Resources:
@@ -138,27 +143,6 @@ class Reservation:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuPart:
-    """How much is free of a GPU that is open to shares: a task holds it in Mesos for all of them.
-
-    Attributes:
-        gpu_id: Its UUID.
-        milli: Thousandths of its compute.
-        memory_mib: Of what it has for shares.
-        method: How the shares on it are enforced; None: there are none now.
-        domain: The user whose shares alone may be on it; "": anybody's.
-        taken: UUIDs of its MIG instances that tasks hold.
-    """
-
-    gpu_id: GpuId
-    milli: int
-    memory_mib: int
-    method: Method | None = None
-    domain: str = ""
-    taken: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class NodeCapacity:
     """A node as a job can use it: what is free there, now or when some of what it holds has ended."""
 
@@ -166,13 +150,15 @@ class NodeCapacity:
     hostname: str
     free: Resources = NOTHING  # its GPUs: Mesos' count, which does not say which they are
     gpus: tuple[Gpu, ...] = ()  # healthy, and free wholly or in part
-    parts: tuple[GpuPart, ...] = ()  # of those that are free in part only
+    parts: tuple[GpuPart, ...] = ()  # of those that are open to shares
+    compute_milli: int = WHOLE  # thousandths of a GPU's compute that all its shares together may have
     #: What `free` must have beside the task for each card that it opens, its GPU in Mesos included; None: none can be
     #: opened now.
     opening: Resources | None = _ONE_GPU
+    cover: Resources = _ONE_GPU  # what comes back for each card that is open no longer
     ports: tuple[PortRange, ...] | None = None  # None: they are not counted
     allocations: tuple[Allocation, ...] = ()  # that end and give back, in the order of `by_end`
-    given_back: Resources = NOTHING  # by all of those together
+    given_back: Resources = NOTHING  # by all of those together, and for what is open to shares now
     installed: tuple[Gpu, ...] = ()  # all its GPUs, in any health
     driver: str | None = None  # None: it has none, or it is not known
     # What else may keep a job off it, in words; "": it does not.
@@ -187,28 +173,71 @@ class NodeCapacity:
     ruled_out: str = ""  # which one does so whatever runs where
     kept: tuple[Reservation, ...] = ()  # for others, and the job must leave it alone
 
-    def minus(self, resources: Resources, gpu_ids: Collection[GpuId] = ()) -> "NodeCapacity":
-        """After a launch that takes that, and those GPUs wholly."""
-        return replace(self, free=self.free - resources, gpus=_others(self.gpus, gpu_ids))
-
-    def without(self, ended: Collection[Allocation]) -> "NodeCapacity":
-        """When those allocations have ended."""
-        if not ended:
-            return self
-        back = total(held.resources for held in ended)
-        gone = {id(held) for held in ended}
+    def minus(
+        self, resources: Resources, gpu_ids: Collection[GpuId] = (), share: Share | None = None
+    ) -> "NodeCapacity":
+        """After a launch that takes that, and those GPUs wholly, or a share of each: then some may be opened."""
+        if share is None:
+            return replace(self, free=self.free - resources, gpus=_others(self.gpus, gpu_ids))
+        parts = {part.gpu_id: part for part in self.parts}
+        opened = [gpu for gpu in self.gpus if gpu.id in gpu_ids and gpu.id not in parts]
+        parts |= {gpu.id: unshared(gpu, self.compute_milli) for gpu in opened}
         return replace(
             self,
+            free=self.free - resources - self.to_open(len(opened)),
+            parts=tuple([part.less(share) if part.gpu_id in gpu_ids else part for part in parts.values()]),
+        )
+
+    def to_open(self, count: int) -> Resources:
+        """What it takes to open so many GPUs to shares, whether or not they can be opened now."""
+        return (self.opening or _ONE_GPU).scaled(count) if count else NOTHING
+
+    def without(self, ended: Collection[Allocation]) -> "NodeCapacity":
+        """When those allocations have ended: a GPU whose last share ends is a whole one again."""
+        if not ended:
+            return self.closed() if self.parts else self
+        back = total(held.resources for held in ended)
+        gone = {id(held) for held in ended}
+        parts = self.parts
+        for held in ended:
+            parts = self._given_back(parts, held) if held.share else parts
+        node = replace(
+            self,
             free=self.free + back,
-            gpus=(*self.gpus, *(gpu for held in ended for gpu in held.gpus)),
+            gpus=(*self.gpus, *(gpu for held in ended if held.share is None for gpu in held.gpus)),
+            parts=parts,
             allocations=tuple(held for held in self.allocations if id(held) not in gone),
             given_back=self.given_back - back,
+        )
+        return node.closed() if parts else node
+
+    def _given_back(self, parts: tuple[GpuPart, ...], held: Allocation) -> tuple[GpuPart, ...]:
+        assert held.share is not None, "a GPU that is held wholly has no parts"
+        empty = {gpu.id: unshared(gpu, self.compute_milli) for gpu in held.gpus}
+        return tuple(
+            [part.more(held.share, empty[part.gpu_id]) if part.gpu_id in empty else part for part in parts]
+        )
+
+    def closed(self) -> "NodeCapacity":
+        """When GPUs are no longer open that no share is on: they come last among the free ones."""
+        parts = {part.gpu_id: part for part in self.parts}
+        idle = [gpu for gpu in self.gpus if parts.get(gpu.id) == unshared(gpu, self.compute_milli)]
+        if not idle:
+            return self
+        ids = {gpu.id for gpu in idle}
+        return replace(
+            self,
+            free=self.free + self.cover.scaled(len(idle)),
+            given_back=self.given_back - self.cover.scaled(len(idle)),
+            gpus=(*_others(self.gpus, ids), *idle),
+            parts=tuple([part for part in self.parts if part.gpu_id not in ids]),
         )
 
     def holding(self, allocations: Iterable[Allocation]) -> "NodeCapacity":
         """The node with what holds the rest of it."""
         ordered = tuple(by_end(allocations))
-        return replace(self, allocations=ordered, given_back=total(held.resources for held in ordered))
+        back = total(held.resources for held in ordered) + self.cover.scaled(len(self.parts))
+        return replace(self, allocations=ordered, given_back=back)
 
     def keeping(self, reservations: Iterable[Reservation]) -> "NodeCapacity":
         """What is left when those have all that is kept for them."""
@@ -216,11 +245,22 @@ class NodeCapacity:
         if not mine:
             return self
         ids = frozenset[GpuId]().union(*(reservation.gpus for reservation in mine))
-        return self._less(self.free - total(reservation.kept for reservation in mine), ids)
+        node = self._less(self.free - total(reservation.kept for reservation in mine), ids)
+        for reservation in mine:
+            if reservation.share is not None:
+                kept = {part.gpu_id for part in reservation.beside}
+                parts = [p.less(reservation.share) if p.gpu_id in kept else p for p in node.parts]
+                node = replace(node, parts=tuple(parts))
+        return node
 
     def beside(self, reservation: Reservation) -> "NodeCapacity":
         """The node as a launch may use it that outlasts a reservation: no more than is to spare at its time."""
-        return self._less(self.free.least(reservation.spare.with_gpus(self.free.gpus)), reservation.gpus)
+        node = self._less(self.free.least(reservation.spare.with_gpus(self.free.gpus)), reservation.gpus)
+        if not reservation.beside:
+            return node
+        spare = {part.gpu_id: part for part in reservation.beside}
+        parts = [p.least(spare[p.gpu_id]) if p.gpu_id in spare else p for p in node.parts]
+        return replace(node, parts=tuple(parts))
 
     def _less(self, free: Resources, kept: Collection[GpuId]) -> "NodeCapacity":
         allocations = self.allocations
@@ -235,26 +275,54 @@ class NodeCapacity:
 
     def free_of(self, gpu: Gpu) -> GpuPart:
         """How much is free of one of `gpus`."""
-        whole = GpuPart(gpu.id, WHOLE, gpu.memory_mib)
-        return next((part for part in self.parts if part.gpu_id == gpu.id), whole)
+        return next((part for part in self.parts if part.gpu_id == gpu.id), unshared(gpu, self.compute_milli))
 
     def usable(self, request: GpuRequest, model: str | None = None) -> list[list[Gpu]]:
-        """The free GPUs that will do, by model; None: of whatever model the request accepts."""
-        groups = request.by_model(self.gpus, model)
-        if self.parts:
-            groups = [[gpu for gpu in group if self._shares(request, gpu)] for group in groups]
-        return groups
+        """The GPUs that are free wholly and will do, by model; None: of whatever model the request accepts."""
+        gpus = _others(self.gpus, {part.gpu_id for part in self.parts}) if self.parts else self.gpus
+        return request.by_model(gpus, model)
 
-    def _shares(self, request: GpuRequest, gpu: Gpu) -> int:
-        """How many tasks can have what they ask for of one GPU; one that is used in part is no whole one."""
-        part = self.free_of(gpu)
-        return min(part.milli // request.milli, part.memory_mib // (request.memory_mib or 1))
+    def cards(
+        self, request: "Request", model: str | None = None, *, even_full: bool = False
+    ) -> list[list[Card]]:
+        """The GPUs on which a task would be granted its share, in groups of which it may have several.
 
-    def tasks_on(self, request: GpuRequest, group: Sequence[Gpu]) -> int:
-        """How many tasks GPUs are enough for that are all of one model and will do."""
-        if request.milli == WHOLE:
-            return len(group) // request.count
-        return sum(self._shares(request, gpu) for gpu in group)
+        Args:
+            request: Of which it asks for a share.
+            model: Of the GPUs; None: whatever it accepts.
+            even_full: Of all its GPUs, as if no task held any of them.
+        """
+        gpus, parts = (self.installed, {}) if even_full else (self.gpus, self._parts())
+        return cards_of(self._wish(request), request.gpu.by_model(gpus, model), parts, even_full=even_full)
+
+    def refusal(self, request: "Request", gpu: Gpu, *, even_full: bool = False) -> str:
+        """Why a task gets no share of a GPU, in words that are said of it; "": it gets one. `even_full`: as `cards`."""
+        wish, part = self._wish(request), None if even_full else self._parts().get(gpu.id)
+        share = choose(wish.request, gpu, part, wish.user, cards=wish.count, compute_milli=wish.compute_milli)
+        return share if isinstance(share, str) else ""
+
+    def _parts(self) -> dict[GpuId, GpuPart]:
+        return {part.gpu_id: part for part in self.parts}
+
+    def _wish(self, request: "Request") -> Wish:
+        share = request.gpu.share
+        assert share is not None, "it asks for whole GPUs"
+        return Wish(share, request.gpu.count, request.user, self.compute_milli)
+
+    def most_opened(self, resources: Resources) -> int:
+        """How many GPUs can be opened to shares beside what a task takes; below 0: there is no room for that."""
+        parts, most = self._parts(), 0
+        if self.opening is not None:
+            most = min(max(self.free.gpus, 0), sum(gpu.id not in parts for gpu in self.gpus))
+        return next((n for n in range(most, -1, -1) if self.free.covers(resources + self.to_open(n))), -1)
+
+    def shares(self, request: "Request", groups: Sequence[Sequence[Card]], slots: int) -> int:
+        """How many tasks those GPUs are enough for, opened as need be; `slots`: by all else, if none is opened."""
+        wish, best = self._wish(request), 0
+        for opened in range(self.most_opened(request.resources) + 1):
+            able = min(slots, (self.free - self.to_open(opened)).times(request.resources))
+            best = max(best, min(able, tasks_on(wish, groups, opened)))
+        return best
 
 
 def _others(gpus: tuple[Gpu, ...], ids: Collection[GpuId]) -> tuple[Gpu, ...]:
@@ -267,6 +335,8 @@ class Chosen:
 
     agent_id: AgentId
     gpus: tuple[GpuId, ...]
+    share: Share | None = None  # of each of them; None: they are whole
+    opens: tuple[GpuId, ...] = ()  # those that are to be opened to shares first
 
 
 # --- whether it fits
@@ -299,10 +369,26 @@ def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> 
     slots = _slots(request, node)
     if not slots or not request.gpu.count:
         return Fit(node, slots)
-    groups = node.usable(request.gpu, model)
-    slots = min(slots, sum(node.tasks_on(request.gpu, group) for group in groups))
-    size = request.gpu.count
+    if request.gpu.share is not None:
+        cards = node.cards(request, model)
+        return Fit(node, node.shares(request, cards, slots), tuple([c.gpu for group in cards for c in group]))
+    groups, size = node.usable(request.gpu, model), request.gpu.count
+    slots = min(slots, sum(len(group) // size for group in groups))
     return Fit(node, slots, tuple([gpu for group in groups for gpu in group[: len(group) // size * size]]))
+
+
+def share_for(
+    request: Request, node: NodeCapacity, model: str | None = None, order: Order = tightest
+) -> Chosen | None:
+    """Where on the node a task gets its share; None: there is no room. `order`: what is taken first of several."""
+    if not _slots(request, node):
+        return None
+    most = node.most_opened(request.resources)
+    cards = pick(node.cards(request, model), request.gpu.count, most, order) if most >= 0 else None
+    if cards is None:
+        return None
+    ids = tuple([card.gpu.id for card in cards])
+    return Chosen(node.agent_id, ids, cards[0].share, tuple([card.gpu.id for card in cards if card.opens]))
 
 
 def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]) -> int | None:
@@ -317,6 +403,8 @@ def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tupl
     Returns:
         None: Not within the limit. It counts as it goes: `room_for` has the last word on the node without them.
     """
+    if node.parts or request.gpu.share is not None:
+        return _soonest_of_shares(request, node, model, limit)
     free, want = node.free, request.gpu
     gpus, ended = len(want.suited(node.gpus, model)) if want.count else 0, 0
     while gpus < want.count or not free.covers(request.resources):
@@ -329,6 +417,23 @@ def soonest(request: Request, node: NodeCapacity, model: str | None, limit: tupl
         free += held.resources
         gpus += len(want.suited(held.gpus, model)) if want.count else 0
     return ended
+
+
+def _soonest_of_shares(
+    request: Request, node: NodeCapacity, model: str | None, limit: tuple[float, int]
+) -> int | None:
+    """Bisect, where GPUs are shared: what has room once has room later, too. Arguments and answer as of `soonest`."""
+    within = [i for i, held in enumerate(node.allocations, 1) if (held.ends_at, i) <= limit]
+    low, high = 0, len(within)
+    if not room_for(request, node.without(node.allocations[:high]), model).slots:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if room_for(request, node.without(node.allocations[:middle]), model).slots:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:
@@ -391,12 +496,19 @@ def _lacking(request: Request, node: NodeCapacity) -> Iterator[Misfit]:
     if gpus is not None and gpus.stage is not Stage.GPUS:
         yield gpus
     if node.offered:
-        shortfall = node.free.lacking(request.resources).without_gpus()
+        shortfall = node.free.lacking(request.resources + _to_open(request, node)).without_gpus()
         yield from (Misfit(Stage(amount.mesos), only) for amount, only in shortfall.each())
     if node.ports is not None and not _has_ports(request, node.ports):
         yield Misfit(Stage.PORTS)
     if gpus is not None and gpus.stage is Stage.GPUS:
         yield gpus
+
+
+def _to_open(request: Request, node: NodeCapacity) -> Resources:
+    """What opening GPUs to its shares takes at the least; NOTHING: none need be opened, or none can help."""
+    if request.gpu.share is None:
+        return NOTHING
+    return node.to_open(least_opened(node.cards(request), request.gpu.count) or 0)
 
 
 def _has_ports(request: Request, ports: Sequence[PortRange]) -> bool:
@@ -417,13 +529,36 @@ def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
         groups = want.by_model(node.installed)
         if largest(groups) < size:
             return Misfit(Stage.COMPUTE_CAPABILITY)
-    usable = node.usable(want)
-    if not any(node.tasks_on(want, group) for group in usable):
+    if want.share is not None:
+        groups = [[card.gpu for card in group] for group in node.cards(request, even_full=True)]
+        if largest(groups) < size:
+            return Misfit(Stage.ISOLATION)
+        takes = least_opened(node.cards(request), size)
+        if takes and node.offered and node.opening is None:
+            return Misfit(Stage.GPUS, Resources(gpus=takes))
+        return _in_use(size, groups, takes, node)
+    usable = largest(node.usable(want))
+    return _in_use(size, groups, size if usable >= size else None, node, size - usable)
+
+
+def _in_use(
+    size: int, groups: Sequence[Sequence[Gpu]], takes: int | None, node: NodeCapacity, lacks: int = 1
+) -> Misfit | None:
+    """Why GPUs that would do are not free.
+
+    Args:
+        size: How many are asked for.
+        groups: Those that would do if nothing held them, and they were well.
+        takes: How many it takes of those that are offered; None: there are not enough, whatever is offered.
+        node: Their node.
+        lacks: How many are missing then.
+    """
+    if takes is None:
         if largest([[gpu for gpu in group if gpu.health is Health.OK] for group in groups]) < size:
             return Misfit(Stage.HEALTH)
-        return Misfit(Stage.GPUS, Resources(gpus=size - largest(usable)), in_use=True)
-    if node.offered and node.free.gpus < size:
-        return Misfit(Stage.GPUS, Resources(gpus=size - node.free.gpus))
+        return Misfit(Stage.GPUS, Resources(gpus=lacks), in_use=True)
+    if node.offered and node.free.gpus < takes:
+        return Misfit(Stage.GPUS, Resources(gpus=takes - node.free.gpus))
     return None
 
 

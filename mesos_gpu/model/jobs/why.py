@@ -21,6 +21,7 @@ class Stage(Enum):
     SIZE = "size"  # fewer GPUs, whoever uses them
     MEMORY = "memory"  # of each GPU
     COMPUTE_CAPABILITY = "compute_capability"
+    ISOLATION = "isolation"  # its cards cannot be shared as is asked for
     HEALTH = "health"
     CPUS = "cpus"
     MEM = "mem"

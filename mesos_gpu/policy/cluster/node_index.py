@@ -11,7 +11,16 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.share import WHOLE
-from mesos_gpu.policy.capacity import Chosen, GpuRequest, Misfit, NodeCapacity, Request, fit, room_for
+from mesos_gpu.policy.capacity import (
+    Chosen,
+    GpuRequest,
+    Misfit,
+    NodeCapacity,
+    Request,
+    fit,
+    room_for,
+    share_for,
+)
 from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES
@@ -137,6 +146,8 @@ class NodeIndex:
             return None
         if not request.gpu.count:
             return Chosen(agent_id, ())
+        if request.gpu.share is not None:
+            return share_for(request, node)
         (gpus,) = node.usable(request.gpu)
         return Chosen(agent_id, closest(gpus, request.gpu.count))
 
@@ -196,4 +207,4 @@ def _models(node: NodeCapacity) -> list[str]:
 
 def _shape(request: Request, model: str | None) -> Shape:
     models, need = () if model is None else (model,), request.resources
-    return Shape(need.cpu_milli, math.ceil(need.mem_mib), request.gpu.count, request.gpu.milli, models)
+    return Shape(need.cpu_milli, math.ceil(need.mem_mib), request.gpu.count, models=models)

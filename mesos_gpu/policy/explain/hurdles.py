@@ -1,10 +1,11 @@
 """What keeps a job off one node, in words: what `fit` says is rendered. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
@@ -49,6 +50,8 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
             return f"keeps room for job {misfit.kept_for.job_id}, which is before it"
         case Stage.GPUS if not misfit.in_use:
             return f"lacks {gpus_of(misfit.shortfall.gpus)}: its offers hold {node.free.gpus}"
+        case Stage.ISOLATION | Stage.HEALTH | Stage.GPUS if request.gpu.share is not None:
+            return _of_share(request, node, now, even_full=misfit.stage is Stage.ISOLATION)
         case _ if misfit.stage in _OF_GPUS:
             return _OF_GPUS[misfit.stage](request.gpu, node, now)
         case _:
@@ -142,6 +145,38 @@ _OF_GPUS: Final = {
 }
 
 
+def _of_share(request: Request, node: NodeCapacity, now: float, *, even_full: bool) -> str:
+    """What each GPU lacks for a share of it. `even_full`: if no task held any of them."""
+    groups = node.cards(request, even_full=even_full)
+    able = {card.gpu.id for group in groups for card in group}
+    unable = {gpu.id: words for gpu, words in _refusals(request, node, now, even_full=even_full)}
+    missing = max(request.gpu.count - len(able), 1)
+    alike: dict[str, list[GpuId]] = {}
+    for gpu_id, words in unable.items():
+        alike.setdefault(words, []).append(gpu_id)
+    said = [f"{ids[0]}{_and_more(len(ids) - 1)} {words}" for words, ids in alike.items()]
+    return f"lacks {counted(missing, 'GPU')} with room for its share: {'; '.join(said)}"
+
+
+def _and_more(count: int) -> str:
+    return f" (and {count} more)" if count else ""
+
+
+def _refusals(
+    request: Request, node: NodeCapacity, now: float, *, even_full: bool
+) -> Iterator[tuple[Gpu, str]]:
+    """Each GPU on which it gets no share, and why, in words that are said of it."""
+    free = {gpu.id for gpu in (node.installed if even_full else node.gpus)}
+    for gpu in request.gpu.suited(node.installed):
+        holder = node.holders.get(gpu.id, "")
+        if gpu.id not in free:
+            yield gpu, f"is used by {holder}" if holder else _state(gpu, now)
+            continue
+        refusal = node.refusal(request, gpu, even_full=even_full)
+        if refusal:
+            yield gpu, f"{refusal} (it is shared by {holder})" if holder and not even_full else refusal
+
+
 def _used(job: str, held: Sequence[Gpu], now: float) -> str:
     """What holds them, and those of them that would be of no use without it."""
     words = f"{held[0].id} is used by {job}" if len(held) == 1 else f"{len(held)} are used by {job}"
@@ -149,8 +184,12 @@ def _used(job: str, held: Sequence[Gpu], now: float) -> str:
 
 
 def _unwell(gpu: Gpu, now: float) -> str:
+    return f"{gpu.id} {_state(gpu, now)}"
+
+
+def _state(gpu: Gpu, now: float) -> str:
     since = f" since {clock(gpu.since, now)}" if gpu.since else ""
-    return f"{gpu.id} is {gpu.health.value}{since}" + (f" ({gpu.reason})" if gpu.reason else "")
+    return f"is {gpu.health.value}{since}" + (f" ({gpu.reason})" if gpu.reason else "")
 
 
 def clock(moment: float, now: float) -> str:

@@ -10,13 +10,10 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import WHOLE
 from mesos_gpu.policy.capacity import (
     ENDLESS,
     Allocation,
     Fit,
-    GpuPart,
-    GpuRequest,
     Misfit,
     NodeCapacity,
     Request,
@@ -124,25 +121,3 @@ def test_the_fewest_ends_that_make_room_are_found(
         if room_for(wanted, node.without(node.allocations[:n]), model).slots
     ]
     assert ended == min(counts, default=None)
-
-
-def test_a_gpu_that_is_free_in_part_takes_what_asks_for_no_more() -> None:
-    half = GpuPart(gpu("g0").id, 500, 40_000)
-    node = NodeCapacity(
-        AgentId("a"), "a", Resources(cpus=9, mem_mib=999, gpus=9), (gpu("g0"), gpu("g1")), (half,),
-        installed=(gpu("g0"), gpu("g1")),
-    )  # fmt: skip
-
-    def slots(count: int, milli: int = WHOLE, memory_mib: int | None = None) -> int:
-        wish = GpuRequest(count, milli, memory_mib=memory_mib)
-        return room_for(Request(Resources(cpus=1, gpus=count), wish), node).slots
-
-    assert node.free_of(gpu("g0")) == half
-    assert node.free_of(gpu("g1")).milli == WHOLE
-    assert slots(1) == 1, "one whole GPU is left"
-    assert slots(2) == 0
-    assert slots(1, 250) == 2 + 4
-    assert slots(1, 600) == 1
-    assert slots(1, 400) == 1 + 2
-    assert slots(1, 400, 50_000) == 1, "of memory there is enough for one"
-    assert isinstance(fit(Request(Resources(cpus=1, gpus=2), GpuRequest(2)), node), Misfit)

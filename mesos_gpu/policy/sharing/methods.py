@@ -1,0 +1,183 @@
+"""How a share of a card would be enforced there, or why it cannot be granted. Pure.
+
+The best that the host can do and the job accepts is taken. All shares of one card are enforced alike: MPS with one
+user's server, windows, equal turns and MIG exclude each other on a card.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.share import WHOLE, Ability, Isolation, Method, Share, ShareRequest, Sharing
+from mesos_gpu.policy.sharing.mig import slot_for
+from mesos_gpu.policy.sharing.parts import GpuPart, unshared
+
+#: What each method needs of the host; the best come first. Windows are kept by the shim, whatever limits memory.
+NEEDS: Final[Mapping[Method, tuple[Ability, ...]]] = MappingProxyType(
+    {
+        Method.MIG: (Ability.MIG,),
+        Method.DMEM_MPS3: (Ability.DMEM, Ability.MPS3),
+        Method.MISC_MPS3: (Ability.MISC, Ability.MPS3),
+        Method.DMEM_WINDOWS: (Ability.DMEM, Ability.SHIM),
+        Method.MISC_WINDOWS: (Ability.MISC, Ability.SHIM),
+        Method.SHIM_MPS2: (Ability.SHIM, Ability.MPS2),
+        Method.SHIM_WINDOWS: (Ability.SHIM,),
+        Method.TURNS: (),
+    }
+)
+_FIRM: Final = ("mig", "dmem", "misc")  # what keeps memory by hardware, kernel or driver
+_BURSTS: Final = ("dmem", "misc")  # what has a soft limit beside the hard one
+_NOT_AS_ROOT: Final = "MPS is not for a task that may be root: it could command the server"
+
+
+def choose(
+    request: ShareRequest,
+    gpu: Gpu,
+    part: GpuPart | None,
+    user: str | None,
+    *,
+    cards: int = 1,
+    compute_milli: int = WHOLE,
+) -> Share | str:
+    """The share that a task is granted of a card, or why it is not, in words that are said of the card.
+
+    Args:
+        request: What it asks for.
+        gpu: The card.
+        part: What is free of it; None: no share is on it.
+        user: As whom the task runs; None: it is not known, so it may be root.
+        cards: How many cards it gets as much of: a MIG instance is of one.
+        compute_milli: Thousandths of a card's compute that all its shares together may have.
+    """
+    sharing = gpu.sharing
+    if sharing is None:
+        return "cannot be shared: its host reports nothing to share it with"
+    memory_mib = request.memory_of(sharing.memory_mib)
+    if not 0 < memory_mib <= sharing.memory_mib:
+        return f"has {sharing.memory_mib} MiB for shares, and {memory_mib} are asked for"
+    able = _able(request, sharing, user, cards)
+    if not able:
+        return _lacks(request.isolation, sharing, user, cards)
+    free = part or unshared(gpu, compute_milli)
+    method = next((method for method in able if _agrees(method, free, user)), None)
+    if method is None:
+        return _other_method(able, free)
+    if method is Method.MIG:
+        return _instance(request, sharing, free)
+    short = _short(memory_mib, request.compute_milli, free)
+    return short or Share(
+        compute_milli=request.compute_milli,
+        memory_mib=memory_mib,
+        memory_max_mib=_most(request, memory_mib, sharing, method),
+        method=method,
+        domain=(user or "") if method.has_domain else "",
+    )
+
+
+def times(
+    request: ShareRequest,
+    gpu: Gpu,
+    part: GpuPart | None,
+    user: str | None,
+    *,
+    compute_milli: int = WHOLE,
+) -> int:
+    """How many tasks of one user could have such a share of a card, one after the other."""
+    share = choose(request, gpu, part, user, compute_milli=compute_milli)
+    free = part or unshared(gpu, compute_milli)
+    if isinstance(share, str):
+        return 0
+    if not share.instance:
+        return min(free.milli // share.compute_milli, free.memory_mib // share.memory_mib)
+    count = 0
+    while isinstance(share, Share):
+        count, free = count + 1, free.less(share)
+        share = choose(request, gpu, free, user, compute_milli=compute_milli)
+    return count
+
+
+def _able(request: ShareRequest, sharing: Sharing, user: str | None, cards: int) -> list[Method]:
+    """What the host can do and the job accepts, the best first."""
+    return [method for method in NEEDS if not _against(method, request.isolation, sharing, user, cards)]
+
+
+def _against(method: Method, isolation: Isolation, sharing: Sharing, user: str | None, cards: int) -> bool:
+    if sharing.mig != (method is Method.MIG) or (method is Method.MIG and cards > 1):
+        return True
+    if method is Method.TURNS and isolation is not Isolation.ANY:
+        return True
+    if isolation is Isolation.STRICT and method.memory_by not in _FIRM:
+        return True
+    if method.has_domain and _may_be_root(user):
+        return True
+    return any(sharing.lacks(ability) for ability in NEEDS[method])
+
+
+def _may_be_root(user: str | None) -> bool:
+    return user is None or user in ("", "root", "0")
+
+
+def _lacks(isolation: Isolation, sharing: Sharing, user: str | None, cards: int) -> str:
+    """What the host would need, each with why it cannot use it."""
+    if sharing.mig and cards > 1:
+        return "is in MIG mode, and a MIG instance is of one card"
+    methods = [Method.MIG] if sharing.mig else [method for method in NEEDS if method is not Method.MIG]
+    if isolation is Isolation.STRICT:
+        methods = [method for method in methods if method.memory_by in _FIRM]
+    wanted = dict.fromkeys(ability for method in methods for ability in NEEDS[method])
+    words = [f"{ability.value}: {why}" for ability in wanted if (why := sharing.lacks(ability))]
+    if _may_be_root(user) and not all(sharing.lacks(ability) for ability in (Ability.MPS3, Ability.MPS2)):
+        words.append(_NOT_AS_ROOT)
+    return f"cannot enforce a share with isolation {isolation.value} ({'; '.join(words)})"
+
+
+def _agrees(method: Method, free: GpuPart, user: str | None) -> bool:
+    """Whether the shares that are on the card are enforced likewise, and their owner is no other."""
+    if free.method is None:
+        return True
+    return method is free.method and (not method.has_domain or free.domain == user)
+
+
+def _other_method(able: Sequence[Method], free: GpuPart) -> str:
+    assert free.method is not None, "a card without shares agrees with every method"
+    if free.method.has_domain and free.method in able:
+        return f"is user {free.domain}'s alone, as long as its shares are kept by MPS"
+    names = " or ".join(method.value for method in able)
+    return f"has shares that are enforced by {free.method.value}, and this one takes {names}"
+
+
+def _instance(request: ShareRequest, sharing: Sharing, free: GpuPart) -> Share | str:
+    slot = slot_for(request, sharing, free.taken)
+    if isinstance(slot, str):
+        return f"cannot be used: {slot}"
+    return _short(slot.memory_mib, slot.compute_milli, free) or Share(
+        compute_milli=slot.compute_milli,
+        memory_mib=slot.memory_mib,
+        memory_max_mib=slot.memory_mib,
+        method=Method.MIG,
+        instance=slot.instance,
+    )
+
+
+def _short(memory_mib: int, compute_milli: int, free: GpuPart) -> str:
+    """Which of the two there is too little of now; "": none."""
+    if free.memory_mib < memory_mib:
+        return f"is full by memory: {max(free.memory_mib, 0)} MiB are free, and {memory_mib} are asked for"
+    if free.milli < compute_milli:
+        left, asked = _percent(max(free.milli, 0)), _percent(compute_milli)
+        return f"is full by compute: {left} are free, and {asked} are asked for"
+    return ""
+
+
+def _percent(milli: int) -> str:
+    return f"{milli / 10:g} %"
+
+
+def _most(request: ShareRequest, memory_mib: int, sharing: Sharing, method: Method) -> int:
+    """The most memory that it may use while nobody else needs it."""
+    if request.memory_max_mib is None or request.isolation is Isolation.STRICT:
+        return memory_mib
+    if method.memory_by not in _BURSTS:
+        return memory_mib
+    return max(memory_mib, min(request.memory_max_mib, sharing.memory_mib))

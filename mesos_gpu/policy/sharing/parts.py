@@ -1,0 +1,75 @@
+"""How much is free of a GPU that is open to shares, and what one share takes of it. Pure."""
+
+from dataclasses import dataclass, replace
+
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.share import WHOLE, Method, Share
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """How much is free of a GPU that is open to shares: a task holds it in Mesos for all of them.
+
+    Attributes:
+        gpu_id: Its UUID.
+        milli: Thousandths of its compute; below 0: more is kept than is free now.
+        memory_mib: Of what it has for shares; below 0 likewise.
+        method: How the shares on it are enforced, all of them alike; None: there are none now.
+        domain: The user whose shares alone may be on it; "": anybody's.
+        taken: UUIDs of its MIG instances that tasks hold; once for each that holds it or has it kept.
+    """
+
+    gpu_id: GpuId
+    milli: int
+    memory_mib: int
+    method: Method | None = None
+    domain: str = ""
+    taken: tuple[str, ...] = ()
+
+    def less(self, share: Share) -> "GpuPart":
+        """What is left beside one more share."""
+        return replace(
+            self,
+            milli=self.milli - share.compute_milli,
+            memory_mib=self.memory_mib - share.memory_mib,
+            method=share.method,
+            domain=share.domain or self.domain,
+            taken=(*self.taken, share.instance) if share.instance else self.taken,
+        )
+
+    def more(self, share: Share, empty: "GpuPart") -> "GpuPart":
+        """What is free after a share has ended. `empty`: the same card without any."""
+        taken = list(self.taken)
+        if share.instance in taken:
+            taken.remove(share.instance)
+        back = replace(
+            self,
+            milli=self.milli + share.compute_milli,
+            memory_mib=self.memory_mib + share.memory_mib,
+            taken=tuple(taken),
+        )
+        free = (back.milli, back.memory_mib, back.taken)
+        return empty if free == (empty.milli, empty.memory_mib, empty.taken) else back
+
+    def least(self, other: "GpuPart") -> "GpuPart":
+        """What is free in both; instances that are taken in one of them are taken."""
+        absent = tuple(each for each in other.taken if each not in self.taken)
+        return replace(
+            self,
+            milli=min(self.milli, other.milli),
+            memory_mib=min(self.memory_mib, other.memory_mib),
+            method=self.method or other.method,
+            domain=self.domain or other.domain,
+            taken=(*self.taken, *absent),
+        )
+
+
+def unshared(gpu: Gpu, compute_milli: int = WHOLE) -> GpuPart:
+    """A GPU with no share on it; of one that its host cannot share there is no memory.
+
+    Args:
+        gpu: The card.
+        compute_milli: Thousandths of its compute that all its shares together may have.
+    """
+    return GpuPart(gpu.id, compute_milli, gpu.sharing.memory_mib if gpu.sharing else 0)
