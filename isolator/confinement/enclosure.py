@@ -15,13 +15,14 @@ from isolator.confinement.fence import Fence, fence_for, see_cgroup2
 from isolator.confinement.pids import PidsLimit, limit_of, pids_for
 from isolator.devices import facts
 from isolator.devices.cgroups import Cgroup, cgroup_of, make_directory, remove_if_empty
-from isolator.devices.rules import Device, nvidia_devices, rules_of
+from isolator.devices.rules import Device, rules_of
 from isolator.devices.view import OWN_CGROUP2
 from isolator.gpus.ledger import Trace
 from isolator.host.control_ports import Denial
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.share import Share
 
 #: On devtmpfs, where nodes work: /run is mounted nodev. It is empty after a boot, as it should be.
 NODES: Final = Path("/dev/mesos_gpu")
@@ -103,7 +104,7 @@ class Enclosure:
         make_directory(self.nodes)
         self.nodes.chmod(0o700)  # whatever modes the driver's own nodes have, ours are no way around them
         for device in (*self.devices, *self.extra):
-            _make_node(self.node(device), device.major, device.minor)
+            _make_node(self.node(device), device.major, device.minor, writable="w" in device.access)
         _make_node(self.refused, self.gpu_major, _DENIED_MINOR)
         if self.cgroup is not None:
             self.cgroup.create()
@@ -127,7 +128,7 @@ class Enclosure:
         if not self.isolated:
             return
         for device in self.devices:
-            if not os.access(self.node(device), os.R_OK | os.W_OK):
+            if not os.access(self.node(device), os.R_OK | (os.W_OK if "w" in device.access else 0)):
                 raise MesosGpuError(
                     f"{device.path} ({device.major}:{device.minor}) is granted, and denied by a cgroup above",
                     remedy="see what else restricts devices: the agent's own cgroup, or another device program",
@@ -139,16 +140,17 @@ class Enclosure:
             )
 
 
-def _make_node(path: Path, major: int, minor: int) -> None:
+def _make_node(path: Path, major: int, minor: int, *, writable: bool = True) -> None:
+    mode = 0o666 if writable else 0o444
     make_directory(path.parent)
     try:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+        os.mknod(path, stat.S_IFCHR | mode, os.makedev(major, minor))
     except PermissionError as error:
         raise MesosGpuError(
             f"the node {path} ({major}:{minor}) cannot be made: {error.strerror}",
             remedy="run agents as root, in a cgroup that allows it (c 195:* rwm)",
         ) from error
-    path.chmod(0o666)  # whatever the umask: the cgroup decides
+    path.chmod(mode)  # whatever the umask: the cgroup decides
 
 
 def undo(trace: Trace) -> list[int]:
@@ -175,6 +177,10 @@ def undo(trace: Trace) -> list[int]:
             from isolator.host.user_pool import give_back
 
             return give_back(trace.what)
+        case "share":
+            from isolator.shares.enforcing import undo as undo_share
+
+            return undo_share(trace)
         case "volume":
             pass  # a lease, which ends with the holding
         case "docker":
@@ -198,6 +204,7 @@ def plan(
     root: Path = Path("/"),
     *,
     denied: Sequence[Denial] = (),
+    share: Share | None = None,
 ) -> Enclosure:
     """What to make for a task of this container that is granted these GPUs.
 
@@ -208,6 +215,7 @@ def plan(
         env: The executor's environment.
         root: Whose /proc and /dev are read.
         denied: Ports that it must not reach.
+        share: What it is granted of each GPU; None: all of it.
 
     Raises:
         MesosGpuError: A GPU or the driver is not there, or no isolation can be had: the task must not start.
@@ -231,7 +239,7 @@ def plan(
         container=container,
         isolated=isolation != "off",
         cgroup=cgroup,
-        devices=nvidia_devices(driver, minors.values()),
+        devices=facts.granted_devices(driver, minors, share, inventory, root),
         extra=facts.extra_devices(env, driver, root),
         gpu_major=driver.gpu_major,
         fence=fence,

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from isolator.devices import cgroups
-from isolator.devices.rules import Device, DriverFacts
+from isolator.devices.rules import Device, DriverFacts, nvidia_devices
 from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.share import Share
 from mesos_gpu.wire.mesos import report
 
 MODPROBE_S: Final = 60.0
@@ -143,6 +144,40 @@ def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")
             )
         minor_by_gpu[uuid] = gpu.minor
     return minor_by_gpu
+
+
+def granted_devices(
+    driver: DriverFacts,
+    minors: Mapping[GpuId, int],
+    share: Share | None,
+    inventory: Inventory,
+    root: Path = Path("/"),
+) -> tuple[Device, ...]:
+    """The NVIDIA nodes of a task that holds these GPUs, or a share of each.
+
+    Raises:
+        Unavailable: It holds a MIG instance that is not there now.
+    """
+    if share is None or not share.instance:
+        return nvidia_devices(driver, minors.values())
+    return nvidia_devices(driver, minors.values(), _capabilities(share.instance, minors, inventory, root))
+
+
+def _capabilities(
+    uuid: str, minors: Mapping[GpuId, int], inventory: Inventory, root: Path
+) -> tuple[int, int]:
+    """Minors of the two capabilities of a MIG instance, as the driver numbers them since it was loaded (NVIDIA's
+    Multi-Instance GPU User Guide, "Device Nodes and Capabilities")."""
+    text = _text(root / "proc/driver/nvidia-caps/mig-minors")
+    numbers = {name: minor for name, _, minor in (line.partition(" ") for line in text.splitlines())}
+    for gpu in inventory.gpus:
+        for each in gpu.sharing.instances if gpu.sharing is not None and gpu.id in minors else ():
+            if each.uuid == uuid:
+                instance = f"gpu{minors[gpu.id]}/gi{each.gpu_instance}"
+                names = (f"{instance}/access", f"{instance}/ci{each.compute_instance}/access")
+                if all(numbers.get(name, "").isdigit() for name in names):
+                    return int(numbers[names[0]]), int(numbers[names[1]])
+    raise Unavailable(f"the MIG instance {uuid} is not on this host now", remedy="it is placed again")
 
 
 def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path("/")) -> tuple[Device, ...]:

@@ -49,11 +49,12 @@ class DriverFacts:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A character device as a task sees it."""
+    """A character device as a task sees it. `access`: "rw", or "r" of a capability, which is only shown."""
 
     path: str
     major: int
     minor: int
+    access: str = "rw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,16 @@ STANDARD: Final = (
 _TERMINALS: Final = (Rule("c", 5, 1, "rwm"), Rule("c", 5, 2, "rwm"), Rule("c", 136, None, "rw"))
 
 
-def nvidia_devices(facts: DriverFacts, minors: Iterable[int]) -> tuple[Device, ...]:
+def nvidia_devices(
+    facts: DriverFacts, minors: Iterable[int], instance: Sequence[int] = ()
+) -> tuple[Device, ...]:
     """The NVIDIA nodes of a task that holds the GPUs with these minors: none at all for a task that holds none.
+
+    Args:
+        facts: The driver's numbers.
+        minors: Of the GPUs.
+        instance: For a task that holds one MIG instance of them, minors of that one's capabilities: it gets these, to
+            be read, and no others.
 
     Raises:
         BadConfiguration: A minor that is a control device's: no GPU has it.
@@ -116,7 +125,11 @@ def nvidia_devices(facts: DriverFacts, minors: Iterable[int]) -> tuple[Device, .
             Device("/dev/nvidia-uvm-tools", uvm, UVM_TOOLS_MINOR),
         ]
     if (caps := facts.majors.get("nvidia-caps")) is not None:
-        devices += [Device(f"/dev/nvidia-caps/nvidia-cap{minor}", caps, minor) for minor in facts.caps]
+        access = "r" if instance else "rw"
+        devices += [
+            Device(f"/dev/nvidia-caps/nvidia-cap{minor}", caps, minor, access)
+            for minor in instance or facts.caps
+        ]
     return (*devices, *(Device(f"/dev/nvidia{minor}", major, minor) for minor in granted))
 
 
@@ -130,7 +143,7 @@ def rules_of(devices: Sequence[Device], extra: Sequence[Device] = ()) -> tuple[R
     return (
         *(Rule("c", device.major, device.minor, "rwm") for device in STANDARD),
         *_TERMINALS,
-        *(Rule("c", device.major, device.minor, "rw") for device in (*extra, *devices)),
+        *(Rule("c", device.major, device.minor, device.access) for device in (*extra, *devices)),
     )
 
 

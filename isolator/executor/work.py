@@ -4,6 +4,7 @@ When a step comes is the table's matter (`isolator.executor.life`). Each is call
 came of it. `prepare`, `fetch`, `start` with `watch`, and `undo` follow one upon the other.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ from mesos_gpu.wire.mesos import assignment as wire
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.executor.checks import Checker
     from isolator.runs.fetching import Fetch
+    from isolator.shares.enforcing import Enforcing
     from mesos_gpu.model.jobs.healthcheck import HealthCheck
     from mesos_gpu.policy.apps.healthcheck import TaskHealth
 
@@ -80,6 +82,7 @@ class Work:
         self._owner, self._container = Owner.of(os.getpid()), container_of(env)
         self._ledger, self._launcher, self._connection, self._post = ledger, launcher, connection, post
         self._run: Run | None = None
+        self._enforcing: Enforcing | None = None  # of a share
         self._claimed: tuple[Trace, ...] | None = (
             None  # what is to be undone before the release; None: no claim
         )
@@ -101,18 +104,23 @@ class Work:
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run_for(plan, inventory)
         denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
-        enclosure = run.adapt(enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied))
+        enclosure = run.adapt(
+            enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=plan.share)
+        )
         choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
         volume = choose(self._env, inventory)
         log_limit_mib = limit_of(self._env, plan.log_limit_mib)
-        self._run = run
-        self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume)))
-        if volume is not None and not volume.exists():  # it was removed before it was leased
-            raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
-        if not plan.hosts:
-            self._post(Event(Kind.CLAIMED))
-        enclosure.set_up()
-        launch = Launch(plan, self._task_id, self._env, enclosure, volume)
+        self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
+        given = None
+        with self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume))):
+            if volume is not None and not volume.exists():  # it was removed before it was leased
+                raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
+            if not plan.hosts:
+                self._post(Event(Kind.CLAIMED))
+            enclosure.set_up()
+            if self._enforcing is not None:
+                given = self._enforcing.make(enclosure.joins(), volume)
+        launch = Launch(plan, self._task_id, self._env, enclosure, volume, given)
         ports = frozenset(each.port for each in denied if each.address is None)
         self._prepared = Prepared(launch, run, checks, ports, log_limit_mib, self._fetch_of(launch))
         if self._prepared.fetch is not None:
@@ -168,25 +176,39 @@ class Work:
 
         return NestedRun(plan, self._connection, inventory, self._env)
 
-    def _claim(self, plan: Assignment, made: tuple[Trace, ...], others: tuple[Trace, ...]) -> None:
+    def _claim(
+        self, plan: Assignment, made: tuple[Trace, ...], others: tuple[Trace, ...]
+    ) -> contextlib.ExitStack:
         """Write the claim with all that the task will leave behind: what is `made` is undone here, last first; others
-        are undone by the run."""
+        are undone by the run. Of a share the cards are this task's to change until what is returned is left."""
+        share = None
+        if self._enforcing is not None:
+            made, share = (*made, *self._enforcing.traces()), self._enforcing.claim()
         pooled, traces = self._pooled(plan), (*made, *others)
         if not plan.gpus and not traces and not pooled:
-            return
+            return contextlib.ExitStack()
         for _ in range(3):
-            answer = self._ledger.claim(
-                self._task_id, plan.gpus, self._owner, container=self._container, traces=traces, **pooled
-            )
-            if isinstance(answer, NoneFree):
-                why = "every uid of MESOS_GPU_USER_POOL on this host is another's"
-                raise NotStarted(why, Outcome(infrastructure=True))
-            if isinstance(answer, Claimed):
-                self._claimed = made
-                if answer.uid is not None:
-                    self._env = {**self._env, "MESOS_GPU_POOL_UID": str(answer.uid)}
-                    self._claimed = (_uid_trace(self._env)(answer.uid), *made)
-                return
+            with contextlib.ExitStack() as turn:
+                if self._enforcing is not None:
+                    turn.enter_context(self._enforcing.turn())
+                answer = self._ledger.claim(
+                    self._task_id,
+                    plan.gpus,
+                    self._owner,
+                    container=self._container,
+                    traces=traces,
+                    share=share,
+                    **pooled,
+                )
+                if isinstance(answer, NoneFree):
+                    why = "every uid of MESOS_GPU_USER_POOL on this host is another's"
+                    raise NotStarted(why, Outcome(infrastructure=True))
+                if isinstance(answer, Claimed):
+                    self._claimed = made
+                    if answer.uid is not None:
+                        self._env = {**self._env, "MESOS_GPU_POOL_UID": str(answer.uid)}
+                        self._claimed = (_uid_trace(self._env)(answer.uid), *made)
+                    return turn.pop_all()
             self._end_dead(plan, answer)
         raise NotStarted(
             "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
@@ -199,17 +221,28 @@ class Work:
             NotStarted: A living one holds a GPU, or what a dead one has left would not die.
         """
         holdings = answer.held if isinstance(answer, Refused) else answer.dead
-        gpus = tuple(gpu for holding in holdings for gpu in holding.gpus if gpu in plan.gpus)
-        refused = Outcome(infrastructure=True, refused_gpus=gpus)
+        held = {gpu for holding in holdings for gpu in holding.gpus} or set(plan.gpus)
+        refused = Outcome(infrastructure=True, refused_gpus=tuple(gpu for gpu in plan.gpus if gpu in held))
         if isinstance(answer, Refused):
-            who = ", ".join(f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in gpus)
-            raise NotStarted(f"claimed already: {who}", refused)
+            who = ", ".join(f"{gpu} by {h.task}" for h in answer.held for gpu in h.gpus if gpu in plan.gpus)
+            raise NotStarted(f"claimed already: {answer.why or who}", refused)
         from isolator.node.reaper import end
 
         for holding in answer.dead:
             log(f"ending what is left of {holding.task}, whose executor died")
             if left := end(self._ledger, holding, timeout_s=DEAD_S):
                 raise NotStarted(f"processes {left} of the dead task {holding.task} would not die", refused)
+        if answer.cards:
+            from isolator.shares import card
+
+            card.clear(self._ledger, plan.gpus)
+
+    def _enforcing_of(self, plan: Assignment, inventory: Inventory) -> "Enforcing | None":
+        if plan.share is None:
+            return None
+        from isolator.shares.enforcing import enforcing_of
+
+        return enforcing_of(plan, self._task_id, self._container, self._ledger, inventory, self._env)
 
     def _pooled(self, plan: Assignment) -> dict[str, Any]:
         """What the ledger is asked for the sake of a uid; nothing: its user is one that somebody names."""
@@ -316,6 +349,8 @@ class Work:
                 left += undo(trace)
             if left:
                 log(f"processes {left} would not die: the claim stays until they do")
+            elif self._claimed is not None and self._enforcing is not None:
+                self._enforcing.let_go(self._owner)
             elif self._claimed is not None:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts

@@ -1,8 +1,10 @@
-"""Who holds which GPU of this host, and what was made for it: SQLite, one transaction for each holding.
+"""Who holds which GPU of this host, whole or in part, and what was made for it: SQLite, one transaction each.
 
 A holding names the process that owns it (a task's executor) by pid, start time and boot, so that a dead owner's
-is seen as dead whatever took its pid since. A primary key makes two claims of one GPU impossible. The traces of a
-holding are written before the first of them is made: whoever finds its owner dead can undo them all.
+is seen as dead whatever took its pid since. An index makes two claims of one whole GPU impossible; shares of one are
+claimed only where all of them fit. The traces of a holding are written before the first of them is made: whoever
+finds its owner dead can undo them all. So are those of a card, which outlive the tasks that share it: the last share's
+release undoes them, or the monitor.
 """
 
 import contextlib
@@ -11,18 +13,21 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
 from mesos_gpu.adapters.proc import boot_id, start_ticks
-from mesos_gpu.errors import Damaged, MesosGpuError, Unavailable
+from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.share import WHOLE, Method, Share
 
-VERSION: Final = 2
+VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
+CLOSED: Final = "closed"  # kind of a row: the card takes no more shares, and `what` says why
+TURN_S, TURN_POLL_S = 30.0, 0.005  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SCHEMA: Final = """
@@ -39,19 +44,44 @@ CREATE TABLE holdings (
     UNIQUE (task, pid, start_ticks, boot_id, pid_namespace)
 );
 CREATE TABLE claims (
-    gpu TEXT PRIMARY KEY,
-    holding INTEGER NOT NULL REFERENCES holdings (id) ON DELETE CASCADE
+    gpu TEXT NOT NULL,
+    holding INTEGER NOT NULL REFERENCES holdings (id) ON DELETE CASCADE,
+    compute_milli INTEGER,
+    memory_mib INTEGER,
+    memory_max_mib INTEGER,
+    method TEXT,
+    domain TEXT,
+    instance TEXT,
+    PRIMARY KEY (gpu, holding)
 ) WITHOUT ROWID;
+CREATE UNIQUE INDEX whole ON claims (gpu) WHERE method IS NULL;
+CREATE TABLE cards (
+    gpu TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    what TEXT NOT NULL,
+    state TEXT NOT NULL,
+    PRIMARY KEY (gpu, kind, what)
+);
 """
-_FROM_1: Final = f"""
+#: By version, what brings a ledger of that to the present one.
+_FROM: Final = {
+    1: f"""
 ALTER TABLE claims RENAME TO old_claims;
 {_SCHEMA}
 INSERT INTO holdings (task, container, pid, start_ticks, boot_id, pid_namespace, since, traces)
     SELECT task, '', pid, start_ticks, boot_id, pid_namespace, min(claimed_at), '[]'
     FROM old_claims GROUP BY 1, 3, 4, 5, 6;
-INSERT INTO claims SELECT gpu, id FROM old_claims JOIN holdings USING (task, pid, start_ticks, boot_id, pid_namespace);
+INSERT INTO claims (gpu, holding)
+    SELECT gpu, id FROM old_claims JOIN holdings USING (task, pid, start_ticks, boot_id, pid_namespace);
 DROP TABLE old_claims;
-"""
+""",
+    2: f"""
+ALTER TABLE claims RENAME TO old_claims;
+{_SCHEMA[_SCHEMA.index("CREATE TABLE claims") :]}
+INSERT INTO claims (gpu, holding) SELECT gpu, holding FROM old_claims;
+DROP TABLE old_claims;
+""",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +125,22 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
+class CardTrace:
+    """Something that was made of a card for all its shares, or is about to be: `isolator.shares.card` knows each kind.
+
+    Attributes:
+        gpu: The card.
+        kind, what: Which kind, and which one of it.
+        state: What whoever made it must know to undo it.
+    """
+
+    gpu: GpuId
+    kind: str
+    what: str
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Holding:
     """What one task has of this host. `since`: seconds since the epoch."""
 
@@ -104,20 +150,52 @@ class Holding:
     container: str = ""  # Mesos' id of its container
     traces: tuple[Trace, ...] = ()
     since: float = 0.0
+    share: Share | None = None  # of each of its GPUs; None: all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What all shares of a card may have together."""
+
+    memory_mib: int
+    compute_milli: int = WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class ShareClaim:
+    """A share of each of the GPUs of a claim.
+
+    Attributes:
+        share: What is asked for of each.
+        rooms: What each of them has for all its shares.
+        cards: What is about to be made of them, unless it is there already.
+    """
+
+    share: Share
+    rooms: Mapping[GpuId, Room]
+    cards: tuple[CardTrace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Living tasks hold some of the GPUs; nothing was claimed."""
+    """Living tasks hold the GPUs, or more of them than is left; nothing was claimed. `why`: what does not fit, in
+    words; "": whole GPUs were asked for, or are held."""
 
     held: tuple[Holding, ...]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """Holdings of dead owners stand in the way; nothing was claimed. Undo them, `drop` them, try again."""
+    """What the dead left stands in the way; nothing was claimed. Undo it, `drop` or `forget` it, try again.
 
-    dead: tuple[Holding, ...]
+    Attributes:
+        dead: Holdings of dead owners.
+        cards: What was made of cards that nobody shares now.
+    """
+
+    dead: tuple[Holding, ...] = ()
+    cards: tuple[CardTrace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +248,7 @@ class Ledger:
         traces: Sequence[Trace] = (),
         uids: Iterable[int] = (),
         uid_trace: Callable[[int], Trace] | None = None,
+        share: ShareClaim | None = None,
     ) -> Claimed | Refused | Stale | NoneFree:
         """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error.
 
@@ -177,15 +256,14 @@ class Ledger:
             task, gpus, owner, container, traces: As of `Holding`.
             uids: With `uid_trace`, of which the first is held as well that no other task holds.
             uid_trace: The trace of a uid, which all that hold one have.
+            share: What is held of each; None: all of it.
         """
         with self._transaction() as db:
-            everyone = list(_all(db))
+            everyone = _all(db)
             others = [h for h in everyone if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
-            live = tuple(holding for holding in others if self.alive(holding))
-            if live:
-                return Refused(live)
-            if others:
-                return Stale(tuple(others))
+            obstacle = self._obstacle(others, gpus, share) or _in_the_way(db, gpus, share)
+            if obstacle is not None:
+                return obstacle
             uid = None
             if uid_trace is not None:
                 kind = uid_trace(0).kind
@@ -206,8 +284,59 @@ class Ledger:
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET traces = excluded.traces RETURNING id""",
                 row,
             ).fetchone()[0]
-            db.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?)", [(gpu, held) for gpu in gpus])
+            part = _columns(share.share if share is not None else None)
+            db.executemany(
+                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                [(gpu, held, *part) for gpu in gpus],
+            )
+            if share is not None:
+                db.executemany(
+                    "INSERT OR IGNORE INTO cards VALUES (?, ?, ?, ?)", [astuple(c) for c in share.cards]
+                )
         return Claimed(uid)
+
+    def _obstacle(
+        self, others: Sequence[Holding], gpus: Sequence[GpuId], share: ShareClaim | None
+    ) -> Refused | Stale | None:
+        """What of others' holdings stands in the way; None: nothing."""
+        if share is None:
+            live = tuple(holding for holding in others if self.alive(holding))
+            if live:
+                return Refused(live)
+            return Stale(tuple(others)) if others else None
+        for gpu in gpus:
+            beside = [holding for holding in others if gpu in holding.gpus]
+            if not _misfit(share.share, share.rooms[gpu], beside):
+                continue
+            live = tuple(holding for holding in beside if self.alive(holding))
+            if why := _misfit(share.share, share.rooms[gpu], live):
+                return Refused(live, f"{gpu}: {why}")
+            return Stale(tuple(holding for holding in beside if holding not in live))
+        return None
+
+    def resize(self, task: str, owner: Owner, share: ShareClaim) -> Claimed | Refused | Stale:
+        """Hold another share of the GPUs of which `task` holds one, if it fits beside the others.
+
+        Raises:
+            NotFound: It holds none.
+        """
+        with self._transaction() as db:
+            everyone = _all(db)
+            mine = [h for h in everyone if (h.task, h.owner) == (task, owner) and h.share is not None]
+            if not mine:
+                raise NotFound(f"{task} holds no share", remedy="see which it holds: mesos-gpu show JOB")
+            gpus = mine[0].gpus
+            others = [h for h in everyone if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
+            obstacle = self._obstacle(others, gpus, share)
+            if obstacle is not None:
+                return obstacle
+            db.execute(
+                """UPDATE claims SET (compute_milli, memory_mib, memory_max_mib, method, domain, instance)
+                       = (?, ?, ?, ?, ?, ?) WHERE holding = (SELECT id FROM holdings WHERE
+                       (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?))""",
+                (*_columns(share.share), task, *astuple(owner)),
+            )
+        return Claimed()
 
     def alive(self, holding: Holding) -> bool:
         """Whether the owner still runs; by its lock, if it lives in another pid namespace. In doubt, it does."""
@@ -255,6 +384,50 @@ class Ledger:
         with self._transaction() as db:
             return tuple(_all(db))
 
+    # --- of cards
+
+    def cards(self, gpu: GpuId | None = None) -> tuple[CardTrace, ...]:
+        """What was made of a card, or of all, or is about to be, in the order in which it was noted."""
+        with self._transaction() as db:
+            rows = db.execute("SELECT gpu, kind, what, state FROM cards ORDER BY rowid").fetchall()
+        return tuple(CardTrace(GpuId(of), *rest) for of, *rest in rows if gpu in (None, of))
+
+    def note(self, trace: CardTrace) -> None:
+        """Write down what is about to be made of a card, or its new state."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO cards VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state",
+                astuple(trace),
+            )
+
+    def forget(self, trace: CardTrace) -> None:
+        """Strike out what is undone."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM cards WHERE (gpu, kind, what) = (?, ?, ?)", astuple(trace)[:3])
+
+    @contextlib.contextmanager
+    def turn(self, gpus: Iterable[GpuId], timeout_s: float = TURN_S) -> Iterator[None]:
+        """Have cards to oneself while what belongs to all shares of them is changed. A turn ends with its process.
+
+        Raises:
+            Unavailable: Another does not end its turn.
+        """
+        deadline = time.monotonic() + timeout_s
+        with contextlib.ExitStack() as stack:
+            for gpu in sorted(set(gpus)):  # in one order, so that no two wait for each other
+                path = self._path.parent / "cards" / f"{gpu}.lock"
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                stack.callback(os.close, fd)
+                while not _locked(fd):
+                    if time.monotonic() > deadline:
+                        raise Unavailable(
+                            f"another process has been at work on the shares of {gpu} for {timeout_s:g} s",
+                            remedy=f"see which has {path} open; if it hangs, end it",
+                        )
+                    time.sleep(TURN_POLL_S)
+            yield
+
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
@@ -279,6 +452,7 @@ class Ledger:
         part = self._path.with_name(f".{self._path.name}.{os.urandom(8).hex()}")
         try:
             with contextlib.closing(_connect(f"{part.absolute().as_uri()}?mode=rwc")) as db:
+                part.chmod(0o600)  # it names the tasks of all users
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(f"{_SCHEMA} PRAGMA user_version={VERSION};")
             with contextlib.suppress(FileExistsError):
@@ -296,8 +470,8 @@ class Ledger:
         verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0] if version else "it is empty"
         if verdict != "ok":
             raise self._damaged(verdict)
-        if version == 1:
-            for statement in filter(str.strip, _FROM_1.split(";")):
+        if version != VERSION:
+            for statement in filter(str.strip, _FROM[version].split(";")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version={VERSION}")
 
@@ -320,10 +494,74 @@ def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _misfit(share: Share, room: Room, beside: Sequence[Holding]) -> str:
+    """Why a share does not fit on a card with these holdings; "": it does."""
+    shares = [holding.share for holding in beside if holding.share is not None]
+    if len(shares) < len(beside):
+        return "it is held whole"
+    for other in shares:
+        if other.method is not share.method:
+            return f"its shares are kept by {other.method.value}, and this one by {share.method.value}"
+        if other.domain != share.domain:
+            return f"its shares are all of the user {other.domain!r}"
+        if share.instance and other.instance == share.instance:
+            return f"its instance {share.instance} is held"
+    for name, unit, asked, held, most in (
+        ("memory", "MiB", share.memory_mib, sum(o.memory_mib for o in shares), room.memory_mib),
+        ("compute", "thousandths", share.compute_milli, sum(o.compute_milli for o in shares), room.compute_milli),
+    ):  # fmt: skip
+        if held + asked > most:
+            return f"of its {most} {unit} of {name} {held} are held, and {asked} more are asked for"
+    return ""
+
+
+def _in_the_way(
+    db: sqlite3.Connection, gpus: Sequence[GpuId], share: ShareClaim | None
+) -> Refused | Stale | None:
+    """What was made of cards that nobody shares, and is not what a share needs that is about to be the first; or the
+    word that a shared one takes no more."""
+    rows = db.execute("SELECT gpu, kind, what, state FROM cards ORDER BY rowid").fetchall()
+    if not rows:
+        return None
+    shared = {gpu for (gpu,) in db.execute("SELECT gpu FROM claims WHERE method IS NOT NULL")}
+    wanted = {(c.gpu, c.kind, c.what) for c in share.cards} if share is not None else set()
+    left = tuple(
+        CardTrace(GpuId(gpu), kind, what, state)
+        for gpu, kind, what, state in rows
+        if gpu in gpus and gpu not in shared and (gpu, kind, what) not in wanted
+    )
+    if left:
+        return Stale(cards=left)
+    closed = next((row for row in rows if row[0] in gpus and row[1] == CLOSED), None)
+    return Refused((), f"{closed[0]} takes no more shares: {closed[2]}") if closed else None
+
+
+def _columns(share: Share | None) -> tuple[object, ...]:
+    if share is None:
+        return (None,) * 6
+    return (
+        share.compute_milli, share.memory_mib, share.memory_max_mib, share.method.value, share.domain, share.instance,
+    )  # fmt: skip
+
+
+def _share(compute: int, memory: int, most: int, method: str | None, *rest: str) -> Share | None:
+    return None if method is None else Share(compute, memory, most, Method(method), *rest)
+
+
 def _all(db: sqlite3.Connection) -> list[Holding]:
     claims: dict[int, list[GpuId]] = {}
-    for gpu, held in db.execute("SELECT gpu, holding FROM claims ORDER BY gpu"):
+    shares: dict[int, Share | None] = {}
+    for gpu, held, *part in db.execute("SELECT * FROM claims ORDER BY gpu"):
         claims.setdefault(held, []).append(GpuId(gpu))
+        shares[held] = _share(*part)
     rows = db.execute(
         """SELECT id, task, container, since, traces, pid, start_ticks, boot_id, pid_namespace FROM holdings
            ORDER BY id"""
@@ -331,7 +569,7 @@ def _all(db: sqlite3.Connection) -> list[Holding]:
     return [
         Holding(
             task, Owner(*owner), tuple(claims.get(held, ())), container,
-            tuple(Trace(*trace) for trace in json.loads(traces)), since,
+            tuple(Trace(*trace) for trace in json.loads(traces)), since, shares.get(held),
         )
         for held, task, container, since, traces, *owner in rows
     ]  # fmt: skip

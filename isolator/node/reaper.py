@@ -9,9 +9,10 @@ from typing import Final
 
 from isolator.confinement.enclosure import DENIED, undo
 from isolator.devices import cgroups, facts
-from isolator.devices.rules import nvidia_devices, rules_of
+from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
+from isolator.shares import card
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -40,6 +41,7 @@ def reap(ledger: Ledger) -> None:
             logger.warning(
                 "dropped %s of %s: its executor died", ", ".join(holding.gpus) or "no GPU", holding.task
             )
+    card.tend(ledger)
 
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:
@@ -55,8 +57,22 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     for trace in reversed(holding.traces):
         left += undo(trace)
     if not left:
-        ledger.drop(holding)
+        let_go(ledger, holding)
     return left
+
+
+def let_go(ledger: Ledger, holding: Holding) -> None:
+    """Drop a dead owner's holding whose traces are undone; of a share, with what nobody on its cards needs now.
+
+    Raises:
+        MesosGpuError, OSError: What was made of a card cannot be undone; it stays on record.
+    """
+    if holding.share is None:
+        ledger.drop(holding)
+        return
+    from isolator.shares import enforcing
+
+    enforcing.let_go(ledger, holding.task, holding.owner, holding.container, holding.gpus)
 
 
 def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[str]:
@@ -88,9 +104,10 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
             continue
         if not minors.keys() >= set(holding.gpus):
             continue  # a card is lost: its task is ended for that
-        devices = nvidia_devices(driver, [minors[gpu] for gpu in holding.gpus])
-        rules = rules_of(devices, facts.extra_devices(env, driver))
         try:
+            held = {gpu: minors[gpu] for gpu in holding.gpus}
+            devices = facts.granted_devices(driver, held, holding.share, inventory)
+            rules = rules_of(devices, facts.extra_devices(env, driver))
             cgroup = cgroups.cgroup_of(holding.container, version, pid=holding.owner.pid)
             if not cgroup.path.exists() or not _is_set_up(holding, cgroup) or cgroup.allows_exactly(rules):
                 continue
@@ -120,11 +137,19 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
     """
     if not any(pids.values()):
         return {}
-    holders = {gpu: holding for holding in ledger.holdings() if ledger.alive(holding) for gpu in holding.gpus}
+    tells: dict[GpuId, list[Callable[[int], bool]]] = {gpu: [] for gpu in pids}
+    for holding in ledger.holdings():
+        if (on := pids.keys() & set(holding.gpus)) and ledger.alive(holding):
+            ours = _member_of(holding)
+            for gpu in on:
+                tells[gpu].append(ours)
     strangers_by_gpu = {}
     for gpu, present in pids.items():
-        ours = _member_of(holders[gpu]) if gpu in holders else None
-        strange = [pid for pid in present if not (ours and ours(pid)) and Path(f"/proc/{pid}").exists()]
+        strange = [
+            pid
+            for pid in present
+            if not any(ours(pid) for ours in tells[gpu]) and Path(f"/proc/{pid}").exists()
+        ]
         if strange:
             strangers_by_gpu[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
     return strangers_by_gpu

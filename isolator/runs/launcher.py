@@ -271,7 +271,8 @@ def _join(path: str) -> None:
 def _verify(granted: list[str], denied: int) -> None:
     """See `Enclosure.verify`; here it is for a cgroup that only the task is in."""
     for path in granted:
-        if not os.access(path, os.R_OK | os.W_OK):
+        writable = os.stat(path).st_mode & 0o222
+        if not os.access(path, os.R_OK | (os.W_OK if writable else 0)):
             raise PermissionError(1, f"{path} is granted, and denied by a cgroup above")
     if os.access(f"/proc/self/fd/{denied}", os.R_OK | os.W_OK):
         raise PermissionError(1, "the rules of the task's cgroup deny nothing")

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from isolator.confinement.enclosure import Enclosure
 from isolator.gpus.ledger import Trace
 from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment
+
+if TYPE_CHECKING:  # only a share's executor needs it
+    from isolator.shares.tenancy import Given
 
 KILLED: Final = 9
 
@@ -44,6 +47,7 @@ class Launch:
         own: The executor's environment.
         enclosure: What the task may use; set up before `start`.
         volume: The build of the driver volume that is leased for it; None: there is none.
+        given: What it gets for the sake of its share; None: it has whole GPUs, or none.
     """
 
     plan: Assignment
@@ -51,6 +55,7 @@ class Launch:
     own: Mapping[str, str]
     enclosure: Enclosure
     volume: Path | None = None
+    given: "Given | None" = None
 
     @property
     def sandbox(self) -> str:

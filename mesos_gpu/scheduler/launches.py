@@ -11,6 +11,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.control import ControlPort
+from mesos_gpu.model.share import WHOLE
 from mesos_gpu.policy.apps.healthcheck import of_executor
 from mesos_gpu.policy.apps.ports import bindings_of
 from mesos_gpu.policy.apps.task_ids import launch_of
@@ -100,6 +101,8 @@ def _assignment(
         env={**spec.env, **launch.env},
         user=spec.user or settings.default_user,
         gpus=task.gpus,
+        share=task.share,
+        shared_compute_milli=round(settings.gpu_compute_overcommit * WHOLE),
         container_engine=spec.container_engine.value,
         hosts=launch.hosts,
         checks=checks.encode(of_executor(spec.health_checks, task.ports, bindings or ())),

@@ -8,7 +8,7 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.share import WHOLE, Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,7 @@ class Assignment:
     user_is_default: bool = False  # whether the scheduler's operator named `user`
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
     share: Share | None = None  # what it is granted of each of `gpus`; None: all of them
+    shared_compute_milli: int = WHOLE  # of the compute of a card, what all its shares together may have
     secret: str = ""  # what its executor seals updates with; the task never gets it
 
 

@@ -1,0 +1,175 @@
+"""How a share is enforced on this host: what is written down, made and undone, by the method that it was granted.
+
+A share that cannot be enforced as it was granted is refused: a task never runs unlimited that counts as limited.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from isolator.gpus.ledger import Ledger, Owner, Room, ShareClaim, Trace
+from isolator.host.not_started import NotStarted
+from isolator.shares import card
+from isolator.shares.tenancy import Given, Measure, Tenancy
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.gpu import Gpu, Inventory
+from mesos_gpu.model.share import Method
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+
+FILES: Final = "share"  # kind of a trace: the directory of a task's files, of which it sees its own only
+DIRECTORY: Final = "shares"  # in the node directory, closed to all but root
+
+
+class Enforcing:
+    """Keeps one task to its share."""
+
+    def __init__(self, tenancy: Tenancy, ledger: Ledger, compute_milli: int) -> None:
+        """Nothing is made. `compute_milli`: what all shares of a card may have of its compute."""
+        self._tenancy, self._ledger, self._compute_milli = tenancy, ledger, compute_milli
+        self._measures = measures(tenancy)
+
+    @property
+    def tenancy(self) -> Tenancy:
+        """The task, and what it has."""
+        return self._tenancy
+
+    def see(self) -> None:
+        """See that this host can do what was granted.
+
+        Raises:
+            NotStarted: It cannot, now: the task is to be placed again.
+        """
+        for measure in self._measures:
+            if why := measure.lacks(self._tenancy):
+                raise refused(self._tenancy, why)
+
+    def traces(self) -> tuple[Trace, ...]:
+        """What `make` leaves of the task, in its order."""
+        return tuple(trace for measure in self._measures for trace in measure.traces(self._tenancy))
+
+    def claim(self) -> ShareClaim:
+        """What the ledger is asked for."""
+        rooms = {gpu.id: _room(self._tenancy, gpu, self._compute_milli) for gpu in self._tenancy.gpus}
+        cards = tuple(each for measure in self._measures for each in measure.cards(self._tenancy))
+        return ShareClaim(self._tenancy.share, rooms, cards)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Have the cards to oneself, from the claim until all is made.
+
+        Raises:
+            Unavailable: Another is at work on them.
+        """
+        with self._ledger.turn(gpu.id for gpu in self._tenancy.gpus):
+            yield
+
+    def make(self, cgroups: tuple[str, ...], volume: Path | None) -> Given:
+        """Make what keeps the task to its share, and what all shares of its cards need, in the cards' turn.
+
+        Args:
+            cgroups: That its processes join; they are there.
+            volume: The build of the driver volume that is leased for it.
+
+        Raises:
+            NotStarted, MesosGpuError, OSError: It cannot be: the task must not start.
+        """
+        self._tenancy = replace(self._tenancy, cgroups=cgroups, volume=volume)
+        given = Given()
+        for measure in self._measures:
+            given += measure.make(self._tenancy, self._ledger)
+        card.plan(self._ledger, [gpu.id for gpu in self._tenancy.gpus])
+        return given
+
+    def let_go(self, owner: Owner) -> None:
+        """Release the claim, as the function of that name."""
+        gpus = [gpu.id for gpu in self._tenancy.gpus]
+        let_go(self._ledger, self._tenancy.task, owner, self._tenancy.container, gpus)
+
+
+def enforcing_of(
+    plan: Assignment, task: str, container: str, ledger: Ledger, inventory: Inventory, own: Mapping[str, str]
+) -> Enforcing:
+    """What keeps a task to the share of its assignment.
+
+    Raises:
+        NotStarted: This host cannot, now.
+    """
+    assert plan.share is not None
+    known = {gpu.id: gpu for gpu in inventory.gpus}
+    if absent := [gpu for gpu in plan.gpus if gpu not in known]:
+        raise NotStarted(
+            f"{absent[0]} is not on this host now", Outcome(infrastructure=True, refused_gpus=plan.gpus)
+        )
+    tenancy = Tenancy(
+        task=task,
+        container=container,
+        gpus=tuple(known[gpu] for gpu in plan.gpus),
+        share=plan.share,
+        node=ledger.directory,
+        own=own,
+        simulated=inventory.source == "simulated",
+    )
+    enforcing = Enforcing(tenancy, ledger, plan.shared_compute_milli)
+    enforcing.see()
+    return enforcing
+
+
+def refused(tenancy: Tenancy, why: str) -> NotStarted:
+    """A share that this host cannot give now."""
+    method, gpus = tenancy.share.method, tuple(gpu.id for gpu in tenancy.gpus)
+    text = f"a share of {', '.join(gpus)} by {method.value} is not to be had here: {why}"
+    return NotStarted(text, Outcome(infrastructure=True, refused_gpus=gpus))
+
+
+def _room(tenancy: Tenancy, gpu: Gpu, compute_milli: int) -> Room:
+    if gpu.sharing is None:
+        raise refused(tenancy, f"nothing is known of what {gpu.id} has for shares")
+    return Room(gpu.sharing.memory_mib, compute_milli)
+
+
+def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
+    """What keeps to a share by its method, in the order in which it is made: memory first. Simulated cards have no
+    driver: there a task has its files, as on others, and what they say limits nothing.
+
+    Raises:
+        NotStarted: This program does not know how.
+    """
+    method = tenancy.share.method
+    if method in (Method.TURNS, Method.MIG):  # the card's own; the devices of an instance are the enclosure's
+        return ()
+    if tenancy.simulated:
+        return ()
+    raise refused(tenancy, f"this program does not enforce {method.value}")
+
+
+def undo(trace: Trace) -> list[int]:
+    """Remove what a trace of a share names; harmless if it was never made, or is gone.
+
+    Returns:
+        Processes that would not die and keep it.
+
+    Raises:
+        MesosGpuError, OSError: It cannot be removed.
+    """
+    if trace.kind == FILES:
+        shutil.rmtree(trace.what, ignore_errors=not Path(trace.what).exists())
+        return []
+    raise BadConfiguration(
+        f"the ledger has a trace of an unknown kind, {trace.kind}", remedy="run the mesos_gpu that wrote it"
+    )
+
+
+def let_go(ledger: Ledger, task: str, owner: Owner, container: str, gpus: Sequence[GpuId]) -> None:
+    """Release a share whose task has ended and whose traces are undone; what nobody on its cards needs any more is
+    undone, and the others have their windows planned anew.
+
+    Raises:
+        MesosGpuError, OSError: That cannot be done now; the monitor tries again.
+    """
+    with ledger.turn(gpus):
+        ledger.release(task, owner, container)
+        card.settle(ledger, gpus)
