@@ -260,7 +260,7 @@ class Ledger:
         """
         with self._transaction() as db:
             everyone = _all(db)
-            others = [h for h in everyone if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
+            others = _others(everyone, task, owner, gpus)
             obstacle = self._obstacle(others, gpus, share) or _in_the_way(db, gpus, share)
             if obstacle is not None:
                 return obstacle
@@ -326,8 +326,7 @@ class Ledger:
             if not mine:
                 raise NotFound(f"{task} holds no share", remedy="see which it holds: mesos-gpu show JOB")
             gpus = mine[0].gpus
-            others = [h for h in everyone if h.owner != owner and not set(gpus).isdisjoint(h.gpus)]
-            obstacle = self._obstacle(others, gpus, share)
+            obstacle = self._obstacle(_others(everyone, task, owner, gpus), gpus, share)
             if obstacle is not None:
                 return obstacle
             db.execute(
@@ -471,6 +470,8 @@ class Ledger:
         if verdict != "ok":
             raise self._damaged(verdict)
         if version != VERSION:
+            for path in self._path.parent.glob(f"{self._path.name}*"):  # with what SQLite keeps beside it
+                path.chmod(0o600)
             for statement in filter(str.strip, _FROM[version].split(";")):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version={VERSION}")
@@ -500,6 +501,12 @@ def _locked(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _others(everyone: Iterable[Holding], task: str, owner: Owner, gpus: Iterable[GpuId]) -> list[Holding]:
+    """What others hold of these cards: what one holds itself is not in one's way."""
+    wanted = set(gpus)
+    return [h for h in everyone if (h.task, h.owner) != (task, owner) and not wanted.isdisjoint(h.gpus)]
 
 
 def _misfit(share: Share, room: Room, beside: Sequence[Holding]) -> str:

@@ -1,11 +1,16 @@
 """What belongs to a card and not to one of the tasks that share it: planned anew with each of them, undone after the
 last. All of it is done in the card's turn (`Ledger.turn`)."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, replace
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
-from mesos_gpu.errors import BadConfiguration, MesosGpuError
-from mesos_gpu.model.ids import GpuId
+from isolator.shares.files import WINDOWS
+from isolator.shares.shim.region import region_of
+from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.policy.sharing import windows
 
 
 def sharers(ledger: Ledger, gpu: GpuId) -> tuple[Holding, ...]:
@@ -13,12 +18,44 @@ def sharers(ledger: Ledger, gpu: GpuId) -> tuple[Holding, ...]:
     return tuple(h for h in ledger.holdings() if gpu in h.gpus and h.share is not None)
 
 
-def plan(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
-    """Plan anew how the tasks of these cards take turns, as the ledger has them.
+def plan(ledger: Ledger, gpus: Iterable[GpuId], idle: Collection[str] = ()) -> None:
+    """Plan anew how the tasks of these cards take turns, as the ledger has them; a card whose tasks do not has no row.
+
+    Args:
+        ledger: Of this host.
+        gpus: The cards.
+        idle: Tasks that did not want their card of late: others get their time meanwhile.
 
     Raises:
         MesosGpuError, OSError: It cannot be written.
     """
+    for gpu in gpus:
+        for row in ledger.cards(gpu):
+            if row.kind == WINDOWS:
+                _plan(ledger, row, idle)
+
+
+def _plan(ledger: Ledger, row: CardTrace, idle: Collection[str]) -> None:
+    """Shorter windows are written before longer ones: nobody's time is given away before it is taken."""
+    shares = [(TaskId(each.task), each.share) for each in sharers(ledger, row.gpu)]
+    tenants = [windows.Tenant(task, share.compute_milli, task not in idle) for task, share in shares if share]
+    planned = windows.plan(tenants, _own(row.state))
+    state = json.dumps({task: astuple(window) for task, window in planned.own.items()})
+    if state != row.state:
+        ledger.note(replace(row, state=state))
+    for task, window in sorted(planned.granted.items(), key=lambda item: item[1].length_us):
+        region = region_of(ledger.directory, task)
+        if not region.path.exists():  # its end is under way
+            continue
+        try:
+            if any(card.gpu == row.gpu and card.window != window for card in region.limits((row.gpu,))):
+                region.change(row.gpu, window=window)
+        except Damaged as error:
+            ledger.note(CardTrace(row.gpu, CLOSED, error.what))
+
+
+def _own(state: str) -> dict[TaskId, windows.Window]:
+    return {TaskId(task): windows.Window(*window) for task, window in json.loads(state or "{}").items()}
 
 
 def clear(ledger: Ledger, gpus: Sequence[GpuId]) -> None:
@@ -67,7 +104,7 @@ def undo(trace: CardTrace) -> None:
     Raises:
         MesosGpuError, OSError: It cannot be undone.
     """
-    if trace.kind == CLOSED:
+    if trace.kind in (CLOSED, WINDOWS):  # words; and a plan, which is in the files of its tasks
         return
     raise BadConfiguration(
         f"the ledger has a row of {trace.gpu} of an unknown kind, {trace.kind}",

@@ -4,24 +4,21 @@ A share that cannot be enforced as it was granted is refused: a task never runs 
 """
 
 import contextlib
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from isolator.gpus.ledger import Ledger, Owner, Room, ShareClaim, Trace
 from isolator.host.not_started import NotStarted
-from isolator.shares import card
+from isolator.shares import card, files
+from isolator.shares.files import Files
+from isolator.shares.shim.region import Region
 from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.share import Method
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
-
-FILES: Final = "share"  # kind of a trace: the directory of a task's files, of which it sees its own only
-DIRECTORY: Final = "shares"  # in the node directory, closed to all but root
 
 
 class Enforcing:
@@ -141,8 +138,8 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
     method = tenancy.share.method
     if method in (Method.TURNS, Method.MIG):  # the card's own; the devices of an instance are the enclosure's
         return ()
-    if tenancy.simulated:
-        return ()
+    if tenancy.simulated or method is Method.SHIM_WINDOWS:
+        return (Files(),)
     raise refused(tenancy, f"this program does not enforce {method.value}")
 
 
@@ -155,8 +152,8 @@ def undo(trace: Trace) -> list[int]:
     Raises:
         MesosGpuError, OSError: It cannot be removed.
     """
-    if trace.kind == FILES:
-        shutil.rmtree(trace.what, ignore_errors=not Path(trace.what).exists())
+    if trace.kind == files.KIND:
+        Region(Path(trace.what)).remove()
         return []
     raise BadConfiguration(
         f"the ledger has a trace of an unknown kind, {trace.kind}", remedy="run the mesos_gpu that wrote it"
