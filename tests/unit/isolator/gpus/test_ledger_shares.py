@@ -25,7 +25,6 @@ from isolator.gpus.ledger import (
     Trace,
 )
 from mesos_gpu.errors import NotFound, Unavailable
-from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.share import Method, Share
 from tests.unit.isolator.gpus.test_ledger import A, B, dead_owner
 
