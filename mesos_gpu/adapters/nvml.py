@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from mesos_gpu.adapters import nvml_health
+from mesos_gpu.adapters.nvml_sharing import SharingFacts
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Link
@@ -35,6 +36,7 @@ class Nvml:
     def __init__(self, lib: Any, at: Callable[[int | None, str], None] = lambda index, uuid: None) -> None:
         """`lib`: the pynvml module, or a fake of it; None: it is not installed. `at(None, "")`: the driver."""
         self._nvml, self._at = lib, at
+        self._sharing = SharingFacts(lib)
         self._said: set[str] = set()
         self._absent = "" if lib else "the Python package nvidia-ml-py is not installed"
         self.is_open = False
@@ -140,7 +142,9 @@ class Nvml:
             numa_node=int(numa) if numa is not None and 0 <= int(numa) < 1 << 16 else None,  # -1: none
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         )
-        return look.reading(gpu)
+        self._at(index, uuid)
+        sharing = self._sharing.read(handle, gpu) if memory else None
+        return look.reading(replace(gpu, sharing=sharing))
 
     def _linked(
         self, reading: Reading, handle: Any, index: int, cards: list[tuple[Reading, Any, int]]

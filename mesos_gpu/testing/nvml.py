@@ -10,6 +10,8 @@ from typing import Any, Final
 import pynvml
 
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.testing.nvml_limits import FakeLimits
+from mesos_gpu.testing.nvml_mig import FakeMig
 
 _BROKEN: Final = {
     "library": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
@@ -18,7 +20,7 @@ _BROKEN: Final = {
 }
 
 
-class FakeNvml:
+class FakeNvml(FakeMig, FakeLimits):
     """Stands for the module. A handle is the GPU's index.
 
     `state` is read at each call; a path: a JSON file with the same, for a fake in another process.
@@ -26,18 +28,20 @@ class FakeNvml:
     - `broken`: what nvmlInit fails with; `hang`: it never returns; `unsupported`: all optional queries say so
     - `events`: [UUID, XID] pairs, as they come; a wait begins with those that are new since nvmlEventSetCreate
     - `cards`: by index, as text: `lost`, `nameless`, `hang`, `reset_required`, `error` (a code, of each query),
-      `rows` (as nvmlDeviceGetRemappedRows), `retired`, `ecc`, `clocks`, `pids`, `recovery`, `memory`: "n/a"
+      `rows` (as nvmlDeviceGetRemappedRows), `retired`, `ecc`, `clocks`, `pids`, `recovery`, `memory`: "n/a",
+      `reserved_mib`, `cores`, and what `FakeMig` says
     """
 
     def __init__(self, gpus: Sequence[Gpu], state: Mapping[str, Any] | Path | None = None) -> None:
         """`open` counts sessions: a test asserts that it is 0 again."""
-        self._gpus, self._state = gpus, state or {}
+        self._gpus = gpus
+        self._state = state or {}
         self._told = 0
         self.open = 0
 
     def __getattr__(self, name: str) -> Any:
         """Constants and errors are the real ones."""
-        if name.startswith(("NVML", "nvmlEventType")):
+        if name.startswith(("NVML", "nvmlEventType", "nvmlMemory_v2", "c_nvml")):
             return getattr(pynvml, name)
         raise AttributeError(name)
 
@@ -72,10 +76,20 @@ class FakeNvml:
             _hang()
         return index
 
-    def nvmlDeviceGetUUID(self, handle: int | str) -> str:
+    def nvmlDeviceGetHandleByUUID(self, uuid: str | bytes) -> int:
+        """The index."""
+        name = uuid.decode() if isinstance(uuid, bytes) else uuid
+        for index, gpu in enumerate(self._gpus):
+            if gpu.id == name:
+                return self.nvmlDeviceGetHandleByIndex(index)
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+
+    def nvmlDeviceGetUUID(self, handle: int | str | tuple[int, int, int]) -> str:
         """Readable also of a lost card."""
         if isinstance(handle, str):  # of an event
             return handle
+        if isinstance(handle, tuple):
+            return self._mig_uuid(handle)
         if self._card(handle).get("nameless"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
         return str(self._gpus[handle].id)
@@ -84,16 +98,25 @@ class FakeNvml:
         """Likewise."""
         return self._gpus[handle].minor
 
-    def nvmlDeviceGetName(self, handle: int) -> str:
+    def nvmlDeviceGetName(self, handle: int | tuple[int, int, int]) -> str:
         """The model."""
-        return self._well(handle).model
+        return self._mig_name(handle) if isinstance(handle, tuple) else self._well(handle).model
 
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        """Bytes."""
+    def nvmlDeviceGetMemoryInfo(self, handle: int, version: int | None = None) -> Any:
+        """Bytes; version 2 also has what the driver keeps."""
         gpu = self._well(handle)
         if self._card(handle).get("memory") == "n/a":
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return SimpleNamespace(total=gpu.memory_mib << 20)
+        if version is None:
+            return SimpleNamespace(total=gpu.memory_mib << 20)
+        assert version == pynvml.nvmlMemory_v2
+        return SimpleNamespace(
+            total=gpu.memory_mib << 20, reserved=int(self._fact(handle, "reserved_mib") * (1 << 20))
+        )
+
+    def nvmlDeviceGetNumGpuCores(self, handle: int) -> int:
+        """CUDA cores."""
+        return int(self._fact(handle, "cores"))
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
         """The bus id."""
@@ -210,6 +233,10 @@ class FakeNvml:
             state: dict[str, Any] = json.loads(self._state.read_text())
             return state
         return self._state
+
+    def _put(self, state: Any) -> None:
+        if isinstance(self._state, Path):
+            self._state.write_text(json.dumps(state))
 
     def _card(self, handle: int) -> Mapping[str, Any]:
         card: Mapping[str, Any] = self._now().get("cards", {}).get(str(handle), {})

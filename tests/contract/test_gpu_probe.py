@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mesos_gpu.adapters.nvml import Nvml, load
+from mesos_gpu.adapters.nvml_sharing import UNTOLD_RESERVE_MIB
 from mesos_gpu.adapters.simulated_gpus import (
     CAPABILITIES,
     MODELS,
@@ -21,8 +22,9 @@ from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.health import Survey
-from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.share import Ability, MigInstance, Sharing
 from mesos_gpu.policy.gpus.health import at_first_sight
+from mesos_gpu.testing.mig_tables import MIG_TABLES
 from mesos_gpu.testing.nvml import FakeNvml
 
 A100 = "NVIDIA A100-SXM4-80GB"
@@ -291,6 +293,89 @@ def test_a_simulated_card_can_be_shared_unless_its_file_says_otherwise(tmp_path:
         None,
     ]
     assert SimulatedProbe(tmp_path / "h.json").survey().readings[0].gpu.sharing == told
+
+
+def test_both_probes_say_what_a_card_has_for_shares(survey: Callable[..., Survey]) -> None:
+    for reading in survey(GPUS).readings:
+        assert reading.gpu.sharing is not None
+        assert 0 < reading.gpu.sharing.memory_mib <= reading.gpu.memory_mib
+        assert not reading.gpu.sharing.mig
+
+
+def sharing_of(card: dict[str, Any], model: str = A100, **state: Any) -> Sharing:
+    """What NVML says of one card for shares."""
+    gpu = replace(simulated_gpus(1, model, seed="x", memory_mib=81559)[0], compute_capability="9.0")
+    (reading,) = read(FakeNvml([gpu], {"cards": {"0": card}, **state})).readings
+    assert not reading.unreadable
+    assert reading.gpu.sharing is not None
+    return reading.gpu.sharing
+
+
+@pytest.mark.parametrize(
+    ("card", "memory_mib", "sm_count"),
+    [
+        ({"reserved_mib": 600, "cores": 16896}, 80959, 132),
+        ({"reserved_mib": 600.5}, 80958, None),
+        ({"cores": 16896}, 81559 - UNTOLD_RESERVE_MIB, 132),
+        ({"reserved_mib": 0, "cores": 100}, 81559, None),
+        ({"reserved_mib": 90000}, 0, None),
+    ],
+)
+def test_what_the_driver_keeps_is_for_nobody(
+    card: dict[str, Any], memory_mib: int, sm_count: int | None
+) -> None:
+    assert sharing_of(card) == Sharing(memory_mib, sm_count=sm_count)
+
+
+def test_a_card_whose_memory_is_the_hosts_cannot_be_shared() -> None:
+    first, second = read(FakeNvml(GPUS[:2], {"cards": {"0": {"memory": "n/a"}}})).readings
+    assert first.gpu.sharing is None
+    assert second.gpu.sharing is not None
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+#: Number of the profile and where it begins: 3g.40gb at 0, 1g.10gb at 6.
+DIVIDED: dict[str, Any] = {"mode": 1, "made": [[1, 9, 0, [0]], [13, 19, 6, [0]]]}
+
+
+def test_instances_and_profiles_of_a_card_in_mig_mode_are_read() -> None:
+    sharing = sharing_of({"reserved_mib": 559, "mig": DIVIDED}, H100)
+    assert sharing.mig
+    assert (sharing.memory_mib, sharing.sm_count) == (81000, 132)
+    assert sharing.instances == (
+        MigInstance("MIG-0-9-0-0", "3g.40gb", 40448, 60, 1, 0, 428, 500, 0, 4),
+        MigInstance("MIG-0-19-6-0", "1g.10gb", 9984, 16, 13, 0, 142, 125, 6, 1),
+    )
+    assert set(sharing.profiles) == set(MIG_TABLES[H100].profiles())
+
+
+def test_a_card_whose_mig_mode_is_off_has_no_instances() -> None:
+    sharing = sharing_of({"reserved_mib": 559, "mig": {"mode": 0, "made": []}}, H100)
+    assert sharing == Sharing(81000)
+
+
+def test_instances_whose_memory_is_shared_are_for_nobody_and_their_place_is_taken() -> None:
+    mig = {"mode": 1, "made": [[1, 9, 0, [0, 1]], [2, 14, 4, []]]}  # two compute instances; none yet
+    sharing = sharing_of({"reserved_mib": 0, "mig": mig}, H100)
+    assert sharing.instances == ()
+    assert {each.name: each.starts for each in sharing.profiles} == {
+        "1g.10gb": (6,), "1g.20gb": (6,), "2g.20gb": (), "3g.40gb": (), "4g.40gb": (), "7g.80gb": (),
+    }  # fmt: skip
+
+
+def test_who_is_not_root_sees_instances_and_not_where_they_are() -> None:
+    sharing = sharing_of({"reserved_mib": 559, "mig": DIVIDED}, H100, user=True)
+    assert sharing.profiles == ()
+    assert sharing.instances == (
+        MigInstance("MIG-0-9-0-0", "3g.40gb", 40448, 60, 1, 0, 428, 499, 0, 0),
+        MigInstance("MIG-0-19-6-0", "1g.10gb", 9984, 16, 13, 0, 142, 123, 0, 0),
+    )
+
+
+def test_a_driver_that_answers_nothing_of_shares_leaves_the_card_well() -> None:
+    (reading,) = read(FakeNvml(GPUS[:1], {"unsupported": True})).readings
+    assert reading.gpu.sharing == Sharing(81920 - UNTOLD_RESERVE_MIB)
+    assert at_first_sight(Survey((reading,)), 1.0).gpus[0].health is Health.OK
 
 
 def test_simulated_gpus_are_distinct_and_repeatable() -> None:

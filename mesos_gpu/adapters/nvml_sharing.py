@@ -1,0 +1,197 @@
+"""What NVML says of a card for shares: memory without what the driver keeps, SMs, MIG mode, instances and profiles.
+
+Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Multi Instance GPU Management".
+None of it is needed for whole GPUs: a driver that does not answer makes a card that cannot be shared, not a sick one.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from ctypes import byref, c_uint
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.share import WHOLE, MigInstance, MigProfile, Sharing
+
+#: What a driver keeps of a card that cannot say it (before 510 there is no nvmlDeviceGetMemoryInfo_v2).
+UNTOLD_RESERVE_MIB: Final = 640
+#: CUDA cores of an SM, by compute capability. Source: CUDA C++ Programming Guide, "Throughput of Native Arithmetic
+#: Instructions", 32-bit floating-point results for each clock cycle.
+_CORES: Final[Mapping[str, int]] = MappingProxyType({"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64})
+_CORES_SINCE_8_6: Final = 128
+_MOST_INSTANCES: Final = (
+    15  # ids of GPU instances: gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors
+)
+
+
+class SharingFacts:
+    """Reads cards; what never changes of one is asked once."""
+
+    def __init__(self, nvml: Any) -> None:
+        """`nvml`: the pynvml module, or a fake of it."""
+        self._nvml = nvml
+        self._profiles: dict[str, _Profiles] = {}
+
+    def read(self, handle: Any, gpu: Gpu) -> Sharing | None:
+        """What the card has, without what its host can enforce; None: its memory is the host's (GB10)."""
+        memory = self._ask("DeviceGetMemoryInfo", handle)
+        if memory is None or not memory.total:
+            return None
+        reserved_mib = self._reserved_mib(handle)
+        capacity_mib = (memory.total >> 20) - reserved_mib
+        mode = self._ask("DeviceGetMigMode", handle)
+        if not mode or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
+            return Sharing(max(capacity_mib, 0), sm_count=self._sm_count(handle, gpu))
+        return self._divided(handle, gpu, max(capacity_mib, 0))
+
+    def _ask(self, query: str, *arguments: Any, **options: Any) -> Any:
+        """The answer of nvml<query>; None: this binding, driver or card does not have it, or not for us."""
+        call = getattr(self._nvml, f"nvml{query}", None)
+        if call is None:
+            return None
+        try:
+            return call(*arguments, **options)
+        except self._nvml.NVMLError:
+            return None
+
+    def _reserved_mib(self, handle: Any) -> int:
+        """What the driver and the firmware keep, rounded up."""
+        version = getattr(self._nvml, "nvmlMemory_v2", None)  # not in older bindings
+        memory = self._ask("DeviceGetMemoryInfo", handle, version=version) if version else None
+        return UNTOLD_RESERVE_MIB if memory is None else -(-int(memory.reserved) >> 20)
+
+    def _sm_count(self, handle: Any, gpu: Gpu) -> int | None:
+        cores = self._ask("DeviceGetNumGpuCores", handle)
+        if not cores or gpu.compute_capability is None:
+            return None
+        count, rest = divmod(int(cores), _CORES.get(gpu.compute_capability, _CORES_SINCE_8_6))
+        return None if rest else count
+
+    def _divided(self, handle: Any, gpu: Gpu, capacity_mib: int) -> Sharing:
+        """What a card has whose MIG mode is on."""
+        profiles = self._profiles.get(gpu.id) or _read_profiles(self._nvml, self._ask, handle)
+        if profiles.all:
+            self._profiles[gpu.id] = profiles
+        places = dict(self._places(handle))
+        instances = tuple(self._instances(handle, profiles, places, capacity_mib))
+        closed = {id_ for id_ in places if id_ not in {each.gpu_instance for each in instances}}
+        occupied = {n for id_ in closed for n in range(places[id_][0], sum(places[id_]))}
+        return Sharing(
+            max(capacity_mib, sum(each.memory_mib for each in instances)),
+            sm_count=profiles.sm_count or self._sm_count(handle, gpu),
+            mig=True,
+            instances=instances,
+            profiles=tuple(_beside(each, occupied) for each in profiles.plain()),
+        )
+
+    def _places(self, handle: Any) -> Iterator[tuple[int, tuple[int, int]]]:
+        """Id, and start and width, of each GPU instance, also of those that nobody can use. Only root sees them."""
+        for id_ in range(_MOST_INSTANCES):
+            instance = self._ask("DeviceGetGpuInstanceById", handle, id_)
+            info = None if instance is None else self._ask("GpuInstanceGetInfo", instance)
+            if info is not None:
+                yield id_, (int(info.placement.start), int(info.placement.size))
+
+    def _instances(
+        self, handle: Any, profiles: "_Profiles", places: Mapping[int, tuple[int, int]], capacity_mib: int
+    ) -> Iterator[MigInstance]:
+        """Instances that one task can use alone: compute instances of one GPU instance share its memory."""
+        mig = list(self._mig_devices(handle))
+        gpu_instances = [gpu_instance for _, gpu_instance, _ in mig]
+        for device, gpu_instance, compute_instance in mig:
+            uuid, name = self._ask("DeviceGetUUID", device), self._ask("DeviceGetName", device)
+            facts = self._ask("DeviceGetAttributes_v2", device)
+            if not uuid or not name or facts is None or gpu_instances.count(gpu_instance) > 1:
+                continue
+            start, width = places.get(gpu_instance, (0, 0))
+            memory_mib, slices = int(facts.memorySizeMB), int(facts.computeInstanceSliceCount)
+            memory_of, memory_in = (
+                (width, profiles.memory_slices) if profiles.memory_slices else (memory_mib, capacity_mib)
+            )
+            yield MigInstance(
+                uuid=_text(uuid),
+                profile=_text(name).rpartition("MIG ")[2],
+                memory_mib=memory_mib,
+                sm_count=int(facts.multiprocessorCount),
+                gpu_instance=gpu_instance,
+                compute_instance=compute_instance,
+                compute_milli=slices * WHOLE // max(profiles.compute_slices, slices, 1),
+                memory_milli=min(memory_of * WHOLE // max(memory_in, 1), WHOLE),
+                start=start,
+                width=width,
+            )
+
+    def _mig_devices(self, handle: Any) -> Iterator[tuple[Any, int, int]]:
+        """Handle, GPU instance and compute instance of each."""
+        for index in range(self._ask("DeviceGetMaxMigDeviceCount", handle) or 0):
+            device = self._ask("DeviceGetMigDeviceHandleByIndex", handle, index)
+            if device is None:  # there are fewer
+                continue
+            ids = [self._ask(f"DeviceGet{kind}InstanceId", device) for kind in ("Gpu", "Compute")]
+            if None not in ids:
+                yield device, int(ids[0]), int(ids[1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Profiles:
+    """Profiles of a card, with its slices; 0: not known."""
+
+    all: tuple[MigProfile, ...] = ()
+    compute_slices: int = 0
+    memory_slices: int = 0
+    sm_count: int = 0
+
+    def plain(self) -> list[MigProfile]:
+        """Profiles without extensions for media and graphics ("1g.10gb+me"), of which there are fewer."""
+        return [each for each in self.all if each.starts and not {"+", "-"} & set(each.name)]
+
+
+def _read_profiles(nvml: Any, ask: Any, handle: Any) -> _Profiles:
+    infos = []
+    for number in range(getattr(nvml, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)):
+        info = ask(
+            "DeviceGetGpuInstanceProfileInfo", handle, number
+        )  # its version 2 has the name (driver 510)
+        if info is not None:
+            infos.append((info, _placements(nvml, ask, handle, int(info.id))))
+    compute_slices = max((int(info.sliceCount) for info, _ in infos), default=0)
+    memory_slices = max((start + width for _, places in infos for start, width in places), default=0)
+    return _Profiles(
+        tuple(
+            MigProfile(
+                name=_text(info.name).rpartition("MIG ")[2],
+                number=int(info.id),
+                memory_mib=int(info.memorySizeMB),
+                compute_milli=int(info.sliceCount) * WHOLE // compute_slices,
+                memory_milli=places[0][1] * WHOLE // memory_slices if places else 0,
+                starts=tuple(sorted(start for start, _ in places)),
+                width=places[0][1] if places else 0,
+            )
+            for info, places in infos
+        ),
+        compute_slices,
+        memory_slices,
+        max((int(info.multiprocessorCount) for info, _ in infos), default=0),
+    )
+
+
+def _placements(nvml: Any, ask: Any, handle: Any, profile: int) -> list[tuple[int, int]]:
+    """Start and width of all places of a profile, taken or not; only root may ask."""
+    count = c_uint(0)
+    if ask("DeviceGetGpuInstancePossiblePlacements", handle, profile, None, byref(count)) is None:
+        return []
+    places = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
+    if ask("DeviceGetGpuInstancePossiblePlacements", handle, profile, places, byref(count)) is None:
+        return []
+    return [(int(place.start), int(place.size)) for place in places[: count.value]]
+
+
+def _beside(profile: MigProfile, occupied: Collection[int]) -> MigProfile:
+    """The profile without the places that are for nobody to take."""
+    free = [s for s in profile.starts if not any(n in occupied for n in range(s, s + profile.width))]
+    return replace(profile, starts=tuple(free))
+
+
+def _text(value: Any) -> str:
+    """Older versions of the binding give bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)
