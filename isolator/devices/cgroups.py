@@ -185,7 +185,7 @@ def mounted(root: Path = Path("/")) -> dict[Version, Path]:
     for line in (root / "proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
-        point = Path(_unescaped(before.split()[4]))
+        point = Path(unescaped(before.split()[4]))
         if kind == "cgroup2":
             mount_points.setdefault("cgroup2", point)
         elif kind == "cgroup" and "devices" in options.split()[-1].split(","):
@@ -199,11 +199,12 @@ def mounted_with(controller: str, root: Path = Path("/")) -> Path | None:
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
         if kind == "cgroup" and controller in options.split()[-1].split(","):
-            return Path(_unescaped(before.split()[4]))
+            return Path(unescaped(before.split()[4]))
     return None
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
+    """A path as /proc/self/mountinfo writes it, as it is (proc_pid_mountinfo(5))."""
     for code, character in _ESCAPES.items():
         text = text.replace(code, character)
     return text

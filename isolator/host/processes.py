@@ -5,9 +5,9 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 
 
 def become_subreaper() -> None:
@@ -22,6 +22,22 @@ def become_subreaper() -> None:
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+@contextlib.contextmanager
+def not_adopting() -> Iterator[None]:
+    """Adopt no orphans meanwhile: what a child leaves behind then is no descendant, and outlives this process.
+
+    To be used before anything else is started that may leave orphans.
+    """
+    libc, adopts = ctypes.CDLL(None, use_errno=True), ctypes.c_int()
+    libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    try:
+        yield
+    finally:
+        if adopts.value:
+            become_subreaper()
 
 
 def descendants(pid: int) -> list[int]:

@@ -1,0 +1,511 @@
+"""A daemon of NVIDIA's Multi-Process Service for each card and UNIX user that share it: made by the first share,
+adopted by the next, ended by the ledger's undo of the card's row.
+
+It is nobody's child: it has cgroups of its own in every hierarchy, so that no task's end takes it along, and what it
+is known by (pid, start) is noted beside its pipes. It is made and ended in the card's turn (`Ledger.turn`) only.
+What a task gets is one directory of pipes, the shared memory of its domain, and variables that it does not choose.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from isolator.devices import cgroups
+from isolator.devices.cgroups import OWN_ROOT, Cgroup, make_directory, remove_if_empty
+from isolator.devices.rules import Rule
+from isolator.host import processes
+from isolator.shares import compute_mode
+from isolator.shares.compute_mode import Nvml
+from isolator.shares.mps_life import State
+from mesos_gpu.adapters.mps2 import Mps2
+from mesos_gpu.adapters.mps3 import Mps3
+from mesos_gpu.adapters.mps_control import (
+    PIPES,
+    PREFIX,
+    PROGRAM,
+    SERVER,
+    Absent,
+    Control,
+    Limits,
+    Mps,
+    Silent,
+    too_long,
+)
+from mesos_gpu.adapters.proc import boot_id, start_ticks
+from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.share import Ability, Share
+from mesos_gpu.policy.sharing.percentages import Cap, cap_of
+
+KIND: Final = "mps"  # of a card's row in the ledger
+ROOT: Final = Path("/run/mesos-gpu/mps")
+SHARED_MEMORY: Final = Path("/dev/shm/mesos-gpu-mps")
+#: Where a task has the pipes of its domain: over the directory that has everybody's on the host.
+TASK_PIPES: Final = str(ROOT)
+TASK_SHARED_MEMORY: Final = "/dev/shm"
+PERCENTAGES: Final = "MESOS_GPU_MPS_PERCENTAGES"
+START_S: Final = 10.0
+QUIT_S: Final = 2.0
+DRAIN_S: Final = 10.0
+FIRST_3: Final = 615  # the first driver with protocol 3
+_HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
+_PAUSE_S: Final = 0.002
+#: Joins cgroups, has the domain's shared memory for /dev/shm, leaves the daemon behind, and says its pid.
+_START: Final = """
+set -e
+shared=$1 log=$2 count=$3; shift 3
+while [ "$count" -gt 0 ]; do echo 0 > "$1/cgroup.procs"; shift; count=$((count - 1)); done
+mount --bind "$shared" /dev/shm
+"$@" </dev/null >>"$log" 2>&1 &
+echo $!
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A card and the user who shares it with nobody else. Its text is what the ledger's row of the card says."""
+
+    gpu: GpuId
+    uid: int
+    protocol: int = 2
+
+    @property
+    def key(self) -> str:
+        """Eight hexadecimal digits: paths of sockets must be short."""
+        return hashlib.sha256(f"{self.gpu} {self.uid}".encode()).hexdigest()[:8]
+
+    def __str__(self) -> str:
+        return f"{self.gpu} {self.uid} {self.protocol}"
+
+    @classmethod
+    def of(cls, text: str) -> "Domain":
+        """Read the text of a row.
+
+        Raises:
+            BadConfiguration: It is none.
+        """
+        match text.split():
+            case [gpu, uid, ("2" | "3") as protocol] if uid.isdecimal():
+                return cls(GpuId(gpu), int(uid), int(protocol))
+        raise BadConfiguration(
+            f"the ledger has a row of MPS that says {text!r}", remedy="run the mesos_gpu that wrote it"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What of this host the daemons need.
+
+    Attributes:
+        program: The control program; None: there is none.
+        libraries: The driver's, before the host's; None: the host's.
+        nvml: What sets compute modes; None: they are left alone.
+        root: Where pipes, notes and locks are.
+        shared_memory: Where the shared memory of domains is.
+    """
+
+    program: Path | None
+    libraries: Path | None = None
+    nvml: Nvml | None = None
+    root: Path = ROOT
+    shared_memory: Path = SHARED_MEMORY
+
+    def pipes(self, domain: Domain) -> Path:
+        """The directory of a domain's sockets."""
+        return self.root / domain.key
+
+    def beside(self, domain: Domain, name: str) -> Path:
+        """A file of a domain that its tasks do not see."""
+        return self.root / f"{domain.key}.{name}"
+
+    def memory(self, domain: Domain) -> Path:
+        """The directory that is /dev/shm for a domain's daemon and tasks."""
+        return self.shared_memory / domain.key
+
+    def mps(self, domain: Domain) -> Mps:
+        """The domain's daemon, to be asked and told.
+
+        Raises:
+            Unavailable: This host has no control program.
+        """
+        if self.program is None:
+            raise Unavailable(
+                f"{PROGRAM} is not on this host", remedy="install the driver's package that has it"
+            )
+        control = Control(self.program, self.pipes(domain), self.libraries)
+        return Mps3(control) if domain.protocol == 3 else Mps2(control)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a task needs to be a client.
+
+    Attributes:
+        mounts: Of each directory of the host where the task must have it, before /dev/shm of its own.
+        env: What its environment must say.
+    """
+
+    mounts: tuple[tuple[str, str], ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def host_of(env: Mapping[str, str], libraries: Path | None = None) -> Host:
+    """This host, as its operator has set it up.
+
+    Args:
+        env: The environment of an executor or a monitor.
+        libraries: As of `Host`.
+    """
+    program = shutil.which(PROGRAM, path=f"{env.get('PATH', '')}:/usr/local/bin:/usr/bin:/usr/sbin")
+    return Host(Path(program) if program else None, libraries, compute_mode.nvml_of(libraries))
+
+
+def any_percentage(env: Mapping[str, str]) -> bool:
+    """Whether this host's operator allows percentages with which results were seen to be wrong.
+
+    Raises:
+        BadConfiguration: The setting is none of its values.
+    """
+    said = env.get(PERCENTAGES) or "measured"
+    if said not in ("measured", "any"):
+        raise BadConfiguration(f"{PERCENTAGES} is {said!r}", remedy="set it to measured or any")
+    return said == "any"
+
+
+def cap_for(share: Share, compute_capability: str | None, env: Mapping[str, str]) -> Cap:
+    """The percentage that a share gets on a card of this host.
+
+    Raises:
+        Unavailable: None that is allowed is as small.
+        BadConfiguration: As of `any_percentage`.
+    """
+    cap = cap_of(share.compute_milli, compute_capability, any_percentage=any_percentage(env))
+    if cap is None:
+        raise Unavailable(
+            f"{share.compute_milli} thousandths of a card are less than MPS can give",
+            remedy="ask for 1 % or more",
+        )
+    return cap
+
+
+def probe(env: Mapping[str, str], driver_version: str) -> dict[Ability, str]:
+    """Why this host cannot use MPS, by protocol; "": it can.
+
+    Args:
+        env: The monitor's environment.
+        driver_version: As NVML says it, "535.261.03"; "": there is no driver.
+    """
+    why = _lacks(host_of(env))
+    major = driver_version.partition(".")[0]
+    newer = major.isdecimal() and int(major) >= FIRST_3
+    return {
+        Ability.MPS3: why or ("" if newer else f"driver {driver_version or 'none'} is older than {FIRST_3}"),
+        Ability.MPS2: why,
+    }
+
+
+def _lacks(host: Host) -> str:
+    if host.program is None:
+        return f"{PROGRAM} is not installed"
+    if not shutil.which(SERVER, path=host.mps(Domain(GpuId(""), 0)).control.environment()["PATH"]):
+        return f"{SERVER} is not installed"
+    if os.geteuid() != 0:
+        return "agents do not run as root"
+    if os.stat("/proc/self/ns/pid").st_ino != _HOST_PID_NAMESPACE:
+        return "agents, or their executors, are in a pid namespace of their own"
+    if host.nvml is None:
+        return "nvidia-ml-py is not installed, which sets compute modes"
+    missing = [tool for tool in ("unshare", "mount") if not shutil.which(tool)]
+    return f"{' and '.join(missing)} of util-linux is not installed" if missing else ""
+
+
+def refusal(uid: int | None, cards: int) -> str:
+    """Why a task cannot be a client, whatever its host has; "": it can.
+
+    Args:
+        uid: Of the user that it runs as; None: not known.
+        cards: How many cards it has a share of.
+    """
+    if uid is None:
+        return "MPS needs to know the user that the task runs as"
+    if uid == 0:
+        return "MPS would let a task of root change the limits of others"
+    return (
+        "a process reaches one MPS daemon only, so shares of several cards cannot use it" if cards > 1 else ""
+    )
+
+
+# --- to make, to adopt, to end
+
+
+def join(
+    host: Host,
+    domain: Domain,
+    task: str,
+    mine: Limits,
+    others: Mapping[str, Limits],
+    rules: Sequence[Rule] | None = None,
+) -> Joined:
+    """Have a daemon of that domain, and have it know the task.
+
+    Args:
+        host: This host.
+        domain: The task's card and user; the ledger's row of the card says it already, and it is the card's turn.
+        task: Its id.
+        mine: What it may use.
+        others: The limits of the domain's other tasks, by their ids.
+        rules: Device rules for the daemon and its servers; None: any device.
+
+    Raises:
+        Unavailable: There is none, and none can be had; or it is sick, and has other tasks that are to leave first.
+        OSError: Its directories or cgroups cannot be made.
+    """
+    most, mps = most_of((mine, *others.values())), host.mps(domain)
+    if not _adopt(host, domain, mps, most, others):
+        _start(host, domain, mps, most, rules)
+    mps.admit(task, mine)
+    client = mps.client(task, mine)
+    return Joined(
+        (
+            (str(host.pipes(domain) / client.pipes), TASK_PIPES),
+            (str(host.memory(domain)), TASK_SHARED_MEMORY),
+        ),
+        {**client.env, PIPES: TASK_PIPES},
+    )
+
+
+def task_environment(asked: Mapping[str, str], joined: Joined | None) -> dict[str, str]:
+    """A job's environment without what would speak to MPS for it, and with what must.
+
+    Args:
+        asked: What the job wants.
+        joined: What its share needs; None: it is no client.
+    """
+    kept = {name: value for name, value in asked.items() if not name.startswith(PREFIX)}
+    return kept | dict(joined.env if joined is not None else {})
+
+
+def undo(host: Host, what: str) -> list[int]:
+    """End the domain's daemon and give the card its compute mode back; harmless if it is gone.
+
+    Args:
+        host: This host.
+        what: The text of the card's row; the ledger has no task there.
+
+    Returns:
+        Processes that would not die; then all stays, to be tried again.
+
+    Raises:
+        Unavailable: The compute mode cannot be given back.
+        OSError: Something cannot be removed.
+    """
+    domain = Domain.of(what)
+    if left := _end(host, domain):
+        return left
+    for path in (host.pipes(domain), host.memory(domain)):
+        if path.exists():
+            shutil.rmtree(path)
+    for name in ("daemon", "log"):
+        host.beside(domain, name).unlink(missing_ok=True)
+    remove_if_empty(host.shared_memory)
+    return []
+
+
+def drain(host: Host, domain: Domain, pids: Sequence[int], timeout_s: float = DRAIN_S) -> tuple[int, ...]:
+    """Have clients' work end before they are killed: one that dies within a kernel may take the server along.
+
+    Args:
+        host, domain: As of `join`.
+        pids: Processes of the task.
+        timeout_s: For all.
+
+    Returns:
+        Those that are clients still; all that could not be asked about.
+    """
+    deadline, mps = time.monotonic() + timeout_s, host.mps(domain)
+    left = tuple(pids)
+    try:
+        while left := tuple(pid for _, pid in _clients(mps) if pid in pids):
+            if time.monotonic() > deadline:
+                break
+            for server, pid in _clients(mps):
+                if pid in left:
+                    mps.terminate(server, pid)
+            time.sleep(0.05)
+    except Absent:
+        return ()
+    except Unavailable:
+        return left
+    return left
+
+
+def _clients(mps: Mps) -> list[tuple[int, int]]:
+    return [(server.pid, pid) for server in mps.servers() for pid in mps.clients(server.pid)]
+
+
+def most_of(limits: Sequence[Limits]) -> Limits:
+    """The most that any of them allows."""
+    memory = [each.memory_mib for each in limits if each.memory_mib is not None]
+    return Limits(max(each.percent for each in limits), max(memory) if len(memory) == len(limits) else None)
+
+
+def _adopt(host: Host, domain: Domain, mps: Mps, most: Limits, others: Mapping[str, Limits]) -> bool:
+    """Whether there is a daemon, which knows the limits then; one that cannot be used is ended if nobody uses it."""
+    state = State.GONE
+    if _process(host, domain) is not None:
+        try:
+            mps.open(domain.gpu, domain.uid, most)
+            return True
+        except Silent:
+            state = State.HUNG
+        except Absent:
+            state = State.STARTING  # and whoever started it has died
+    if others:
+        raise Unavailable(
+            f"the MPS daemon of {domain.gpu} is {state.value}, and its {len(others)} other tasks have not left it",
+            remedy="none: they are moved, and the next share makes it anew",
+        )
+    if left := _end(host, domain, mode=False):
+        raise Unavailable(
+            f"processes {left} of the MPS daemon of {domain.gpu} would not die", remedy="end them"
+        )
+    return False
+
+
+def _process(host: Host, domain: Domain) -> int | None:
+    """The pid of the daemon that was noted, if this very process runs; None: it does not."""
+    try:
+        pid, ticks, boot = json.loads(host.beside(domain, "daemon").read_text())
+    except FileNotFoundError:
+        return None
+    return pid if boot == boot_id() and start_ticks(pid) == ticks else None
+
+
+def _start(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[Rule] | None) -> None:
+    """Make the daemon, and wait until it answers."""
+    host.root.mkdir(parents=True, exist_ok=True)
+    host.root.chmod(0o700)  # nobody but root passes through; a task has its own directory mounted
+    pipes = host.pipes(domain)
+    if why := too_long(pipes):
+        raise Unavailable(
+            f"{pipes} cannot have an MPS daemon's pipes: {why}", remedy="choose a shorter directory"
+        )
+    change = None
+    if host.nvml is not None:
+        change = compute_mode.begin_exclusive(host.nvml, domain.gpu, host.beside(domain, "mode"))
+    try:
+        _make_directories(host, domain)
+        pid = _spawn(host, domain, mps, most, rules)
+        host.beside(domain, "daemon").write_text(json.dumps([pid, start_ticks(pid), boot_id()]))
+        _await(host, domain, mps, most, pid)
+    finally:
+        why = change.wait() if change is not None else ""
+    if why:
+        raise Unavailable(
+            f"{domain.gpu} cannot be shared by MPS: {why}", remedy="see the driver; use another method"
+        )
+
+
+def _make_directories(host: Host, domain: Domain) -> None:
+    if host.pipes(domain).exists():  # of a daemon that was killed
+        shutil.rmtree(host.pipes(domain))
+    host.pipes(domain).mkdir(mode=0o755)
+    host.shared_memory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    host.memory(domain).mkdir(exist_ok=True)
+    host.memory(domain).chmod(0o1777)
+
+
+def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[Rule] | None) -> int:
+    groups = own_cgroups(domain)
+    for group in groups:
+        _make_group(group)
+    for group in groups:
+        if rules is not None and (group.version == "cgroup2" or (group.path / "devices.list").exists()):
+            group.allow(rules)
+    arguments, more = mps.daemon(most)
+    paths = [str(group.path) for group in groups]
+    with processes.not_adopting():
+        done = subprocess.run(
+            ["unshare", "--mount", "/bin/sh", "-c", _START, "sh", host.memory(domain), host.beside(domain, "log"),
+             str(len(paths)), *paths, mps.control.program, *arguments],
+            env={**mps.control.environment(), "CUDA_VISIBLE_DEVICES": domain.gpu, **more},
+            cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_S, check=False,
+            start_new_session=True,
+        )  # fmt: skip
+    if done.returncode or not done.stdout.strip().isdecimal():
+        raise Unavailable(
+            f"an MPS daemon for {domain.gpu} cannot be started: {done.stderr.strip() or done.stdout.strip()}",
+            remedy="run agents as root, with cgroups that they may make",
+        )
+    return int(done.stdout)
+
+
+def _await(host: Host, domain: Domain, mps: Mps, most: Limits, pid: int) -> None:
+    deadline = time.monotonic() + START_S
+    while True:
+        with contextlib.suppress(Absent, Silent):
+            if (host.pipes(domain) / "control").exists():
+                mps.open(domain.gpu, domain.uid, most)
+                return
+        if start_ticks(pid) is None or time.monotonic() > deadline:
+            said = _last_words(host.beside(domain, "log"))
+            _end(host, domain, mode=False)
+            raise Unavailable(
+                f"the MPS daemon of {domain.gpu} does not start: {said}", remedy="see the driver"
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    return lines[-1] if lines else "it says nothing"
+
+
+def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
+    """Ask it to go, then kill all that is in its cgroups; what would not die. `mode`: gives the compute mode back."""
+    if (pid := _process(host, domain)) is not None:
+        with contextlib.suppress(Unavailable):
+            host.mps(domain).control.ask(f"quit -t {QUIT_S:g}")
+        processes.send([pid], 15)
+    left = [pid for group in own_cgroups(domain) for pid in group.remove()]
+    if left or not mode or host.nvml is None:
+        return left
+    if why := compute_mode.begin_undo(host.nvml, domain.gpu, host.beside(domain, "mode")).wait():
+        raise Unavailable(
+            f"the compute mode of {domain.gpu} cannot be given back: {why}", remedy="it is tried again"
+        )
+    return []
+
+
+def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
+    """A cgroup in each hierarchy that is mounted: a process that stays in one of a task's keeps that task from ending.
+
+    Source: cgroups(7); the hierarchies without a controller of their own (name=systemd) count, too.
+    """
+    groups: dict[str, Cgroup] = {}
+    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(maxsplit=2)
+        hierarchy = "2" if kind == "cgroup2" else ",".join(sorted(set(options.split(",")) - {"rw", "ro"}))
+        if kind in ("cgroup", "cgroup2") and hierarchy not in groups:
+            point = Path(cgroups.unescaped(before.split()[4]))
+            version: cgroups.Version = "cgroup2" if kind == "cgroup2" else "cgroup1"
+            groups[hierarchy] = Cgroup(version, point / OWN_ROOT / f"mps-{domain.key}", own=True)
+    return list(groups.values())
+
+
+def _make_group(group: Cgroup) -> None:
+    for path in (group.path.parent, group.path):
+        make_directory(path)
+        for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1: nobody may join one where they are empty
+            file = path / name
+            if group.version == "cgroup1" and file.exists() and not file.read_text().strip():
+                file.write_text((path.parent / name).read_text())

@@ -1,0 +1,122 @@
+"""MPS by protocol 2: drivers before 615. One server for one user; limits hold for clients that connect later.
+
+The daemon's defaults are the most that any client gets; a client's own variables lower that. All clients are one
+user's: docs/mps.md says what that user's tasks can do to each other.
+Sources: nvidia-cuda-mps-control(1) of 535; what its daemon answers was tried (tests/contract/test_mps.py).
+"""
+
+from collections.abc import Mapping
+
+from mesos_gpu.adapters.mps_control import (
+    MEMORY,
+    PERCENT,
+    Client,
+    Control,
+    Disobeyed,
+    Limits,
+    Server,
+    numbers,
+    whole_mib,
+)
+from mesos_gpu.model.ids import GpuId
+
+_CARD = 0  # the daemon sees one card only
+_GIB = 1024  # MiB
+
+
+class Mps2:
+    """`Mps` by protocol 2."""
+
+    def __init__(self, control: Control) -> None:
+        """Nothing is asked yet."""
+        self.control = control
+
+    def daemon(self, most: Limits) -> tuple[tuple[str, ...], dict[str, str]]:
+        """In the foreground; its first server has the limits whoever asks for it first."""
+        return ("-f",), {PERCENT: str(most.percent)}
+
+    def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
+        """Set the defaults, and those of a server that runs; read them back. One call where there is no server."""
+        answer = self.control.ask(*_settings(most), *_questions(most), "get_server_list")
+        defaults = answer[1 : 1 + len(_expected(most))]  # the first line repeats the percentage
+        if defaults != _expected(most):
+            raise self._disobeyed("its defaults", defaults, most)
+        for pid in numbers(answer[1 + len(defaults) :]):
+            self.control.ask(*_settings(most, pid))
+            self._see(most, pid)
+
+    def admit(self, task: str, limits: Limits) -> None:
+        """Tell nothing: a client has its limits in its environment."""
+
+    def client(self, task: str, limits: Limits) -> Client:
+        """Limits by ordinal: an entry that names a card which the client cannot see would drop all."""
+        env = {PERCENT: str(limits.percent)}
+        if limits.memory_mib is not None:
+            env[MEMORY] = f"{_CARD}={whole_mib(limits)}"
+        return Client(".", env)
+
+    def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
+        """Compare the defaults, and those of each server."""
+        for pid in (None, *(server.pid for server in self.servers())):
+            self._see(most, pid)
+
+    def _see(self, most: Limits, server: int | None) -> None:
+        answer = self.control.ask(*_questions(most, server))
+        if answer != _expected(most) and not _gone(answer):
+            whose = "its defaults" if server is None else f"those of its server {server}"
+            raise self._disobeyed(whose, answer, most)
+
+    def _disobeyed(self, whose: str, answer: list[str], most: Limits) -> Disobeyed:
+        return Disobeyed(
+            f"the limits of the MPS daemon at {self.control.pipes} are not as set: {whose} are "
+            f"{' and '.join(answer) or 'nothing'}, not {' and '.join(_expected(most))}",
+            remedy="a client of its user has changed them, or the driver does not take them",
+        )
+
+    def servers(self) -> tuple[Server, ...]:
+        """Each with its status, where the daemon can be asked for it (535 cannot)."""
+        return tuple(Server(pid, self._fault(pid)) for pid in numbers(self.control.ask("get_server_list")))
+
+    def _fault(self, pid: int) -> bool | None:
+        said = " ".join(self.control.ask(f"get_server_status {pid}")).strip().upper()
+        return said == "FAULT" if said in ("INITIALIZING", "ACTIVE", "FAULT") else None
+
+    def clients(self, server: int) -> tuple[int, ...]:
+        """Ask for the list of that server."""
+        return numbers(self.control.ask(f"get_client_list {server}"))
+
+    def terminate(self, server: int, client: int) -> None:
+        """Have the server end the client's work."""
+        self.control.ask(f"terminate_client {server} {client}")
+
+
+def _settings(most: Limits, server: int | None = None) -> list[str]:
+    name, pid = _named("set", server)
+    lines = [f"{name}_active_thread_percentage {pid}{most.percent}"]
+    if most.memory_mib is not None:
+        lines.append(f"{name}_device_pinned_mem_limit {pid}{_CARD} {whole_mib(most)}")
+    return lines
+
+
+def _questions(most: Limits, server: int | None = None) -> list[str]:
+    name, pid = _named("get", server)
+    lines = [f"{name}_active_thread_percentage {pid}".rstrip()]
+    return lines if most.memory_mib is None else [*lines, f"{name}_device_pinned_mem_limit {pid}{_CARD}"]
+
+
+def _named(verb: str, server: int | None) -> tuple[str, str]:
+    return (f"{verb}_default", "") if server is None else (verb, f"{server} ")
+
+
+def _expected(most: Limits) -> list[str]:
+    """The daemon says whole GiB where there are some: 1535 MiB are read as "1G"."""
+    lines = [f"{float(most.percent):.1f}"]
+    if most.memory_mib is not None:
+        whole = most.memory_mib // _GIB
+        lines.append(f"{whole}G" if whole else f"{most.memory_mib}M")
+    return lines
+
+
+def _gone(answer: list[str]) -> bool:
+    """Whether the server has ended since it was listed."""
+    return any(line.startswith("Server ") and line.endswith("not found") for line in answer)

@@ -1,0 +1,178 @@
+"""The control program of NVIDIA's Multi-Process Service (MPS): how its daemon is asked and told. Each question has a
+deadline: a daemon that was stopped never answers.
+
+Source: nvidia-cuda-mps-control(1). Whether a command was obeyed is not in its exit code: settings are read back.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import GpuId
+
+PROGRAM: Final = "nvidia-cuda-mps-control"
+SERVER: Final = "nvidia-cuda-mps-server"  # the daemon looks for it in its PATH
+DEADLINE_S: Final = 3.0
+#: The longest path of a directory of pipes: an address of a UNIX socket has 108 bytes (unix(7)), the longest name in
+#: the directory is control_privileged. The daemon ends without a word if it is longer.
+LONGEST_PATH: Final = 108 - len("/control_privileged") - 1
+LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
+PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
+PERCENT: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+PREFIX: Final = "CUDA_MPS_"  # of all variables that a client or a daemon reads
+
+
+class Silent(Unavailable):
+    """The daemon takes a command and does not answer in time."""
+
+
+class Absent(Unavailable):
+    """No daemon is at these pipes."""
+
+
+class Disobeyed(Unavailable):
+    """The daemon answers, and something else than what it was told holds now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a client may use of the card.
+
+    Attributes:
+        percent: Of its streaming multiprocessors.
+        memory_mib: Of its memory, each process; None: MPS does not limit it.
+    """
+
+    percent: int
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server of a daemon. `fault`: whether it says that it is in fault; None: this driver's daemon cannot say."""
+
+    pid: int
+    fault: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The program, and the pipes of the daemon that it speaks to.
+
+    Attributes:
+        program: Its path.
+        pipes: The daemon's directory.
+        libraries: A directory of the driver's libraries that goes before the host's; None: the host's.
+        deadline_s: For one call.
+    """
+
+    program: Path
+    pipes: Path
+    libraries: Path | None = None
+    deadline_s: float = DEADLINE_S
+
+    def environment(self) -> dict[str, str]:
+        """The environment of the daemon and of those who ask it."""
+        path = f"{self.program.parent}:/usr/bin:/usr/sbin:/bin:/sbin"
+        own = {"PATH": path, PIPES: str(self.pipes)}
+        return own | ({"LD_LIBRARY_PATH": str(self.libraries)} if self.libraries else {})
+
+    def ask(self, *commands: str) -> list[str]:
+        """Give commands, and take the lines of the answer.
+
+        Raises:
+            Silent, Absent: There is no answer.
+            Unavailable: The program cannot be run.
+        """
+        try:
+            done = subprocess.run(
+                [self.program],
+                input="".join(f"{command}\n" for command in commands),
+                env=self.environment(),
+                cwd="/",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=self.deadline_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise Silent(
+                f"the MPS daemon at {self.pipes} did not answer {commands[0]!r} within {self.deadline_s:g} s",
+                remedy="no more shares are put on its card; it is ended with the last task there",
+            ) from None
+        except OSError as error:
+            raise Unavailable(
+                f"{self.program} cannot be run: {error.strerror}", remedy="see that the driver is whole"
+            ) from error
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip()
+            raise Absent(
+                f"no MPS daemon is at {self.pipes}: {said or f'exit code {done.returncode}'}",
+                remedy="the next share of the card starts it anew",
+            )
+        return done.stdout.splitlines()
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How a task reaches the daemon. `pipes`: below the daemon's directory; `env`: what its environment must say."""
+
+    pipes: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Mps(Protocol):
+    """A daemon of one card and one user, by one protocol. Every method but `daemon` and `client` may raise Silent,
+    Absent or Disobeyed."""
+
+    control: Control
+
+    def daemon(self, most: Limits) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Arguments of a daemon in the foreground, and what its environment says more."""
+
+    def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
+        """Have it serve that user on that card, no client beyond `most`; harmless if it does already."""
+
+    def admit(self, task: str, limits: Limits) -> None:
+        """Have it know a task's limits; again if they changed."""
+
+    def client(self, task: str, limits: Limits) -> Client:
+        """What the task needs in order to be a client within its limits."""
+
+    def holds(self, tasks: Mapping[str, Limits], most: Limits) -> None:
+        """See that it still has what `open` and `admit` told it.
+
+        Raises:
+            Disobeyed: It has other settings.
+        """
+
+    def servers(self) -> tuple[Server, ...]:
+        """Its servers, with their states."""
+
+    def clients(self, server: int) -> tuple[int, ...]:
+        """Pids of a server's clients."""
+
+    def terminate(self, server: int, client: int) -> None:
+        """Have a client's work drained and the client let go; harmless if it is not there."""
+
+
+def numbers(lines: list[str]) -> tuple[int, ...]:
+    """The lines of an answer that are pids; the others are words for people."""
+    return tuple(int(line) for line in map(str.strip, lines) if line.isdecimal())
+
+
+def whole_mib(limits: Limits) -> str:
+    """A limit of memory as MPS takes it: a fraction of GiB would be cut to nothing ("1.5G" is taken as 1 MiB)."""
+    return f"{limits.memory_mib}M"
+
+
+def too_long(pipes: Path) -> str:
+    """Why a directory cannot have a daemon's pipes; "": it can."""
+    length = len(os.fsencode(pipes))
+    return f"its path has {length} bytes, and sockets take {LONGEST_PATH}" if length > LONGEST_PATH else ""

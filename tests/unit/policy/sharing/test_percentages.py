@@ -1,0 +1,65 @@
+"""Percentages of MPS by architecture: never more than was asked for, never one with which results were wrong."""
+
+import itertools
+
+import pytest
+
+from mesos_gpu.policy.sharing.percentages import ALL, HOPPER, allowed, cap_of
+
+#: Of 132 SMs, those with which parts of half-precision products were left unwritten.
+WRONG_SMS = (*range(18, 29), *range(36, 61), *range(68, 117))
+WRONG_PERCENTAGES = (*range(14, 23), *range(28, 47), *range(52, 90))
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [(10, 1), (130, 13), (140, 13), (229, 13), (230, 23), (250, 25), (300, 27), (470, 47), (500, 50), (519, 51),
+     (520, 51), (899, 51), (900, 90), (1000, 100)],
+)  # fmt: skip
+def test_hopper_gets_the_next_below(asked: int, given: int) -> None:
+    cap = cap_of(asked, "9.0")
+    assert cap is not None
+    assert cap.percent == given
+    assert bool(cap.note) == (given != asked // 10)
+
+
+def test_the_note_says_both_and_why() -> None:
+    cap = cap_of(300, "9.0")
+    assert cap is not None
+    assert (
+        cap.note == "27 % instead of 30 %: half-precision results are right there on compute capability 9.0"
+    )
+
+
+@pytest.mark.parametrize("capability", ["9.0", None])
+def test_no_share_of_hopper_gets_a_wrong_percentage(capability: str | None) -> None:
+    for milli in range(10, 1001):
+        cap = cap_of(milli, capability)
+        assert cap is not None
+        assert cap.percent not in WRONG_PERCENTAGES
+        assert cap.percent * 132 // 100 not in WRONG_SMS
+        assert cap.percent * 10 <= milli
+
+
+@pytest.mark.parametrize("capability", ["7.0", "8.0", "8.9", "10.0", "12.0"])
+def test_other_cards_get_what_was_asked_for(capability: str) -> None:
+    assert [cap.percent for milli in range(10, 1001, 10) if (cap := cap_of(milli, capability))] == list(
+        range(1, 101)
+    )
+
+
+def test_the_operator_may_allow_all() -> None:
+    assert allowed("9.0") == HOPPER
+    assert allowed("9.0", any_percentage=True) == ALL
+    cap = cap_of(700, "9.0", any_percentage=True)
+    assert cap is not None
+    assert (cap.percent, cap.note) == (70, "")
+
+
+def test_less_than_one_percent_is_none() -> None:
+    assert cap_of(9, "8.0") is None
+
+
+def test_ranges_ascend_and_do_not_meet() -> None:
+    for (_, before), (first, last) in itertools.pairwise(HOPPER):
+        assert before + 1 < first <= last
