@@ -153,7 +153,7 @@ class Mps(Protocol):
         """
 
     def servers(self) -> tuple[Server, ...]:
-        """Its servers, with their states."""
+        """List its servers, with their states."""
 
     def clients(self, server: int) -> tuple[int, ...]:
         """Pids of a server's clients."""
