@@ -152,10 +152,8 @@ class NodeCapacity:
     gpus: tuple[Gpu, ...] = ()  # healthy, and free wholly or in part
     parts: tuple[GpuPart, ...] = ()  # of those that are open to shares
     compute_milli: int = WHOLE  # thousandths of a GPU's compute that all its shares together may have
-    #: What `free` must have beside the task for each card that it opens, its GPU in Mesos included; None: none can be
-    #: opened now.
-    opening: Resources | None = _ONE_GPU
-    cover: Resources = _ONE_GPU  # what comes back for each card that is open no longer
+    cover: Resources = _ONE_GPU  # what opening a GPU to shares takes of `free`
+    keeper: Resources = NOTHING  # what opening one takes beside that; NOTHING: what covers GPUs runs there
     ports: tuple[PortRange, ...] | None = None  # None: they are not counted
     allocations: tuple[Allocation, ...] = ()  # that end and give back, in the order of `by_end`
     given_back: Resources = NOTHING  # by all of those together, and for what is open to shares now
@@ -186,11 +184,12 @@ class NodeCapacity:
             self,
             free=self.free - resources - self.to_open(len(opened)),
             parts=tuple([part.less(share) if part.gpu_id in gpu_ids else part for part in parts.values()]),
+            keeper=NOTHING if opened else self.keeper,
         )
 
     def to_open(self, count: int) -> Resources:
-        """What it takes to open so many GPUs to shares, whether or not they can be opened now."""
-        return (self.opening or _ONE_GPU).scaled(count) if count else NOTHING
+        """What it takes of `free` to open so many GPUs to shares."""
+        return self.cover.scaled(count) + self.keeper if count else NOTHING
 
     def without(self, ended: Collection[Allocation]) -> "NodeCapacity":
         """When those allocations have ended: a GPU whose last share ends is a whole one again."""
@@ -218,6 +217,10 @@ class NodeCapacity:
             [part.more(held.share, empty[part.gpu_id]) if part.gpu_id in empty else part for part in parts]
         )
 
+    def _covers(self, count: int) -> Resources:
+        """What comes back for so many GPUs that are open no longer."""
+        return self.cover.with_gpus(1).scaled(count)
+
     def closed(self) -> "NodeCapacity":
         """When GPUs are no longer open that no share is on: they come last among the free ones."""
         parts = {part.gpu_id: part for part in self.parts}
@@ -225,10 +228,11 @@ class NodeCapacity:
         if not idle:
             return self
         ids = {gpu.id for gpu in idle}
+        back = self._covers(len(idle))
         return replace(
             self,
-            free=self.free + self.cover.scaled(len(idle)),
-            given_back=self.given_back - self.cover.scaled(len(idle)),
+            free=self.free + back,
+            given_back=self.given_back - back,
             gpus=(*_others(self.gpus, ids), *idle),
             parts=tuple([part for part in self.parts if part.gpu_id not in ids]),
         )
@@ -236,7 +240,7 @@ class NodeCapacity:
     def holding(self, allocations: Iterable[Allocation]) -> "NodeCapacity":
         """The node with what holds the rest of it."""
         ordered = tuple(by_end(allocations))
-        back = total(held.resources for held in ordered) + self.cover.scaled(len(self.parts))
+        back = total(held.resources for held in ordered) + self._covers(len(self.parts))
         return replace(self, allocations=ordered, given_back=back)
 
     def keeping(self, reservations: Iterable[Reservation]) -> "NodeCapacity":
@@ -311,18 +315,34 @@ class NodeCapacity:
 
     def most_opened(self, resources: Resources) -> int:
         """How many GPUs can be opened to shares beside what a task takes; below 0: there is no room for that."""
-        parts, most = self._parts(), 0
-        if self.opening is not None:
-            most = min(max(self.free.gpus, 0), sum(gpu.id not in parts for gpu in self.gpus))
+        parts = self._parts()
+        most = sum(gpu.id not in parts for gpu in self.gpus)
         return next((n for n in range(most, -1, -1) if self.free.covers(resources + self.to_open(n))), -1)
 
-    def shares(self, request: "Request", groups: Sequence[Sequence[Card]], slots: int) -> int:
-        """How many tasks those GPUs are enough for, opened as need be; `slots`: by all else, if none is opened."""
+    def _shares(self, request: "Request", groups: Sequence[Sequence[Card]], slots: int) -> int:
+        """How many tasks of one card have room, some of them opened as need be; `slots`: by all else, if none is."""
         wish, best = self._wish(request), 0
         for opened in range(self.most_opened(request.resources) + 1):
             able = min(slots, (self.free - self.to_open(opened)).times(request.resources))
             best = max(best, min(able, tasks_on(wish, groups, opened)))
         return best
+
+    def room_for_shares(self, request: "Request", model: str | None, slots: int) -> "Fit":
+        """How many tasks have room; of those that ask for several cards no more are counted than the job has.
+
+        Args:
+            request: Of which each asks for shares.
+            model: Of the GPUs; None: whatever it accepts.
+            slots: How many have room by all but GPUs.
+        """
+        groups = self.cards(request, model)
+        gpus = tuple([card.gpu for group in groups for card in group])
+        if request.gpu.count == 1:
+            return Fit(self, self._shares(request, groups, slots), gpus)
+        node, count = self, 0
+        while count < min(slots, request.tasks) and (chosen := share_for(request, node, model)) is not None:
+            node, count = node.minus(request.resources, chosen.gpus, chosen.share), count + 1
+        return Fit(self, count, gpus)
 
 
 def _others(gpus: tuple[Gpu, ...], ids: Collection[GpuId]) -> tuple[Gpu, ...]:
@@ -370,8 +390,7 @@ def room_for(request: Request, node: NodeCapacity, model: str | None = None) -> 
     if not slots or not request.gpu.count:
         return Fit(node, slots)
     if request.gpu.share is not None:
-        cards = node.cards(request, model)
-        return Fit(node, node.shares(request, cards, slots), tuple([c.gpu for group in cards for c in group]))
+        return node.room_for_shares(request, model, slots)
     groups, size = node.usable(request.gpu, model), request.gpu.count
     slots = min(slots, sum(len(group) // size for group in groups))
     return Fit(node, slots, tuple([gpu for group in groups for gpu in group[: len(group) // size * size]]))
@@ -533,10 +552,8 @@ def _of_gpus(request: Request, node: NodeCapacity) -> Misfit | None:
         groups = [[card.gpu for card in group] for group in node.cards(request, even_full=True)]
         if largest(groups) < size:
             return Misfit(Stage.ISOLATION)
-        takes = least_opened(node.cards(request), size)
-        if takes and node.offered and node.opening is None:
-            return Misfit(Stage.GPUS, Resources(gpus=takes))
-        return _in_use(size, groups, takes, node)
+        opened = least_opened(node.cards(request), size)
+        return _in_use(size, groups, None if opened is None else node.to_open(opened).gpus, node)
     usable = largest(node.usable(want))
     return _in_use(size, groups, size if usable >= size else None, node, size - usable)
 

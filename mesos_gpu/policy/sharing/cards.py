@@ -112,33 +112,17 @@ def _first(cards: Sequence[Card], count: int, most_opened: int) -> tuple[Card, .
 
 
 def tasks_on(wish: Wish, groups: Iterable[Collection[Card]], opened: int) -> int:
-    """How many tasks have room one after the other, if so many cards may be opened for them."""
-    if wish.count == 1:
-        counts, further = _counts(wish, [card for group in groups for card in group])
-        return sum(counts) + sum(further[:opened])
-    tasks = 0
-    for group in groups:
-        counts, further = _counts(wish, group)
-        used = min(opened, len(further))
-        tasks += _in_sets(counts + further[:used], wish.count)
-        opened -= used
-    return tasks
-
-
-def _counts(wish: Wish, cards: Iterable[Card]) -> tuple[list[int], list[int]]:
-    """How many shares each card has room for: of the open ones, then of the others, the most first."""
-    counts: tuple[list[int], list[int]] = ([], [])
-    for card in cards:
-        part = None if card.opens else card.free
-        counts[card.opens].append(
-            times(wish.request, card.gpu, part, wish.user, compute_milli=wish.compute_milli)
+    """How many tasks that ask for one card have room one after the other, if so many cards may be opened for them,
+    the tightest first."""
+    cards = sorted((card for group in groups for card in group), key=tightest)
+    some = [card for card in cards if not card.opens] + [card for card in cards if card.opens][:opened]
+    return sum(
+        times(
+            wish.request,
+            card.gpu,
+            None if card.opens else card.free,
+            wish.user,
+            compute_milli=wish.compute_milli,
         )
-    return counts[False], sorted(counts[True], reverse=True)
-
-
-def _in_sets(counts: Sequence[int], size: int) -> int:
-    """How many sets of so many different cards: of one card no set has two shares."""
-    tasks = sum(counts) // size
-    while tasks and sum(min(count, tasks) for count in counts) < size * tasks:
-        tasks -= 1
-    return tasks
+        for card in some
+    )
