@@ -12,6 +12,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.nodes.driver import MINIMUM
 from mesos_gpu.model.nodes.gpu import CAPABILITY
+from mesos_gpu.model.share import milli_of, number_of
 from mesos_gpu.wire.marathon.moments import moment, stamp
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 
@@ -42,21 +43,23 @@ class Memory(click.ParamType[int]):
         return int(mib)
 
 
-class WholeGpus(click.ParamType[int]):
-    """A number of GPUs."""
+class GpuNumber(click.ParamType[float]):
+    """A number of GPUs, or a part of one."""
 
     name = "n"
 
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """`0`, `8`; fractions are refused as the scheduler refuses them."""
-        from mesos_gpu.wire.job_fields import NO_FRACTIONS
-
+    def convert(
+        self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float | int:
+        """`0`, `8`, `0.25`; parts are in thousandths."""
         text = str(value).strip()
-        if re.fullmatch(r"\d*\.\d+", text):
-            self.fail(f"{text!r}: {NO_FRACTIONS}", param, ctx)
-        if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
-            self.fail(f"{text!r} is not a number of GPUs, as 0 or 8", param, ctx)
-        return int(text)
+        if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+            return int(text)
+        milli = milli_of(text)
+        if milli is None:
+            form = "a number of GPUs, as 0 or 8, nor a part of one in thousandths, as 0.25"
+            self.fail(f"{text!r} is not {form}", param, ctx)
+        return number_of(milli)
 
 
 class Duration(click.ParamType[float]):
@@ -292,7 +295,7 @@ def _upwards(ctx: click.Context | None) -> list[click.Context]:
 
 
 MEMORY: Final = Memory()
-GPUS: Final = WholeGpus()
+GPUS: Final = GpuNumber()
 DURATION: Final = Duration()
 DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")

@@ -13,11 +13,13 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.share import cards_of, number_of
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.checking import Check, is_command, is_number, is_text, show
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import mount_of, text_of
+from mesos_gpu.wire.shares import gpu_milli
 
 KNOWN: Final = tuple(field.key for field in FIELDS)
 CHECK_KNOWN: Final = (
@@ -35,19 +37,20 @@ PROTOCOLS: Final = tuple(protocol for protocol in Protocol if protocol.by_execut
 ARTIFACT_KNOWN: Final = ("uri", "extract", "executable", "cache", "dest_path")
 MOST_ARTIFACTS: Final = 100
 MOST_PORTS: Final = 100
-NO_FRACTIONS: Final = "fractions of a GPU are not enabled; ask for whole GPUs"
 HIDDEN: Final = "(hidden)"
 _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 
 
 def read(check: Check) -> dict[str, Any]:
     """The values of all fields, by their names in `JobSpec`, with defaults for what is not given."""
-    return {
+    values = {
         field.name: entry(_READERS, field.kind)(check, field)
         if field.key in check.given
         else field.standard()
         for field in FIELDS
     }
+    values["gpus"], values["gpu_milli"] = cards_of(values["gpus"])
+    return values
 
 
 def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
@@ -57,6 +60,7 @@ def write(spec: JobSpec, *, show_env: bool = True) -> dict[str, Any]:
     for key, as_json in _WRITTEN:
         if written[key] is not None:
             written[key] = as_json(written[key])
+    written["gpus"] = number_of(spec.gpus * spec.gpu_milli)
     for key, needed in _OF_NEEDED:
         if not getattr(spec, needed):
             written[key] = None
@@ -95,12 +99,15 @@ def _whole(check: Check, field: Field) -> int | None:
     return int(got)
 
 
-def _gpus(check: Check, field: Field) -> int | None:
-    got = check.given[field.key]
-    if isinstance(got, float) and got > 0 and is_number(got) and not got.is_integer():
-        check.problem(field.key, NO_FRACTIONS)
+def _gpus(check: Check, field: Field) -> int:
+    """Thousandths of GPUs."""
+    kind, got = field.kind, check.given[field.key]
+    assert isinstance(kind, of.Gpus)
+    asked = gpu_milli(got, kind)
+    if isinstance(asked, str):
+        check.problem(field.key, asked)
         return 0
-    return _whole(check, field)
+    return asked
 
 
 def _flag(check: Check, field: Field) -> bool:

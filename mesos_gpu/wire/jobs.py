@@ -13,6 +13,7 @@ from mesos_gpu.model.nodes.driver import CUDA_LABEL, CUDA_OF_BRANCH, branch_for
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.checking import Check, Problem, escaped, object_of, show
+from mesos_gpu.wire.shares import OF_JOBS, share_problems
 
 _NEEDS: Final = {"gpus": "needs gpus of at least 1", "image": "needs an image"}
 
@@ -34,7 +35,10 @@ def spec_from_mapping(
     check = Check(value, job_fields.KNOWN)
     _report_what_runs(check)
     asked = job_fields.read(check)
+    if asked["gpu_compute_pct"] is not None and "gpus" not in check.given:
+        asked["gpus"] = 1
     spec = JobSpec(**{**asked, **_settled(check, asked, engine)})
+    _report_share(check, spec)
     _report_unmet(check, asked)
     if permits is not None:
         _report_unpermitted(check, spec, permits)
@@ -89,6 +93,13 @@ def _report_unmet(check: Check, asked: Mapping[str, Any]) -> None:
         needed, is_asked = field.needs, field.key in check.given and asked[field.name]
         if is_asked and needed and not asked[needed] and not {needed, field.key} & check.failed:
             check.problem(field.key, _NEEDS[needed])
+
+
+def _report_share(check: Check, spec: JobSpec) -> None:
+    """What cannot be a share of a GPU; nothing while it is not known what is asked for."""
+    if check.failed.isdisjoint(OF_JOBS.values()):
+        for name, why in share_problems(spec, OF_JOBS):
+            check.problem(OF_JOBS[name], why)
 
 
 def _report_unpermitted(check: Check, spec: JobSpec, permits: Permits) -> None:

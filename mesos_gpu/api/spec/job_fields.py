@@ -19,6 +19,7 @@ from mesos_gpu.wire.mounts import SHAPE as MOUNT_SHAPE
 Hint = Any  # a type, or one of `typing`'s forms
 Mib = Annotated[int, says(minimum=0, description="MiB")]
 Count = Annotated[int, says(minimum=0)]
+Gpus = Annotated[float, says(minimum=0)]  # a number of them, shares too
 
 
 def like(pattern: re.Pattern[str], **more: Any) -> Says:
@@ -110,6 +111,11 @@ def _number(kind: Any) -> Hint:
     ]
 
 
+def _gpus(kind: Any) -> Hint:
+    part = Annotated[float, says(exclusiveMinimum=0, exclusiveMaximum=1, description="in thousandths")]
+    return _number(kind) | part
+
+
 def _one_of(kind: Any) -> Hint:
     return Annotated[str, one_of(*kind.of)]
 
@@ -121,6 +127,7 @@ def _some_of(kind: Any) -> Hint:
 _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Text: _text,
     of.Number: _number,
+    of.Gpus: _gpus,
     of.Flag: lambda _: bool,
     of.OneOf: _one_of,
     of.SomeOf: _some_of,
@@ -143,6 +150,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Number: lambda _: float,
     of.Whole: lambda kind: Count if kind.least >= 0 else int,
     of.Mib: lambda _: Mib,
+    of.Gpus: lambda _: Gpus,
     of.Flag: lambda _: bool,
     of.OneOf: _one_of,
     of.SomeOf: _some_of,

@@ -9,6 +9,7 @@ from mesos_gpu.cli.share import amount, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.model.share import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
@@ -124,20 +125,39 @@ def runs_as(job: "Job") -> str:
 
 
 def _gpus(job: "Job") -> str:
-    models, memory_mib = " or ".join(job["gpu_model"]), job["gpu_memory_mib"]
+    models = " or ".join(job["gpu_model"])
     asked = [
         f" of model {models}" if models else "",
-        f" with {memory_mib} MiB or more" if memory_mib else "",
+        *_of_each(job),
         f", compute capability {job['compute_capability']} or newer" if job["compute_capability"] else "",
     ]
     return f"{job['gpus']}{''.join(asked)}"
+
+
+def _of_each(job: "Job") -> list[str]:
+    """What it asks for of each GPU: of a share its size, else the least memory."""
+    memory_mib, most_mib = job["gpu_memory_mib"], job["gpu_memory_max_mib"]
+    compute, isolation = job["gpu_compute_pct"], job["isolation"]
+    if compute is None and float(job["gpus"]).is_integer():
+        return [f" with {memory_mib} MiB or more"] if memory_mib else []
+    shares = [
+        f"{compute} % of compute" if compute is not None else "",
+        f"{memory_mib} MiB" if memory_mib else "",
+    ]
+    told = " and ".join(filter(None, shares))
+    return [
+        f", {told} of each" if told else "",
+        f", up to {most_mib} MiB while others leave it" if most_mib else "",
+        f", isolation {isolation}" if isolation else "",
+    ]
 
 
 def _tasks(job: "Job") -> str:
     if job["tasks"] == 1:
         return "1"
     ends = "the job fails" if job["on_member_failure"] == "fail" else "all start again"
-    return f"{job['tasks']}, {counted(job['tasks'] * job['gpus'], 'GPU')} in all; if one fails, {ends}"
+    gpus = number_of(round(job["gpus"] * WHOLE) * job["tasks"])
+    return f"{job['tasks']}, {counted(gpus, 'GPU')} in all; if one fails, {ends}"
 
 
 def _min_driver(job: "Job") -> str | None:

@@ -14,8 +14,12 @@ from mesos_gpu.model.jobs.fields import Field as JobField
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.share import WHOLE, milli_of
 
 T = TypeVar("T")
+GPU_SHARE: Final = (
+    "GPU_SHARE"  # a label: what of its one GPU an app asks for, by clients that know whole numbers only
+)
 
 
 class EngineType(Enum):
@@ -276,7 +280,8 @@ class GpuOptions:
     fields of jobs."""
 
     models: tuple[str, ...] = ()  # ordered fallbacks; empty: any
-    memory_mib: int | None = None  # that each GPU has at least
+    memory_mib: int | None = None  # that each GPU has at least; of a share: what it gets of each
+    compute_pct: int | None = None  # of each GPU, which makes it a share; None: as the fraction says
     compute_capability: str | None = None  # the oldest that will do, "8.0"
     min_driver: str | None = None  # the oldest NVIDIA driver that will do, "535"
     placement: Placement | None = None  # None: as the scheduler is set
@@ -330,6 +335,17 @@ class App:
     resource_limits: ResourceLimits | None = None
     tty: bool | None = None
     gpu: GpuOptions | None = None
+    gpu_milli: int = WHOLE  # thousandths of each GPU: less than WHOLE where `gpus` is asked for as a fraction
+
+    @property
+    def asked_milli(self) -> int:
+        """Thousandths of GPUs that its field `gpus` asks for."""
+        return self.gpus * self.gpu_milli
+
+    @property
+    def part_milli(self) -> int:
+        """Thousandths of each GPU that an instance gets, by that field or by its label."""
+        return self.gpu_milli if self.gpu_milli < WHOLE else milli_of(self.labels.get(GPU_SHARE, "")) or WHOLE
 
     @property
     def uses_host_network(self) -> bool:

@@ -94,7 +94,7 @@ class Target:
     unreachable_strategy: UnreachableStrategy | None  # None: an unreachable instance is never replaced
     in_place: bool = False  # never over capacity: an old instance ends first
     kill: frozenset[str] = frozenset()  # instances that go in any case
-    gpus: int = 0  # of each instance; for words only
+    gpus: float = 0  # of each instance; for words only
 
 
 @dataclass(frozen=True, slots=True)

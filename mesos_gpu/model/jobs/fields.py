@@ -82,7 +82,12 @@ class Mib(Whole):
 
 
 class Gpus(Whole):
-    """A number of GPUs."""
+    """A number of GPUs, or a part of one, in thousandths."""
+
+    @property
+    def words(self) -> str:
+        """What a value must be."""
+        return f"an integer from {self.least} to {self.most}, or a part of one GPU in thousandths, as 0.25"
 
 
 class Flag(Kind):

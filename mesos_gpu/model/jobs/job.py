@@ -56,6 +56,7 @@ MOST_TASKS: Final = 1024
 DEFAULT_QUEUE: Final = "default"
 _MOST_MIB: Final = 2**31
 _MIB_FORM: Final = "a positive integer, at most 2**31"
+GPUS: Final = Gpus(0, 1024)
 _APP: Final = Text(NAME, "the name of an app, 1 to 63 of a-z, 0-9, '.' and '-', as web")
 
 
@@ -131,8 +132,9 @@ class JobSpec:
     )
     gpus: int = asks(
         0,
-        Gpus(0, 1024),
-        option=Option("--gpus", "Whole GPUs, of each task"),
+        GPUS,
+        about="of each task; a part of one, as 0.25, is a share of its memory and of its compute",
+        option=Option("--gpus", "GPUs of each task, or a part of one, as 0.25", metavar="N"),
         shown="gpus",
         places=True,
     )
@@ -287,8 +289,11 @@ class JobSpec:
     gpu_memory_mib: int | None = asks(
         None,
         Mib(1, _MOST_MIB, _MIB_FORM),
-        about="what each GPU has at least",
-        option=Option("--gpu-memory", "Least memory of each GPU in MiB, or with a unit, as 40GiB"),
+        about="what each GPU has at least; of a share: what it gets of each",
+        option=Option(
+            "--gpu-memory",
+            "Least memory of each GPU in MiB, or with a unit, as 40GiB; of a share: what it gets of each",
+        ),
         needs="gpus",
         of_app="memory_mib",
         places=True,
@@ -359,9 +364,9 @@ class JobSpec:
     gpu_compute_pct: int | None = asks(  # of each GPU; None: as the fraction says
         None,
         Whole(1, 100),
-        about="of each GPU, as a share of it; 100: only memory is shared",
+        about="of each GPU's compute, which makes it a share; 100: only memory is shared",
         option=Option("--gpu-compute", "Percentage of each GPU's compute, which makes it a share; 100: all"),
-        shown="gpu compute",
+        needs="gpus",
         of_app="compute_pct",
         places=True,
     )
@@ -369,16 +374,17 @@ class JobSpec:
         None,
         Mib(1, _MOST_MIB, _MIB_FORM),
         about="the most that a share may use while nobody else needs it",
-        option=Option("--gpu-memory-max", "Most memory of each GPU that a share may use, if others leave it"),
-        shown="gpu memory max",
+        option=Option(
+            "--gpu-memory-max", "Most memory of each GPU that a share may use while others leave it"
+        ),
         of_app="memory_max_mib",
         places=True,
     )
     isolation: Isolation | None = asks(  # None: as the scheduler is set
         None,
         OneOf(Isolation),
-        about="how a share is to be enforced at least",
-        option=Option("--gpu-isolation", "How its share is enforced at least", "the scheduler's choice"),
+        about="the least that will do to enforce a share; null: as the scheduler is set",
+        option=Option("--gpu-isolation", "Least that will do to enforce a share", "the scheduler's choice"),
         shown="isolation",
         of_app="isolation",
         places=True,
@@ -406,9 +412,18 @@ class JobSpec:
         return self.gpus * self.tasks
 
     @property
+    def counted_milli(self) -> int:
+        """Thousandths of GPUs that one task counts as, in limits: of a share its compute, or its fraction if that is
+        more. Memory in MiB is a different part of each model, and does not count."""
+        if not self.is_share:
+            return self.gpus * WHOLE
+        fraction = self.gpu_milli if self.gpu_milli < WHOLE else 0
+        return self.gpus * max(self.compute_milli, fraction)
+
+    @property
     def gpu_milli_in_all(self) -> int:
-        """Thousandths of GPUs of all its tasks."""
-        return self.gpus_in_all * (self.compute_milli if self.is_share else WHOLE)
+        """Thousandths of GPUs that all its tasks count as, in limits."""
+        return self.counted_milli * self.tasks
 
     def share_request(self, isolation: Isolation) -> ShareRequest | None:
         """What each of its tasks asks for of each card; None: all of it. `isolation`: where it asks for none."""
@@ -428,8 +443,8 @@ class JobSpec:
 _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
     "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts",
-    "on_member_failure", "env", "user", "labels",
-    "max_attempts", "timeout_s", "kill_grace_s", "image", "pull", "control_access", "container_engine",
+    "on_member_failure", "env", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s", "image", "pull",
+    "control_access", "container_engine",
     "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "queue", "app", "constraints", "near",
     "away", "health_checks",
 )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Final
 
 from mesos_gpu.model.apps.app import App, EngineType
 from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.share import number_of
 from mesos_gpu.policy.apps.ports import wishes_of
 
 MOST: Final = 512  # a label's value, and its variable's name, are shorter, or it is left out
@@ -60,7 +61,7 @@ def app_env(app: App, *, version: str, enforce_role: bool = False) -> dict[str, 
         "MARATHON_APP_RESOURCE_CPUS": double(app.cpus),
         "MARATHON_APP_RESOURCE_MEM": double(app.mem_mib),
         "MARATHON_APP_RESOURCE_DISK": double(app.disk_mib),
-        "MARATHON_APP_RESOURCE_GPUS": str(app.gpus),
+        "MARATHON_APP_RESOURCE_GPUS": str(number_of(app.gpus * app.part_milli)),
         "MARATHON_APP_ENFORCE_GROUP_ROLE": str(enforce_role).upper(),
         **_of_labels(app.labels),
     }

@@ -101,6 +101,7 @@ def _job(app: App, gpu: GpuOptions, version: str) -> JobSpec:
         argv=app.args if parts.image is None else (),
         args=app.args if parts.image is not None else (),
         **_amounts(app),
+        gpu_milli=app.part_milli,
         env={**app_env(app, version=version), **own_env(app), **parts.options.env},
         user=app.user,
         labels=app.labels,

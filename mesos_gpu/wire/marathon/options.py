@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from mesos_gpu.model.apps.app import App, GpuOptions
+from mesos_gpu.model.apps.app import GPU_SHARE, App, GpuOptions
+from mesos_gpu.model.share import WHOLE, milli_of, number_of
 from mesos_gpu.wire.checking import show
 from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number
@@ -27,8 +28,17 @@ def gpu_options(app: App) -> GpuOptions:
 
 
 def report_labels(app: App, report: Report) -> None:
-    """Report labels that are meant for GPU options and say nothing that one can be."""
+    """Report labels that are meant for GPUs and say nothing that can be asked for."""
     _by_label(app, report)
+    text = app.labels.get(GPU_SHARE)
+    if text is None:
+        return
+    if milli_of(text) is None:
+        form = "must be a part of one GPU in thousandths, as 0.25"
+        report.wrong(f"{form}, got {show(text)}", "labels", GPU_SHARE)
+    elif app.gpus != 1 or app.gpu_milli not in (WHOLE, milli_of(text)):
+        asked = number_of(app.asked_milli)
+        report.wrong(f"is for an app with gpus of 1, got {asked}: set that", "labels", GPU_SHARE)
 
 
 def _by_label(app: App, report: Report) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from mesos_gpu.model.apps.app import (
     SecretRef,
 )
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
-from mesos_gpu.wire.marathon.options import report_labels
+from mesos_gpu.wire.marathon.options import gpu_options, report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
 from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.shares import OF_APPS, OF_SHARES, share_problems
 
 SINGLE_INSTANCE: Final = "MARATHON_SINGLE_INSTANCE_APP"
 ANY_ROLE: Final = "*"
@@ -285,11 +287,19 @@ def _references(app: App) -> Iterable[tuple[tuple[str | int, ...], str]]:
 
 
 def _gpu(app: App, report: Report) -> None:
-    if app.gpus or app.gpu is None:
+    if app.gpu is None or app.gpus:
         return
-    for key in ("models", "memory_mib", "compute_capability", "min_driver"):
+    for key in ("models", "memory_mib", "compute_pct", "compute_capability", "min_driver"):
         if getattr(app.gpu, key):
             report.wrong("needs gpus of at least 1", "gpu", key)
+
+
+def _share(app: App, report: Report) -> None:
+    options = gpu_options(app)
+    asked = {field.name: getattr(options, field.of_app) for field in OF_SHARES.values() if field.of_app}
+    spec = JobSpec("", gpus=app.gpus, gpu_milli=app.part_milli, **asked)
+    for name, why in share_problems(spec, OF_APPS):
+        report.wrong(why, *OF_APPS[name].split("."))
 
 
 _RULES: Final[tuple[Callable[[App, Report], None], ...]] = (
@@ -307,5 +317,6 @@ _RULES: Final[tuple[Callable[[App, Report], None], ...]] = (
     _migration,
     _environment,
     _gpu,
+    _share,
     _constraints,
 )

@@ -12,6 +12,7 @@ from mesos_gpu.model.apps.app import (
     Container,
     DockerImage,
     EngineType,
+    GpuOptions,
     Network,
     NetworkMode,
     PortDefinition,
@@ -19,6 +20,7 @@ from mesos_gpu.model.apps.app import (
 )
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.share import WHOLE, cards_of
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy
 
@@ -42,6 +44,7 @@ def settled(sent: Draft, id: str, report: Report, *, role: str, default_network:
     networks = _networks(sent, report)
     meant = {name: item for name, item in sent.items() if name not in _LEGACY}
     meant["id"] = id
+    meant["gpus"], meant["gpu_milli"] = _gpus(meant.pop("asked_milli", None), sent.get("gpu"))
     meant["networks"] = tuple(_named(network, default_network) for network in networks) or _HOST
     meant["fetch"] = sent.get("fetch") or _fetched(sent.get("uris", ()))
     definitions = sent.get("port_definitions")
@@ -60,6 +63,13 @@ def settled(sent: Draft, id: str, report: Report, *, role: str, default_network:
     app = App(**meant)
     checks = tuple(_with_port(check) for check in app.health_checks) if app.ports else app.health_checks
     return replace(app, health_checks=checks)
+
+
+def _gpus(milli: int | None, options: GpuOptions | None) -> tuple[int, int]:
+    """Cards, and thousandths of each; `milli`: as asked for, None: it was not. A share of compute is one of one card."""
+    if milli is None:
+        milli = WHOLE if options is not None and options.compute_pct is not None else 0
+    return cards_of(milli)
 
 
 def _look_at_legacy(sent: Draft, report: Report) -> None:

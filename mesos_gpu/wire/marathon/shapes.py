@@ -34,7 +34,10 @@ from mesos_gpu.model.apps.app import (
 )
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.constraint import Constraint
+from mesos_gpu.model.jobs.fields import Gpus
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
+from mesos_gpu.model.jobs.job import GPUS
+from mesos_gpu.model.share import number_of
 from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import (
@@ -53,6 +56,7 @@ from mesos_gpu.wire.marathon.kinds import (
     Wrapped,
 )
 from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.shares import OF_APPS, gpu_milli
 
 _UNLIMITED: Final = "unlimited"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -114,6 +118,25 @@ class _Limit:
 
     def write(self, value: float) -> object:
         return _UNLIMITED if value == math.inf else Number().write(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpus:
+    """A number of GPUs, or a part of one: thousandths."""
+
+    of: Gpus
+
+    def read(self, value: object, report: Report) -> int | None:
+        if Number().read(value, report) is None:
+            return None
+        asked = gpu_milli(value, self.of, OF_APPS)
+        if isinstance(asked, str):
+            report.wrong(asked)
+            return 0
+        return asked
+
+    def write(self, value: int) -> object:
+        return number_of(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +440,7 @@ APP: Final = Record(
         _plain("labels", "labels", _LABELS),
         _plain("maxLaunchDelaySeconds", "max_launch_delay_s", _SECONDS),
         _plain("mem", "mem_mib", Number(least=0)),
-        _plain("gpus", "gpus", Number(least=0, most=1024, whole=True)),
+        _plain("gpus", "asked_milli", _Gpus(GPUS)),
         _plain("gpu", "gpu", GPU),
         _plain("networks", "networks", ListOf(NETWORK)),
         _plain("portDefinitions", "port_definitions", ListOf(PORT_DEFINITION)),

@@ -13,6 +13,7 @@ from typing import Final
 
 from mesos_gpu.model.apps.app import KillSelection
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
+from mesos_gpu.model.share import number_of
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 
 IN_PLACE_LABEL: Final = "MESOS_GPU_IN_PLACE"
@@ -67,7 +68,7 @@ def target(action: Action, *, version: float, began_at: float, in_place: bool = 
         kill_selection=app.kill_selection,
         unreachable_strategy=app.unreachable_strategy,
         in_place=in_place,
-        gpus=app.gpus,
+        gpus=number_of(app.gpus * app.part_milli),
         kill=frozenset(action.kill),
     )
 
@@ -206,7 +207,7 @@ _REASONS = {
 }
 
 
-def _many(count: int, noun: str, what: str = "") -> str:
+def _many(count: float, noun: str, what: str = "") -> str:
     return f"{count} {noun}{'s' * (count != 1)} {what}".rstrip()
 
 

@@ -1,0 +1,75 @@
+"""Numbers of GPUs and parts of one in JSON, and what a request for a share must be as a whole. Pure."""
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from mesos_gpu.model.jobs.fields import Field, Gpus
+from mesos_gpu.model.jobs.job import FIELDS, JobSpec
+from mesos_gpu.model.share import WHOLE, milli_of
+from mesos_gpu.wire.checking import is_number, show
+
+#: What has no meaning for whole GPUs, nor for work without any.
+ONLY_OF_SHARES: Final = ("gpu_memory_max_mib", "isolation")
+#: All that say whether it is a share, and of what size.
+OF_SHARES: Final[Mapping[str, Field]] = {
+    field.name: field
+    for field in FIELDS
+    if field.name in ("gpus", "gpu_compute_pct", "gpu_memory_mib", *ONLY_OF_SHARES)
+}
+
+
+#: What people call them in requests for jobs, and in apps.
+OF_JOBS: Final[Mapping[str, str]] = {name: field.key for name, field in OF_SHARES.items()}
+OF_APPS: Final[Mapping[str, str]] = {
+    name: f"gpu.{field.of_app}" if field.of_app else field.key for name, field in OF_SHARES.items()
+}
+
+
+def gpu_milli(value: object, kind: Gpus, named: Mapping[str, str] = OF_JOBS) -> int | str:
+    """Thousandths of GPUs that a number in JSON asks for; or what it must be instead, in words.
+
+    A float is taken by its shortest decimal, so that 0.333 is 333 thousandths exactly. `named`: as of `share_problems`.
+    """
+    wrong = f"must be {kind.words}, got {show(value)}"
+    if not is_number(value):
+        return f"{wrong}: write a number, without quotes" if isinstance(value, str) else wrong
+    assert isinstance(value, int | float), "what a number is"
+    if value == int(value):
+        return int(value) * WHOLE if kind.holds(value) else wrong
+    if value > 1:
+        exact = f"{named['gpu_compute_pct']} and {named['gpu_memory_mib']}"
+        return f"{wrong}: for a part of each of several, set {exact}"
+    return milli_of(repr(value)) or wrong
+
+
+def share_problems(spec: JobSpec, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each field of a job that does not go with the others, and why.
+
+    Args:
+        spec: What is asked for.
+        named: What people call each of `OF_SHARES`, by its name in `JobSpec`.
+    """
+    compute, memory = named["gpu_compute_pct"], named["gpu_memory_mib"]
+    if not spec.is_share:
+        yield from _without_share(spec, f"ask for gpus as a fraction, as 0.25, or set {compute} and {memory}")
+        return
+    if spec.gpu_milli == WHOLE and spec.gpu_memory_mib is None:
+        yield (
+            "gpu_compute_pct",
+            f"got {spec.gpu_compute_pct} without memory: set {memory} too, which is then the share's of each GPU; "
+            "or ask for gpus as a fraction, as 0.25",
+        )
+    least, most = spec.gpu_memory_mib, spec.gpu_memory_max_mib
+    if least is not None and most is not None and most < least:
+        yield "gpu_memory_max_mib", f"must be {memory} or more, which is {least}; got {most}"
+
+
+def _without_share(spec: JobSpec, remedy: str) -> Iterator[tuple[str, str]]:
+    if spec.gpu_compute_pct is not None:
+        return  # it asks for a share of no GPU, which is told
+    for name in ONLY_OF_SHARES:
+        asked = getattr(spec, name)
+        if asked is not None:
+            said = asked.value if isinstance(asked, Enum) else asked
+            yield name, f"is for a share of a GPU, got {said}: {remedy}; or leave it out"
