@@ -102,13 +102,14 @@ class Allocation:
     """What a task holds of its node, and gives back when it ends. Times are seconds since the epoch."""
 
     job_id: JobId | None  # None: a node monitor
-    resources: Resources  # GPUs in any health: they count against its queue's limit
+    resources: Resources
     gpus: tuple[Gpu, ...] = ()  # those that another job could use then
     since: float = 0.0
     ends_at: float = ENDLESS
     lasts_s: float | None = None  # what `ends_at` follows from; None: it is being ended, or nothing is known
     learnt: str = ""  # where `lasts_s` comes from, in words; "": it is the job's time limit
     share: Share | None = None  # what it holds of each of `gpus`; None: all of it
+    counted_milli: int = 0  # thousandths of GPUs, in any health, that count against its queue's limit
 
 
 def by_end(allocations: Iterable[Allocation]) -> list[Allocation]:
@@ -128,7 +129,7 @@ class Reservation:
     hostname: str = ""
     gpus: frozenset[GpuId] = frozenset()  # wholly
     spare: Resources = NOTHING  # what others may hold of the node at that time; of GPUs: all but `gpus`
-    spare_share: float = inf  # GPUs that others of its queue may hold at that time
+    spare_milli: float = inf  # thousandths of GPUs that others of its queue may hold at that time
     awaited: tuple[Allocation, ...] = ()  # what must end before, by the time of its end
     share: Share | None = None  # that is kept on each GPU of `beside`
     beside: tuple[GpuPart, ...] = ()  # of open GPUs, what others may hold at that time

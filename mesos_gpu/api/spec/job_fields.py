@@ -19,7 +19,7 @@ from mesos_gpu.wire.mounts import SHAPE as MOUNT_SHAPE
 Hint = Any  # a type, or one of `typing`'s forms
 Mib = Annotated[int, says(minimum=0, description="MiB")]
 Count = Annotated[int, says(minimum=0)]
-Gpus = Annotated[float, says(minimum=0)]  # a number of them, shares too
+GpuNumber = Annotated[int | float, says(minimum=0)]  # a number of them, or of shares of them
 
 
 def like(pattern: re.Pattern[str], **more: Any) -> Says:
@@ -150,7 +150,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Number: lambda _: float,
     of.Whole: lambda kind: Count if kind.least >= 0 else int,
     of.Mib: lambda _: Mib,
-    of.Gpus: lambda _: Gpus,
+    of.Gpus: lambda _: GpuNumber,
     of.Flag: lambda _: bool,
     of.OneOf: _one_of,
     of.SomeOf: _some_of,

@@ -113,9 +113,12 @@ class Schemas:
 
 
 def _any_of(kinds: list[Schema]) -> Schema:
-    """Join kinds; a kind that may be null is written with null among its types."""
-    null = {"type": "null"}
+    """Join kinds; a kind that may be null is written with null among its types, and every integer is a number."""
+    null, number = {"type": "null"}, {"type": "number"}
+    kinds = [each for each in kinds if each != {"type": "integer"} or number not in kinds]
     others = [each for each in kinds if each != null]
+    if len(kinds) == 1:
+        return kinds[0]
     if len(others) == len(kinds) or len(others) > 1 or "type" not in others[0]:
         return {"anyOf": kinds}
     nullable = {**others[0], "type": [others[0]["type"], "null"]}

@@ -5,7 +5,7 @@ Times are seconds since the epoch. A field that does not apply is null, never ab
 
 from typing import Annotated, TypedDict
 
-from mesos_gpu.api.spec.job_fields import Count, Mib, answered
+from mesos_gpu.api.spec.job_fields import Count, GpuNumber, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.apps.split import Mode
 from mesos_gpu.model.jobs.job import JobState
@@ -37,9 +37,12 @@ class Requested(TypedDict):
     args: list[str] | None
     cpus: float
     mem_mib: int
-    gpus: int
+    gpus: int | float
     gpu_model: list[str]
     gpu_memory_mib: int | None
+    gpu_compute_pct: int | None
+    gpu_memory_max_mib: int | None
+    isolation: str | None
     compute_capability: str | None
     tasks: int
     on_member_failure: str
@@ -400,7 +403,7 @@ class Waiting(TypedDict):
     queue: str
     priority: int
     effective_priority: int
-    gpus: Count
+    gpus: GpuNumber
     cpus: float
     mem_mib: Mib
     submitted_at: Moment
@@ -413,7 +416,7 @@ class QueueUse(TypedDict):
 
     name: str
     limit_gpus: Annotated[int, says(minimum=0, description="null: no limit")] | None
-    used_gpus: Count
+    used_gpus: GpuNumber
     waiting: Count
 
 

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import GpuStatus, Node
-from mesos_gpu.model.share import PER_PERCENT, Share, guarantee
+from mesos_gpu.model.share import PER_PERCENT, Share, guarantee, number_of
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire import job_fields
@@ -297,7 +297,7 @@ def waiting(waiting: Waiting) -> shapes.Waiting:
         "queue": spec.queue,
         "priority": spec.priority,
         "effective_priority": waiting.effective_priority,
-        "gpus": spec.gpus_in_all,
+        "gpus": number_of(spec.gpu_milli_in_all),
         "cpus": spec.cpus * spec.tasks,
         "mem_mib": spec.mem_mib * spec.tasks,
         "submitted_at": job.submitted_at,

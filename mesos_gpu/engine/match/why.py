@@ -19,7 +19,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
 from mesos_gpu.policy.capacity import OFF_GPUS, NodeCapacity, Reservation
-from mesos_gpu.policy.explain.estimate import gpus_of
+from mesos_gpu.policy.explain.estimate import beyond_limit
 from mesos_gpu.policy.explain.silence import lost, silent
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.policy.queueing.queue import position_of
@@ -93,22 +93,15 @@ def _queue_view(
 ) -> tuple[QueueView, dict[AgentId, list[Reservation]]]:
     forecast = Forecast(state, settings, now)
     forecast.before(job.id)
+    limit = settings.queue_limits.get(job.spec.queue)
     view = QueueView(
         position=position_of(job.id, forecast.jobs),
         limit=forecast.limit_words(job),
-        never=_beyond(job, settings.queue_limits.get(job.spec.queue)),
+        never="" if limit is None else beyond_limit(job, limit),
         estimate=forecast.estimate(job),
         ending=tuple(_ending_for(state, job)),
     )
     return view, forecast.kept_from(job)
-
-
-def _beyond(job: Job, limit: int | None) -> str:
-    """Why its queue's limit never lets it start; "": it does."""
-    wanted = job.spec.gpus_in_all
-    if limit is None or wanted <= limit:
-        return ""
-    return f"queue {job.spec.queue} may hold {gpus_of(limit)}, and it asks for {wanted}"
 
 
 def _ending_for(state: State, job: Job) -> list[str]:

@@ -15,6 +15,7 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
+from mesos_gpu.model.share import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.capacity import (
     ENDLESS,
@@ -29,10 +30,10 @@ from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
     after_launch,
     ends_by,
+    leave_of,
     outlasts,
     reserve,
-    share_of,
-    with_share,
+    with_leave,
 )
 from mesos_gpu.policy.room.together import reserve_together
 
@@ -88,7 +89,7 @@ class Backlog:
         self._before: list[list[Reservation]] = []  # reservations before each take that stands
         limits = settings.queue_limits
         self._held: dict[str, list[Allocation]] = {name: [] for name in limits}
-        self._used: dict[str, int] = dict.fromkeys(limits, 0)
+        self._used: dict[str, int] = dict.fromkeys(limits, 0)  # thousandths of GPUs
         if limits:
             for task_id in state.live:
                 self._hold(state.tasks[task_id])
@@ -111,22 +112,22 @@ class Backlog:
         if job is None or job.spec.queue not in self._held:
             return
         self._held[job.spec.queue].append(self.allocation(task))
-        self._used[job.spec.queue] += job.spec.gpus
+        self._used[job.spec.queue] += job.spec.counted_milli
 
-    def used(self, queue: str) -> int:
-        """GPUs that a queue with a limit holds."""
+    def used_milli(self, queue: str) -> int:
+        """Thousandths of GPUs that a queue with a limit holds."""
         return self._used[queue]
 
     def over_limit(self, job: Job) -> bool:
-        """Whether its queue's limit, or the share that is kept for the first of its queue, forbids it now."""
-        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
-        if limit is None or not gpus:
+        """Whether its queue's limit, or what of it is kept for the first of its queue, forbids it now."""
+        limit, milli = self._settings.queue_limits.get(job.spec.queue), job.spec.gpu_milli_in_all
+        if limit is None or not milli:
             return False
-        if self._used[job.spec.queue] + gpus > limit:
+        if self._used[job.spec.queue] + milli > limit * WHOLE:
             return True
         ends_at = ends_by(job.spec, self._now)
         kept = (r for r in self.reservations if r.queue == job.spec.queue)
-        return any(outlasts(ends_at, each) and gpus > each.spare_share for each in kept)
+        return any(outlasts(ends_at, each) and milli > each.spare_milli for each in kept)
 
     # --- reservations
 
@@ -157,25 +158,26 @@ class Backlog:
 
     def reservations_for(self, job: Job, request: Request) -> list[Reservation]:
         """Where and when it could start beside the reservations that there are, one a node; none: nowhere, never."""
-        limit, gpus = self._settings.queue_limits.get(job.spec.queue), job.spec.gpus_in_all
-        if limit is None or not gpus:
+        limit, milli = self._settings.queue_limits.get(job.spec.queue), job.spec.gpu_milli_in_all
+        if limit is None or not milli:
             return self._reserve(job, request, self.reservations)
         held = self._held[job.spec.queue]
-        share = share_of(limit, gpus, held, self._now)
-        if share is None:
+        leave = leave_of(limit * WHOLE, milli, held, self._now)
+        if leave is None:
             return []
-        if share.awaited:  # a node may idle no longer than for the node's own sake
+        if leave.awaited:  # a node may idle no longer than for the node's own sake
+            gpus = request.resources.gpus * job.spec.tasks
             kept = Reservation(
                 job.id,
                 job.spec.queue,
                 request.resources.with_gpus(gpus),
-                share.at,
-                spare_share=share.spare,
-                awaited=share.awaited,
+                leave.at,
+                spare_milli=leave.spare_milli,
+                awaited=leave.awaited,
             )
             return [kept]
         return [
-            with_share(reservation, share, held, limit, gpus)
+            with_leave(reservation, leave, held, limit * WHOLE, milli)
             for reservation in self._reserve(job, request, self.reservations)
         ]
 
@@ -224,14 +226,14 @@ class Backlog:
             return
         if job.spec.queue in self._held:
             self._held[job.spec.queue].append(self._taken(job))
-            self._used[job.spec.queue] += job.spec.gpus
+            self._used[job.spec.queue] += job.spec.counted_milli
         ends_at = ends_by(job.spec, self._now)
         self.reservations = [
             after_launch(
                 kept,
                 request,
                 here=kept.agent_id == take.agent_id,
-                same_queue=kept.queue == job.spec.queue,
+                counted_milli=job.spec.counted_milli if kept.queue == job.spec.queue else 0,
             )
             if outlasts(ends_at, kept)
             else kept
@@ -244,7 +246,7 @@ class Backlog:
         self.reservations = self._before.pop()
         if take.job is not None and take.request is not None and take.job.spec.queue in self._held:
             self._held[take.job.spec.queue].pop()
-            self._used[take.job.spec.queue] -= take.job.spec.gpus
+            self._used[take.job.spec.queue] -= take.job.spec.counted_milli
 
     def _forget(self, agent_id: AgentId) -> None:
         """What is known of an agent is read anew when somebody asks."""
@@ -255,7 +257,9 @@ class Backlog:
         """What a task holds that is launched now; of its GPUs only how many."""
         ends_at, lasts_s, learnt = self._end_by_itself(job, self._now)
         resources = job.spec.resources + self._settings.executor
-        return Allocation(job.id, resources, (), self._now, ends_at, lasts_s, learnt)
+        return Allocation(
+            job.id, resources, (), self._now, ends_at, lasts_s, learnt, counted_milli=job.spec.counted_milli
+        )
 
     # --- nodes
 
@@ -337,6 +341,7 @@ class Backlog:
             ends_at=ends_at,
             lasts_s=lasts_s,
             learnt=learnt,
+            counted_milli=job.spec.counted_milli,
         )
 
     def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:

@@ -11,8 +11,9 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.model.share import WHOLE, number_of
 from mesos_gpu.policy.capacity import ENDLESS, Reservation
-from mesos_gpu.policy.explain.estimate import RunTimes, after, estimate_of, gpus_of
+from mesos_gpu.policy.explain.estimate import RunTimes, after, beyond_limit, estimate_of, gpus_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 
 
@@ -74,9 +75,10 @@ class Forecast:
         """Why its queue's limit keeps it waiting, or "". Call `before` first."""
         if not self._backlog.over_limit(job):
             return ""
-        limit, used = self._settings.queue_limits[job.spec.queue], self._backlog.used(job.spec.queue)
-        words = f"queue {job.spec.queue} may hold {gpus_of(limit)}, and holds {used}"
-        if used + job.spec.gpus_in_all <= limit:
+        limit = self._settings.queue_limits[job.spec.queue]
+        used = self._backlog.used_milli(job.spec.queue)
+        words = f"queue {job.spec.queue} may hold {gpus_of(limit)}, and holds {number_of(used)}"
+        if used + job.spec.gpu_milli_in_all <= limit * WHOLE:
             words += "; the rest is kept for a job before it"
         return words
 
@@ -114,7 +116,7 @@ class Forecast:
         made = estimate_of(job, reservation, limit_gpus=limit, now=self._now)
         there = backlog.alone(job, request_of(job, self._settings)) if reservation is None else None
         first = [r for r in backlog.reservations if there is not None and r.agent_id == there.agent_id]
-        if first and (limit is None or job.spec.gpus_in_all <= limit):
+        if first and (limit is None or not beyond_limit(job, limit)):
             return after(first, [self._state.jobs[r.job_id].spec.timeout_s for r in first], self._now)
         if made.at is None or not ahead:
             return made
@@ -130,9 +132,11 @@ class Forecast:
         for task_id in self._state.live:
             holder = self._state.holding_job(self._state.tasks[task_id])
             if holder is not None and holder.spec.queue in used:
-                used[holder.spec.queue] += holder.spec.gpus
+                used[holder.spec.queue] += holder.spec.counted_milli
         limits = self._settings.queue_limits
-        return [QueueUse(name, limits.get(name), used[name], names[name]) for name in sorted(names)]
+        return [
+            QueueUse(name, limits.get(name), number_of(used[name]), names[name]) for name in sorted(names)
+        ]
 
 
 def _kept(reservation: Reservation) -> Kept:

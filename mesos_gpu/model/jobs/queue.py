@@ -40,7 +40,7 @@ class QueueUse:
 
     name: str
     limit_gpus: int | None  # None: no limit
-    used_gpus: int  # of its jobs that start or run
+    used_gpus: float  # of its jobs that start or run, shares as parts of one
     waiting: int
 
 

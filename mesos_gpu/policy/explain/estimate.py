@@ -6,6 +6,7 @@ from statistics import median
 
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
+from mesos_gpu.model.share import WHOLE, number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.capacity import ENDLESS, Allocation, Reservation
 
@@ -79,11 +80,17 @@ def after(first: Sequence[Reservation], timeouts_s: Sequence[float | None], now:
 
 
 def _never(job: Job, limit_gpus: int | None) -> str:
-    if limit_gpus is not None and job.spec.gpus_in_all > limit_gpus:
-        return (
-            f"queue {job.spec.queue} may hold {gpus_of(limit_gpus)}, and it asks for {job.spec.gpus_in_all}"
-        )
+    if limit_gpus is not None and (why := beyond_limit(job, limit_gpus)):
+        return why
     return "no node would have room for it if all that runs there ended, beside what is kept for others"
+
+
+def beyond_limit(job: Job, limit_gpus: int) -> str:
+    """Why its queue's limit never lets a job start; "": it does."""
+    wanted = job.spec.gpu_milli_in_all
+    if wanted <= limit_gpus * WHOLE:
+        return ""
+    return f"queue {job.spec.queue} may hold {gpus_of(limit_gpus)}, and it asks for {number_of(wanted)}"
 
 
 def _on(reservation: Reservation) -> str:
@@ -112,9 +119,11 @@ def _ran(held: Allocation, now: float) -> str:
 def _then(job: Job, reservation: Reservation) -> str:
     gpus = gpus_of(job.spec.gpus)
     if reservation.agent_id is None:
-        return f"then queue {reservation.queue} may hold {gpus_of(job.spec.gpus_in_all)} more"
+        return f"then queue {reservation.queue} may hold {gpus_of(number_of(job.spec.gpu_milli_in_all))} more"
     if job.spec.tasks > 1:
         return f"then there is room for all its {job.spec.tasks} tasks"
+    if job.spec.is_share:
+        return f"then its share of {gpus} is free there"
     return (
         f"then {gpus} are free there"
         if job.spec.gpus > 1
@@ -122,8 +131,8 @@ def _then(job: Job, reservation: Reservation) -> str:
     )
 
 
-def gpus_of(count: int) -> str:
-    """A number of GPUs in words: 1 GPU, 2 GPUs."""
+def gpus_of(count: float) -> str:
+    """A number of GPUs in words: 1 GPU, 2 GPUs, 0.25 GPUs."""
     return counted(count, "GPU")
 
 

@@ -37,19 +37,21 @@ def outlasts(ends_at: float, reservation: Reservation) -> bool:
     return reservation.at == ENDLESS or ends_at > reservation.at
 
 
-def after_launch(reservation: Reservation, request: Request, *, here: bool, same_queue: bool) -> Reservation:
+def after_launch(
+    reservation: Reservation, request: Request, *, here: bool, counted_milli: int
+) -> Reservation:
     """The reservation after a launch that outlasts it: less is to spare.
 
     Args:
         reservation: The reservation.
         request: What was launched.
         here: Whether it is on the reservation's node.
-        same_queue: Whether it counts against the limit of the same queue.
+        counted_milli: Thousandths of GPUs that it counts as, in the limit of the same queue; 0: it is in another.
     """
     return replace(
         reservation,
         spare=reservation.spare - request.resources if here else reservation.spare,
-        spare_share=reservation.spare_share - request.gpu.count if same_queue else reservation.spare_share,
+        spare_milli=reservation.spare_milli - counted_milli,
     )
 
 
@@ -132,35 +134,36 @@ def _reservation(
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """When a queue's limit leaves room for a job, and how much beside it."""
+class Leave:
+    """When a queue's limit leaves room for a job, and how many thousandths of GPUs beside it."""
 
     at: float
-    spare: float
+    spare_milli: float
     awaited: tuple[Allocation, ...] = ()
 
 
-def share_of(limit_gpus: int, want_gpus: int, held: Sequence[Allocation], now: float) -> Share | None:
-    """The soonest time at which the queue may hold so many GPUs more; None: never."""
-    if want_gpus > limit_gpus:
+def leave_of(limit_milli: int, want_milli: int, held: Sequence[Allocation], now: float) -> Leave | None:
+    """The soonest time at which the queue may hold so many thousandths of GPUs more; None: never."""
+    if want_milli > limit_milli:
         return None
-    used, awaited = sum(each.resources.gpus for each in held), []
+    used, awaited = sum(each.counted_milli for each in held), []
     for each in by_end(held):
-        if used + want_gpus <= limit_gpus:
+        if used + want_milli <= limit_milli:
             break
-        used -= each.resources.gpus
+        used -= each.counted_milli
         awaited.append(each)
     at = max(awaited[-1].ends_at, now) if awaited else now
-    return Share(at, limit_gpus - used - want_gpus, tuple(awaited))
+    return Leave(at, limit_milli - used - want_milli, tuple(awaited))
 
 
-def with_share(
-    reservation: Reservation, share: Share, held: Sequence[Allocation], limit_gpus: int, want_gpus: int
+def with_leave(
+    reservation: Reservation, leave: Leave, held: Sequence[Allocation], limit_milli: int, want_milli: int
 ) -> Reservation:
-    """The reservation of a job whose queue has a limit, and that wants so many GPUs in all: it waits for both."""
-    at = max(reservation.at, share.at)
-    given_back = {id(each) for each in share.awaited}
+    """The reservation of a job whose queue has a limit, and that wants so many thousandths of GPUs in all: it waits for
+    both."""
+    at = max(reservation.at, leave.at)
+    given_back = {id(each) for each in leave.awaited}
     stays = [each for each in held if id(each) not in given_back and (each.ends_at > at or at == ENDLESS)]
-    later = sum(each.resources.gpus for each in stays)
-    awaited = reservation.awaited if reservation.at >= share.at else share.awaited
-    return replace(reservation, at=at, spare_share=limit_gpus - later - want_gpus, awaited=awaited)
+    later = sum(each.counted_milli for each in stays)
+    awaited = reservation.awaited if reservation.at >= leave.at else leave.awaited
+    return replace(reservation, at=at, spare_milli=limit_milli - later - want_milli, awaited=awaited)

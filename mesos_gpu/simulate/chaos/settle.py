@@ -8,6 +8,7 @@ from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.share import WHOLE
 from mesos_gpu.simulate.chaos.apps import check
 from mesos_gpu.simulate.chaos.rollouts import aims_of, instances_of
 from mesos_gpu.simulate.chaos.violation import Violation
@@ -43,7 +44,7 @@ def settle(world: World) -> None:
 def could_run(world: World, job: Job) -> bool:
     """Whether agents with nothing else on them would do."""
     needs, spec = world.mesos.facts[job.id].needs, job.spec
-    if spec.gpus_in_all > world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
+    if spec.gpu_milli_in_all > WHOLE * world.settings.queue_limits.get(spec.queue, spec.gpus_in_all):
         return False
     agents = [agent for agent in world.mesos.agents.values() if _suits(agent, job, needs)]
     return any(

@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure, OnMemberFailur
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.share import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos import gangs, rollouts
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
@@ -253,9 +254,10 @@ class Witness(Account):
             return
         mine = [task_id for i in self.launches if i in self.disk.jobs for task_id in self.latest(i)]
         tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self.given_up(i, now)]
-        held = sum(len(t.gpus) for t in tasks if t.job_id and self.disk.jobs[t.job_id].spec.queue == queue)
-        if held > limit:
-            words = f"{queue} may hold {limit} GPUs, and holds {held} with {item.task.id}"
+        specs = [self.disk.jobs[task.job_id].spec for task in tasks if task.job_id]
+        held = sum(spec.counted_milli for spec in specs if spec.queue == queue)
+        if held > limit * WHOLE:
+            words = f"{queue} may hold {limit} GPUs, and holds {number_of(held)} with {item.task.id}"
             raise Violation("no queue is over its limit", words, item.task.id)
 
     def _place(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:

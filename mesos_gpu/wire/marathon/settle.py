@@ -66,7 +66,7 @@ def settled(sent: Draft, id: str, report: Report, *, role: str, default_network:
 
 
 def _gpus(milli: int | None, options: GpuOptions | None) -> tuple[int, int]:
-    """Cards, and thousandths of each; `milli`: as asked for, None: it was not. A share of compute is one of one card."""
+    """Cards, and thousandths of each. `milli`: as asked for; None: it was not, and a share of compute is of one."""
     if milli is None:
         milli = WHOLE if options is not None and options.compute_pct is not None else 0
     return cards_of(milli)

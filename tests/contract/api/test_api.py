@@ -198,11 +198,31 @@ def test_a_request_is_shown_as_it_was_sent(rig: Rig) -> None:
     }  # fmt: skip
 
 
-def test_a_fraction_of_a_gpu_is_refused(rig: Rig) -> None:
-    response = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 0.5})
+def test_a_share_of_a_gpu_is_kept_and_answered_as_it_was_asked_for(rig: Rig) -> None:
+    job = rig.submit(gpus=0.25, gpu_memory_max_mib=4096, isolation="strict", tasks=3)
+    asked = {"gpus": 0.25, "gpu_compute_pct": None, "gpu_memory_mib": None, "gpu_memory_max_mib": 4096}
+    assert {name: job[name] for name in asked} == asked
+    assert job["isolation"] == "strict"
+    exact = rig.submit(gpu_compute_pct=30, gpu_memory_mib=20480)
+    assert (exact["gpus"], exact["gpu_compute_pct"], exact["gpu_memory_mib"]) == (1, 30, 20480)
+    assert '"gpus":0.25' in rig.call("GET", f"/v1/jobs/{job['id']}").text
+    (waiting,) = [each for each in rig.call("GET", "/v1/queue").json()["jobs"] if each["id"] == job["id"]]
+    assert waiting["gpus"] == 0.75
+
+
+def test_what_is_no_share_of_a_gpu_is_refused_with_all_that_is_wrong(rig: Rig) -> None:
+    response = rig.call("POST", "/v1/jobs", json={"command": "true", "gpus": 1.5, "cpus": 0})
     assert code_of(response) == (422, "invalid")
-    why = "fractions of a GPU are not enabled; ask for whole GPUs"
-    assert response.json()["error"]["problems"] == [{"path": "/gpus", "reason": why}]
+    why = (
+        "must be an integer from 0 to 1024, or a part of one GPU in thousandths, as 0.25, got 1.5: for a part of each "
+        "of several, set gpu_compute_pct and gpu_memory_mib"
+    )
+    problems = {each["path"]: each["reason"] for each in response.json()["error"]["problems"]}
+    assert problems == {"/gpus": why, "/cpus": "must be a positive number, from 0.001 to 100000, got 0"}
+    for body in (b'{"command": "true", "gpus": NaN}', b'{"command": "true", "gpus": Infinity}'):
+        response = rig.call("POST", "/v1/jobs", data=body, headers={"Content-Type": "application/json"})
+        assert code_of(response) == (400, "bad-json"), "no JSON has them"
+    assert rig.call("GET", "/v1/jobs").json() == {"jobs": [], "total": 0}, "nothing is half-applied"
 
 
 def test_all_problems_at_once(rig: Rig) -> None:

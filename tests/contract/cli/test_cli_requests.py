@@ -50,11 +50,40 @@ def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: Fake
     assert "queue         default, priority 0, preemptible\n" in shown
 
 
+def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
+    of_share = ("--gpus", ".250", "--gpu-memory-max", "8GiB", "--gpu-isolation", "strict", "--tasks", "3")
+    got = call("run", "-d", *of_share, "--", "work")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert asked == {
+        "argv": ["work"], "gpus": 0.25, "gpu_memory_max_mib": 8192, "isolation": "strict", "tasks": 3,
+    }  # fmt: skip
+    rest.add("part", **asked)
+    shown = call("show", "part").stdout
+    assert "gpus          0.25, up to 8192 MiB while others leave it, isolation strict\n" in shown
+    assert "tasks         3, 0.75 GPUs in all; if one fails, all start again\n" in shown
+    assert "3x0.25" in call("ps").stdout
+    got = call("run", "-d", "--gpu-compute", "30", "--gpu-memory", "20GiB", "--", "work")
+    assert got.exit_code == 0, got.stderr
+    asked = rest.asked[-1][1]
+    assert asked == {"argv": ["work"], "gpu_compute_pct": 30, "gpu_memory_mib": 20480}
+    rest.add("exact", **asked, gpus=1)
+    assert "gpus          1, 30 % of compute and 20480 MiB of each\n" in call("show", "exact").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--gpus", "0.5"), "fractions of a GPU are not enabled; ask for whole GPUs"),
-        (("--gpus", ".25"), "fractions of a GPU are not enabled; ask for whole GPUs"),
+        (("--gpus", "1.5"), "'1.5' is not a number of GPUs, as 0 or 8, nor a part of one in thousandths"),
+        (("--gpus", "0.2505"), "nor a part of one in thousandths, as 0.25"),
+        (("--gpus", "1e-9"), "nor a part of one in thousandths, as 0.25"),
+        (("--gpus", "nan"), "nor a part of one in thousandths, as 0.25"),
+        (("--gpus", "-0.5"), "nor a part of one in thousandths, as 0.25"),
+        (("--gpus", "0.0"), "nor a part of one in thousandths, as 0.25"),
+        (("--gpu-compute", "0"), "0 is not in the range 1<=x<=100"),
+        (("--gpu-compute", "101"), "101 is not in the range 1<=x<=100"),
+        (("--gpu-isolation", "hard"), "'hard' is not one of 'strict', 'shared', 'any'"),
+        (("--gpu-memory-max", "4GB"), "'4GB' is not a memory size"),
         (("--gpus", "one"), "'one' is not a number of GPUs, as 0 or 8"),
         (("--gpus", "-1"), "'-1' is not a number of GPUs, as 0 or 8"),
         (("--tasks", "0"), "0 is not in the range 1<=x<=1024"),

@@ -289,6 +289,7 @@ ELSEWHERE = {
     "require_ports": "launch",
     "port_mappings": "launch",
     "gpu": "the argument",
+    "gpu_milli": "what `gpus` asks for of one",
     "executor": "mesos_gpu has one",
     "executor_resources": "mesos_gpu has one",
 }

@@ -10,16 +10,18 @@ from click.testing import CliRunner
 
 from mesos_gpu.cli import main
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.policy.capacity import ENDLESS, Allocation, NodeCapacity, Request, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, in_order, position_of
-from mesos_gpu.policy.room.reservation import after_launch, ends_by, outlasts, reserve, share_of
+from mesos_gpu.policy.room.reservation import after_launch, ends_by, leave_of, outlasts, reserve
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, request, saved_of, spec
 
@@ -79,7 +81,8 @@ def holding(
     name: str, gpus: str = "", ends_at: float = ENDLESS, cpus: float = 1, since: float = NOW
 ) -> Allocation:
     cards = tuple(gpu(name) for name in gpus.split())
-    return Allocation(JobId(name), Resources(cpus=cpus, mem_mib=100, gpus=len(cards)), cards, since, ends_at)
+    resources = Resources(cpus=cpus, mem_mib=100, gpus=len(cards))
+    return Allocation(JobId(name), resources, cards, since, ends_at, counted_milli=len(cards) * 1000)
 
 
 def room(
@@ -180,23 +183,28 @@ def test_who_may_pass() -> None:
     node = NodeCapacity(AgentId("n1"), "n1", Resources(cpus=8, mem_mib=1000, gpus=2), free)
     open_to = node.beside(kept)
     assert (open_to.free.cpus, open_to.free.mem_mib, [g.id for g in open_to.gpus]) == (5, 1000, ["g1"])
-    after = after_launch(kept, ask(1, cpus=5), here=True, same_queue=False)
+    after = after_launch(kept, ask(1, cpus=5), here=True, counted_milli=0)
     assert node.beside(after).free.cpus == 0
-    assert after_launch(kept, ask(1), here=False, same_queue=False) == kept
+    assert after_launch(kept, ask(1), here=False, counted_milli=0) == kept
+    limited = replace(kept, spare_milli=1500)
+    assert after_launch(limited, ask(1), here=False, counted_milli=250).spare_milli == 1250
 
 
-def test_a_share_of_a_limit() -> None:
+def test_what_a_limit_leaves() -> None:
     held = [holding("x", "g1 g2", NOW + 60), holding("y", "g3", NOW + 30), holding("z", "g4")]
-    assert share_of(4, 5, held, NOW) is None
-    soon = share_of(4, 1, held, NOW)
+    assert leave_of(4000, 5000, held, NOW) is None
+    soon = leave_of(4000, 1000, held, NOW)
     assert soon is not None
-    assert (soon.at, soon.spare, [h.job_id for h in soon.awaited]) == (NOW + 30, 0, ["y"])
-    later = share_of(4, 2, held, NOW)
+    assert (soon.at, soon.spare_milli, [h.job_id for h in soon.awaited]) == (NOW + 30, 0, ["y"])
+    later = leave_of(4000, 2000, held, NOW)
     assert later is not None
-    assert (later.at, later.spare) == (NOW + 60, 1)
-    last = share_of(4, 4, held, NOW)
+    assert (later.at, later.spare_milli) == (NOW + 60, 1000)
+    last = leave_of(4000, 4000, held, NOW)
     assert last is not None
     assert last.at == ENDLESS
+    part = leave_of(4000, 250, held, NOW)
+    assert part is not None
+    assert (part.at, part.spare_milli) == (NOW + 30, 750)
 
 
 # --- words
@@ -444,6 +452,25 @@ def test_a_limit_is_never_exceeded_and_holds_over_a_restart() -> None:
     assert pending(made) == {"y"}
     end(made, "x", made.state.tasks[TaskId("x.1")].agent_id)
     assert pending(made) == set()
+
+
+def test_a_limit_counts_shares_in_thousandths() -> None:
+    made = world(agents=0, queue_limits={"lab": 1})
+    made.submit("a", gpus=1, gpu_milli=250, queue="lab")
+    made.submit("b", gpus=1, gpu_milli=500, queue="lab")
+    made.submit("c", gpus=1, gpu_milli=251, queue="lab")
+    made.submit("two", gpus=1, gpu_compute_pct=51, gpu_memory_mib=10, queue="lab", tasks=2)
+    backlog = Backlog(made.state, made.settings, made.now, lambda _: NOTHING)
+    for name in ("a", "b"):
+        assert not backlog.over_limit(made.job(name))
+        request = request_of(made.job(name), made.settings)
+        backlog.take(Take(AgentId("a0"), made.job(name), request))
+    assert backlog.used_milli("lab") == 750
+    assert backlog.over_limit(made.job("c"))
+    backlog.undo(Take(AgentId("a0"), made.job("b"), request_of(made.job("b"), made.settings)))
+    assert not backlog.over_limit(made.job("c"))
+    assert view(made).explain(JobId("two")).summary == ("queue lab may hold 1 GPU, and it asks for 1.02")
+    assert [(use.limit_gpus, use.used_gpus) for use in view(made).queues()] == [(1, 0)]
 
 
 def test_within_a_limit_too_the_first_is_not_starved() -> None:

@@ -363,7 +363,7 @@ def test_gpus_with_docker_are_a_superset() -> None:
     definition = app(gpus=2.0, container={"docker": {"image": "cuda"}})
     assert definition.gpus == 2
     assert isinstance(definition.gpus, int)
-    assert "/gpus" in faults(gpus=0.5)
+    assert "/gpus" in faults(gpus=1.5)
 
 
 def test_gpu_options_are_in_the_object_or_in_labels() -> None:
