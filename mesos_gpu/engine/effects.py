@@ -34,7 +34,8 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTask:
-    """A task of a Launch. `spec` is None for a node monitor."""
+    """A task of a Launch. `spec` is None for a node monitor, and for a task that covers a shared card. Of the latter
+    `executor_resources` are what its keeper takes with it; none: the keeper is there."""
 
     task: Task
     spec: JobSpec | None
@@ -52,6 +53,8 @@ class Launch:
 
     offer_ids: tuple[OfferId, ...]
     tasks: tuple[LaunchTask, ...]
+    reserve: tuple[Scalar, ...] = ()  # as they are when they are reserved; some of the tasks take them
+    unreserve: tuple[Scalar, ...] = ()  # as they were offered; none of the tasks takes them
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """All that the scheduler knows. Only `step` changes it, on one thread."""
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,7 +21,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.share import Share, Sharing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 
@@ -91,6 +91,17 @@ class State:
     covers: dict[GpuId, TaskId] = field(
         default_factory=dict
     )  # by shared card: the task that holds it in Mesos
+    idle: dict[GpuId, float] = field(
+        default_factory=dict
+    )  # cards that a task holds for shares: since when for none
+    uncovered: dict[GpuId, float] = field(
+        default_factory=dict
+    )  # shared cards that no task holds in Mesos: since when
+    keeper_failures: dict[AgentId, tuple[int, float]] = field(
+        default_factory=dict
+    )  # of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched
+    keepers: int = 0  # tasks and executors of those, ever: their ids never come again
+    reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     unknown: dict[TaskId, None] = field(
         default_factory=dict
@@ -356,6 +367,12 @@ class State:
         task_id = self.holders.get(gpu_id)
         return None if task_id is None else self.tasks[task_id]
 
+    def tenants(self, gpu_id: GpuId) -> list[Task]:
+        """The tasks that hold the GPU: one wholly, or any number shares of it."""
+        whole = self.holder(gpu_id)
+        shares = [self.tasks[task_id] for task_id in self.sharers.get(gpu_id, ())]
+        return shares if whole is None else [whole, *shares]
+
     def current(self, task: Task) -> Job | None:
         """The job of whose latest launch this is."""
         job = self.jobs.get(task.job_id) if task.job_id else None
@@ -378,7 +395,7 @@ class State:
 
     def problems(self) -> list[str]:
         """Broken invariants, in words; tests assert that there are none."""
-        problems = []
+        problems = self._problems_of_shares()
         held: dict[GpuId, TaskId] = {}
         for task in self.tasks.values():
             if task.ended:
@@ -403,6 +420,53 @@ class State:
             if job.state.ended and running:
                 problems.append(f"job {job.id} is {job.state.value}, but {running[0]} lives")
         return problems
+
+    def _problems_of_shares(self) -> list[str]:
+        """What is wrong with cards that are shared. How much compute may be promised is an operator's word, which may
+        change while shares run: it is not looked at here."""
+        problems: list[str] = []
+        sharers: dict[GpuId, dict[TaskId, Share]] = {}
+        covers: dict[GpuId, TaskId] = {}
+        for task in self.tasks.values():
+            if task.ended:
+                continue
+            for gpu in task.gpus if task.share is not None else ():
+                sharers.setdefault(gpu, {})[task.id] = task.share  # type: ignore[assignment]
+            if task.covers is not None:
+                if task.covers in covers:
+                    problems.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")
+                covers[task.covers] = task.id
+        if sharers != self.sharers:
+            problems.append(f"sharers {self.sharers} are not what the tasks share: {sharers}")
+        if covers != self.covers:
+            problems.append(f"covers {self.covers} are not what the tasks cover: {covers}")
+        for gpu in {**sharers, **covers}:
+            if gpu in self.holders:
+                problems.append(f"{gpu} is held by {self.holders[gpu]} wholly, and shared")
+        known = {gpu.id: gpu for node in self.nodes.values() for gpu in node.gpus} if sharers else {}
+        for gpu, shares in sharers.items():
+            card = known.get(gpu)
+            problems += _overdrawn(gpu, card.sharing if card else None, list(shares.values()))
+        return problems
+
+
+def _overdrawn(gpu: GpuId, sharing: Sharing | None, shares: Sequence[Share]) -> list[str]:
+    """What is wrong with the shares of one card; `sharing`: None: its host says nothing of it."""
+    problems = []
+    memory_mib = sum(share.memory_mib for share in shares)
+    if sharing is not None and memory_mib > sharing.memory_mib:
+        problems.append(f"{gpu} has {sharing.memory_mib} MiB for shares, and {memory_mib} are granted")
+    methods, domains = {share.method for share in shares}, {share.domain for share in shares}
+    if len(methods) > 1:
+        problems.append(
+            f"the shares of {gpu} are enforced in several ways: {sorted(m.value for m in methods)}"
+        )
+    if len(domains) > 1:
+        problems.append(f"the shares of {gpu} are of several users: {sorted(domains)}")
+    instances = [share.instance for share in shares if share.instance]
+    if len(set(instances)) < len(instances):
+        problems.append(f"an instance of {gpu} is granted twice: {instances}")
+    return problems
 
 
 #: Methods for nouns that are more than an entry of a dict by their key.

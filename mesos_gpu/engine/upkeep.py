@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
-from mesos_gpu.engine.gpus import cards
+from mesos_gpu.engine.gpus import cards, covers
 from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.tasks import evictions, gangs, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
@@ -27,6 +27,7 @@ def on_tick(turn: Turn) -> None:
         _reconcile(turn)
         evictions.on_tick(turn)
     cards.on_tick(turn)
+    covers.on_tick(turn)
     # Each of these looks at every task or app, and each request and message brings a tick.
     if turn.now - turn.state.tended_at >= turn.settings.tend_interval_s:
         turn.state.tended_at = turn.now
@@ -101,6 +102,8 @@ def _abandon_unreachable(turn: Turn) -> None:
         since, job = task.unreachable_since, turn.state.current(task)
         if task.unknown is not None:
             continue  # nobody has said that it may be ended
+        if task.covers is not None:
+            continue  # it does nothing: whoever has a share of its card is given up, and it is there when they are back
         if job is not None and job.app_version is not None and not job.kill_requested:
             continue  # its app's strategy says when
         if task.state is TaskState.UNREACHABLE and since is not None and turn.now - since >= limit_s:

@@ -41,6 +41,7 @@ from mesos_gpu.scheduler.messages import MESSAGES
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
+from mesos_gpu.wire.mesos.v1 import resources_to_json
 
 T = TypeVar("T")
 TICK_S: Final = 0.25
@@ -449,7 +450,13 @@ class Daemon:
         infos = [
             to_task_info(task, self._settings, control_ports=known, key=self._key) for task in effect.tasks
         ]
-        self._driver.accept(effect.offer_ids, infos, refuse_s=0.0)
+        self._driver.accept(
+            effect.offer_ids,
+            infos,
+            refuse_s=0.0,
+            reserve=resources_to_json(effect.reserve),
+            unreserve=resources_to_json(effect.unreserve),
+        )
 
     def _begin_to_list_tasks(self, _: fx.ListTasks) -> None:
         threading.Thread(target=self._list_tasks, name="list tasks", daemon=True).start()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.control import ControlPort
@@ -16,9 +16,9 @@ from mesos_gpu.policy.apps.healthcheck import of_executor
 from mesos_gpu.policy.apps.ports import bindings_of
 from mesos_gpu.policy.apps.task_ids import launch_of
 from mesos_gpu.wire.mesos import assignment, checks
-from mesos_gpu.wire.mesos.labels import launch_labels, monitor_labels
+from mesos_gpu.wire.mesos.labels import cover_labels, launch_labels, monitor_labels, own_labels
 from mesos_gpu.wire.mesos.seal import secret_for
-from mesos_gpu.wire.mesos.v1 import discovery_to_json, task_info
+from mesos_gpu.wire.mesos.v1 import discovery_to_json, resources_to_json, task_info, task_of
 
 #: What a job's executor gets of its request as another value than was asked for.
 _OTHERWISE: Final = {"env", "user", "gpus", "container_engine", "fetch", "control_access"}
@@ -35,7 +35,7 @@ def to_task_info(
     control_ports: Sequence[ControlPort] = (),
     key: bytes = b"",
 ) -> dict[str, Any]:
-    """The TaskInfo of a job's launch, or of a node monitor.
+    """The TaskInfo of a job's launch, of a node monitor, or of a task that covers a shared card.
 
     Args:
         launch: Its task, and its job's request.
@@ -45,6 +45,8 @@ def to_task_info(
     """
     task, spec = launch.task, launch.spec
     secret = secret_for(key, task.id) if task.sealed else ""
+    if task.covers is not None:
+        return _cover(launch, task.covers, secret)
     if spec is None:
         return _monitor(launch, settings, secret)
     assigned = _assignment(launch, spec, settings, secret, control_ports)
@@ -61,8 +63,22 @@ def to_task_info(
         executor_resources=launch.executor_resources,
         executor_env=settings.executor_env,
         discovery=discovery_to_json(spec.name, spec.ports, task.ports),
-        labels={**spec.labels, **_labels(launch, spec, settings)},
+        labels={**own_labels(spec.labels), **_labels(launch, spec, settings)},
         kill_grace_s=spec.kill_grace_s,
+    )
+
+
+def _cover(launch: LaunchTask, gpu_id: GpuId, secret: str) -> dict[str, Any]:
+    """The TaskInfo of a cover task. All tasks of a keeper have one ExecutorInfo, whatever the settings are by now."""
+    task = launch.task
+    return task_of(
+        json.loads(task.keeper),
+        task_id=task.id,
+        agent_id=task.agent_id,
+        name=f"shared-{gpu_id}",
+        data=json.dumps({"secret": secret}).encode(),
+        resources=resources_to_json(launch.resources),
+        labels=cover_labels(gpu_id),
     )
 
 

@@ -5,7 +5,7 @@ reads as the same float.
 """
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from math import isinf
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -96,7 +96,9 @@ class Exact(Generic[T]):
         self._dicts = tuple(name for name in self.names if get_origin(hints[name]) is dict)
         types = [(name, list[tuple[get_args(hints[name])]] if name in self._dicts else hints[name])  # type: ignore[misc]
                  for name in self.names]  # fmt: skip
-        struct = msgspec.defstruct(kind.__name__, types, rename=self._keys)
+        needed = {each.name for each in kept if each.default is each.default_factory is MISSING}
+        shapes = [(name, of) if name in needed else (name, of | None, None) for name, of in types]
+        struct = msgspec.defstruct(kind.__name__, shapes, rename=self._keys)
         self._decoder = msgspec.json.Decoder(struct, dec_hook=_made)
 
     def encode(self, value: T) -> bytes:
@@ -116,9 +118,11 @@ class Exact(Generic[T]):
             decoded = self._decoder.decode(raw)
         except (msgspec.DecodeError, ValueError) as error:
             raise Damaged(f"a state in the journal cannot be read: {error}", remedy=_REMEDY) from error
-        body = {name: getattr(decoded, name) for name in self.names}
+        # A journal from before there was a field lacks it: the field has its default then.
+        body = {name: value for name in self.names if (value := getattr(decoded, name)) is not None}
         for name in self._dicts:
-            body[name] = dict(body[name])
+            if name in body:
+                body[name] = dict(body[name])
         return self._kind(**body)
 
 

@@ -46,10 +46,12 @@ def on_reset_requested(turn: Turn, event: ResetRequested) -> None:
         Conflict: A task holds it, no monitor is there to do it, or an earlier request is under way.
     """
     node, gpu = turn.state.known_gpu(event.gpu_id)
-    holder = turn.state.holder(gpu.id)
-    if holder is not None:
-        what = f"{gpu.id} is held by {holder.job_id or holder.id}"
-        raise Conflict(what, remedy="drain it, wait until the job has ended, and reset it then")
+    tenants = turn.state.tenants(gpu.id)
+    if tenants:
+        each = [str(tenant.job_id or tenant.id) for tenant in tenants]
+        ended = "the job has" if len(each) == 1 else "all of them have"
+        what = f"{gpu.id} is held by {', '.join(each)}"
+        raise Conflict(what, remedy=f"drain it, wait until {ended} ended, and reset it then")
     if node.monitor is None or node.lost_at is not None:
         what = f"{gpu.id} cannot be reset: no monitor runs on {node.hostname}"
         raise Conflict(what, remedy="bring its agent back first; see `mesos-gpu nodes`")

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import replace
 
+from mesos_gpu.engine.gpus.covers import is_free
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import GpuId
@@ -33,10 +34,10 @@ def reported(state: State, settings: Settings, now: float, node: Node, gpu: Gpu)
 
 
 def usable(state: State, node: Node, now: float, settings: Settings) -> tuple[Gpu, ...]:
-    """GPUs of the node that may be given out: healthy by a fresh report, held by nobody, kept by nobody."""
+    """GPUs of the node that may be given out, wholly or in part: healthy by a fresh report, and not contested."""
     if not _is_fresh(node, now, settings):
         return ()
-    free = [gpu for gpu in node.gpus if gpu.id not in state.holders and state.contested.get(gpu.id, 0) <= now]
+    free = [gpu for gpu in node.gpus if is_free(state, gpu.id) and state.contested.get(gpu.id, 0) <= now]
     return tuple(_sound(state, node, free))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.match.covering import open_cards
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import task_id_of
@@ -49,7 +50,8 @@ def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, la
     )
     turn.put_task(task)
     turn.put_node(replace(node, monitor=task_id, monitor_launches=number))
-    launches.fill(take, LaunchTask(task, None, *remains.carved(take)))
+    carved = remains.carved(take)
+    launches.fill(take, LaunchTask(task, None, carved.task, carved.executor))
 
 
 def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launches: Launches) -> None:
@@ -69,12 +71,14 @@ def launch(turn: Turn, job: Job, takes: Sequence[Take], remains: Remains, launch
             message=f"launched on {', '.join(dict.fromkeys(task.hostname for task in tasks))}",
         )
     )
+    opened = open_cards(turn, takes, remains)
     hosts = tuple(task.hostname for task in tasks) if job.spec.tasks > 1 else ()
     for take, task in zip(takes, tasks, strict=True):
-        scalars, executor = remains.carved(take)
-        item = LaunchTask(task, job.spec, scalars, executor, app_version=job.app_version)
+        carved = remains.carved(take)
+        item = LaunchTask(task, job.spec, carved.task, carved.executor, app_version=job.app_version)
         env = _env(job, task, take, tasks)
-        launches.fill(take, replace(item, ports=take.ports, env=env, hosts=hosts))
+        item = replace(item, ports=take.ports, env=env, hosts=hosts)
+        launches.fill(take, *opened.get(take, ()), item)
 
 
 def _env(job: Job, task: Task, take: Take, members: Sequence[Task]) -> Mapping[str, str]:
@@ -97,6 +101,7 @@ def _task(turn: Turn, job: Job, rank: int, take: Take) -> Task:
         launched_at=turn.now,
         attempt=job.attempts + 1,
         gpus=take.gpus,
+        share=take.share,
         hostname=node.hostname,
         agent_url=node.agent_url,
         launch=job.launches + 1 if job.spec.tasks > 1 else 0,

@@ -1,5 +1,6 @@
 """A match: offers held against the jobs that wait."""
 
+from mesos_gpu.engine.match.covering import cover_again, make_way
 from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
@@ -20,6 +21,8 @@ def match(turn: Turn) -> None:
     remains, launches = Remains(turn.state, turn.settings, turn.now), Launches()
     ledger = Ledger(remains, launches)
     launch_monitors(turn, ledger, remains, launches)
+    if not turn.state.doubtful:
+        cover_again(turn, ledger, remains, launches)
     if _is_due(turn) and not turn.state.doubtful:
         turn.state.unmatched = _launch_jobs(turn, ledger, remains, launches)
         turn.state.matched_at = turn.now
@@ -48,6 +51,7 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
         return False
     index, may_preempt = table_of(state, settings, now, remains).index, possible(turn)
     if not index.nodes and not may_preempt:
+        make_way(turn, (state.jobs[job_id] for _, job_id in state.queue))
         return False
     backlog = Backlog(state, settings, now, remains.resources)
     placing = Placing(state, settings, index)
@@ -64,6 +68,7 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
             blocked.append(job)
         else:
             launch(turn, job, takes, remains, launches)
+    make_way(turn, blocked)
     if may_preempt and blocked:
         preempt(turn, backlog, blocked)
     return backlog.neighbours.verdicts.is_behind

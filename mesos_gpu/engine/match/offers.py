@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
+from mesos_gpu.engine.gpus.covers import is_uncovered
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.node import Node
@@ -30,7 +31,7 @@ def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
 
 def wants_offers(turn: Turn) -> bool:
     """Whether anything waits that an offer could serve."""
-    if turn.state.queue:
+    if turn.state.queue or is_uncovered(turn.state):
         return True
     return any(_lacks_monitor(node) for node in turn.state.nodes.values())
 

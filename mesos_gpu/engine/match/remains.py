@@ -1,9 +1,11 @@
 """What is left of agents' offers during one match, and what is launched from them: two books of its ledger."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from mesos_gpu.engine.effects import Launch, LaunchTask
+from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import usable
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
@@ -11,12 +13,17 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar, carve, resources_of
+from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar, carve, carve_most, resources_of
 from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.policy.apps.ports import without
 from mesos_gpu.policy.capacity import NodeCapacity
+from mesos_gpu.policy.sharing.parts import GpuPart, unshared
+from mesos_gpu.wire.mesos.reservations import is_ours, reserved, summed
 
 Scalars = tuple[Scalar, ...]
+GPU_MEMORY: Final = (
+    "gpu_mem"  # what an operator may have agents offer, in MiB; Mesos shows what is used of it
+)
 
 
 @dataclass(slots=True)
@@ -27,18 +34,25 @@ class _Agent:
     offers: list[Offer]
     scalars: Scalars
     ports: tuple[PortRange, ...]
+    reserved: Scalars = ()  # for cards that were shared: others than cover tasks do not get it before it is given back
+    reserve: Scalars = ()  # by what is launched
+    keeper: bool | None = None  # whether cover tasks find their keeper there; None: not looked up yet
     gpus: tuple[Gpu, ...] | None = None  # None: not looked up yet
+    parts: tuple[GpuPart, ...] = ()  # looked up with them
+
+    def copy(self) -> "_Agent":
+        """Copy it; nothing that it has is changed in place."""
+        return replace(self)
 
 
 @dataclass(frozen=True, slots=True)
-class _Carved:
-    """What a take got, and what its agent had before."""
+class Carved:
+    """The scalars that a take got."""
 
     task: Scalars
     executor: Scalars
-    scalars: Scalars
-    ports: tuple[PortRange, ...]
-    gpus: tuple[Gpu, ...]
+    covers: tuple[Scalars, ...]  # of each task that covers a card
+    keeper: Scalars  # of their executor; none: it is there, or another take starts it
 
 
 class Remains:
@@ -54,16 +68,20 @@ class Remains:
         """
         self._state, self._settings, self._now = state, settings, now
         self._agents: dict[AgentId, _Agent] = {}
-        self._carved: dict[Take, _Carved] = {}
+        self._carved: dict[Take, Carved] = {}
+        self._before: dict[Take, _Agent] = {}
         for offer in state.offers.values():
             agent = self._agents.get(offer.agent_id)
             if agent is None:
                 node = state.nodes[offer.agent_id]
-                self._agents[offer.agent_id] = _Agent(node, [offer], offer.resources, offer.ports)
+                agent = self._agents[offer.agent_id] = _Agent(node, [offer], offer.resources, offer.ports)
             else:
                 agent.offers.append(offer)
                 agent.scalars += offer.resources
                 agent.ports += offer.ports
+            if settings.role != "*" and any(map(is_ours, offer.resources)):
+                agent.reserved += tuple(filter(is_ours, offer.resources))
+                agent.scalars = tuple([scalar for scalar in agent.scalars if not is_ours(scalar)])
 
     def __iter__(self) -> Iterator[AgentId]:
         """The agents that offer something, in the order of their oldest offers."""
@@ -85,14 +103,29 @@ class Remains:
         agent = self._agents.get(agent_id)
         return NOTHING if agent is None else resources_of(agent.scalars)
 
+    def for_covers(self, agent_id: AgentId) -> Resources:
+        """What cover tasks may take of an agent."""
+        agent = self._agents[agent_id]
+        return resources_of((*agent.reserved, *agent.scalars))
+
+    def reservations(self, agent_id: AgentId) -> tuple[Scalars, Scalars]:
+        """What is to be reserved, as it is then; and what was reserved, as it was offered, and nothing has taken."""
+        agent = self._agents[agent_id]
+        return summed(agent.reserve), summed(agent.reserved)
+
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
         """The agent as it could be used now."""
-        agent = self._agents[agent_id]
+        agent, settings = self._agents[agent_id], self._settings
+        gpus = self._gpus(agent)
         return NodeCapacity(
             agent.node.id,
             agent.node.hostname,
             resources_of(agent.scalars),
-            self._gpus(agent),
+            gpus,
+            parts=agent.parts,
+            compute_milli=covers.compute_milli(settings),
+            cover=covers.cost_of_cover(self._state, settings, agent_id, self._now),
+            keeper=NOTHING if self._has_keeper(agent) else settings.keeper,
             ports=agent.ports,
             installed=agent.node.gpus,
             driver=agent.node.driver_version,
@@ -101,32 +134,82 @@ class Remains:
     def _gpus(self, agent: _Agent) -> tuple[Gpu, ...]:
         """Looked up when they are asked for: most matches of a thousand agents place nothing."""
         if agent.gpus is None:
-            agent.gpus = tuple(usable(self._state, agent.node, self._now, self._settings))
+            agent.gpus = usable(self._state, agent.node, self._now, self._settings)
+            ids = {gpu.id for gpu in agent.gpus} if self._state.covers else ()
+            parts = covers.open_parts(self._state, agent.node, self._settings)
+            agent.parts = tuple([part for part in parts if part.gpu_id in ids])
         return agent.gpus
 
-    def carved(self, take: Take) -> tuple[Scalars, Scalars]:
-        """The scalars that a take got for its task and for its executor."""
-        carved = self._carved[take]
-        return carved.task, carved.executor
+    def _has_keeper(self, agent: _Agent) -> bool:
+        if agent.keeper is None:
+            agent.keeper = covers.keeper_of(self._state, agent.node.id) is not None
+        return agent.keeper
+
+    def carved(self, take: Take) -> Carved:
+        """The scalars that a take got."""
+        return self._carved[take]
 
     # --- a book
 
     def take(self, take: Take) -> None:
         """Carve it out of its agent's offers."""
         agent = self._agents[take.agent_id]
-        gpus = self._gpus(agent)
-        task, left = carve(agent.scalars, take.task)
-        executor, left = carve(left, take.executor)
-        self._carved[take] = _Carved(tuple(task), tuple(executor), agent.scalars, agent.ports, gpus)
-        agent.scalars = left
+        self._gpus(agent)
+        before = agent.copy()
+        try:
+            self._carved[take] = self._carve(agent, take)
+        except ValueError:
+            self._agents[take.agent_id] = before
+            raise
+        self._before[take] = before
         agent.ports = without(take.ports, agent.ports) if take.ports else agent.ports
-        agent.gpus = tuple([gpu for gpu in gpus if gpu.id not in take.gpus]) if take.gpus else gpus
+        if take.share is None and take.gpus:
+            agent.gpus = tuple([gpu for gpu in self._gpus(agent) if gpu.id not in take.gpus])
+        elif take.share is not None:
+            agent.parts = self._less(agent, take)
+
+    def _carve(self, agent: _Agent, take: Take) -> Carved:
+        task, left = carve(agent.scalars, take.task)
+        executor, agent.scalars = carve(left, take.executor)
+        if take.share is not None:
+            memory, agent.scalars = carve_most(
+                agent.scalars, GPU_MEMORY, take.share.memory_mib * len(take.gpus)
+            )
+            task += memory
+        cards = take.opens or ((take.covers,) if take.covers else ())
+        if not cards:
+            return Carved(tuple(task), tuple(executor), (), ())
+        keeper = () if self._has_keeper(agent) else self._for_covers(agent, self._settings.keeper)
+        each = tuple([self._for_covers(agent, self._settings.cover) for _ in cards])
+        agent.keeper = True
+        return Carved(tuple(task), tuple(executor), each, keeper)
+
+    def _for_covers(self, agent: _Agent, need: Resources) -> Scalars:
+        """Carve it out of what is reserved for this, and the rest out of what can be: that is to be reserved first."""
+        settings = self._settings
+        reserves = settings.role != "*" and self._now >= self._state.reserve_from
+        kept, left_reserved = carve(agent.reserved, need.least(resources_of(agent.reserved)))
+        rest = need - resources_of(kept)
+        fresh, left = carve(agent.scalars, rest)
+        if reserves:
+            held = [reserved(scalar, settings.role, settings.principal) for scalar in fresh]
+            agent.reserve += tuple([new for new, old in zip(held, fresh, strict=True) if new != old])
+            fresh = held
+        agent.scalars, agent.reserved = left, left_reserved
+        return (*kept, *fresh)
+
+    def _less(self, agent: _Agent, take: Take) -> tuple[GpuPart, ...]:
+        """What is free of its open cards, with those that the take opens, beside its share of them."""
+        assert take.share is not None, "whole cards have no parts"
+        milli = covers.compute_milli(self._settings)
+        parts = {part.gpu_id: part for part in agent.parts}
+        parts |= {gpu.id: unshared(gpu, milli) for gpu in self._gpus(agent) if gpu.id in take.opens}
+        return tuple([part.less(take.share) if part.gpu_id in take.gpus else part for part in parts.values()])
 
     def undo(self, take: Take) -> None:
         """Put it back."""
-        agent = self._agents[take.agent_id]
-        before = self._carved.pop(take)
-        agent.scalars, agent.ports, agent.gpus = before.scalars, before.ports, before.gpus
+        del self._carved[take]
+        self._agents[take.agent_id] = self._before.pop(take)
 
 
 class Launches:
@@ -134,27 +217,29 @@ class Launches:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._entries: dict[AgentId, dict[Take, LaunchTask | None]] = {}
+        self._entries: dict[AgentId, dict[Take, tuple[LaunchTask, ...]]] = {}
 
-    def fill(self, take: Take, item: LaunchTask) -> None:
+    def fill(self, take: Take, *items: LaunchTask) -> None:
         """Put what is launched into a take's entry."""
-        assert self._entries[take.agent_id][take] is None, f"{item.task.id} is launched with another's take"
-        self._entries[take.agent_id][take] = item
+        assert not self._entries[take.agent_id][take], f"{items[0].task.id} is launched with another's take"
+        self._entries[take.agent_id][take] = items
 
     def effects(self, remains: Remains) -> Iterator[Launch]:
-        """A launch for each agent, in the order of their oldest offers."""
+        """A launch for each agent, in the order of their oldest offers; one of nothing, if something is to be given
+        back that was reserved for shared cards."""
         for agent_id in remains:
-            entries = self._entries.get(agent_id)
-            if entries:
-                items = tuple(item for item in entries.values() if item is not None)
-                assert len(items) == len(entries), f"something of {agent_id} is taken, and not launched"
-                yield Launch(remains.offer_ids(agent_id), items)
+            entries = self._entries.get(agent_id, {})
+            reserve, unreserve = remains.reservations(agent_id)
+            if entries or unreserve:
+                assert all(entries.values()), f"something of {agent_id} is taken, and not launched"
+                items = tuple(item for each in entries.values() for item in each)
+                yield Launch(remains.offer_ids(agent_id), items, reserve, unreserve)
 
     # --- a book
 
     def take(self, take: Take) -> None:
         """Make an entry."""
-        self._entries.setdefault(take.agent_id, {})[take] = None
+        self._entries.setdefault(take.agent_id, {})[take] = ()
 
     def undo(self, take: Take) -> None:
         """Drop it."""

@@ -116,6 +116,8 @@ class Search:
             task=job.spec.resources,
             executor=self._settings.executor,
             gpus=chosen.gpus,
+            share=chosen.share,
+            opens=chosen.opens,
             ports=ports.taken,
             numbers=ports.numbers,
         )

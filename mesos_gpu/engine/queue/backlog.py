@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import well
 from mesos_gpu.engine.queue.neighbours import Neighbours
 from mesos_gpu.engine.queue.take import Take
@@ -45,13 +46,17 @@ def request_of(job: Job, settings: Settings) -> Request:
     """What each task of the job takes from an offer, with its executor's share. Ports are left out: only a match
     knows them."""
     spec = job.spec
+    share = spec.share_request(settings.isolation)
     gpu = GpuRequest(
         spec.gpus,
         models=spec.gpu_model,
-        memory_mib=spec.gpu_memory_mib,
+        memory_mib=spec.gpu_memory_mib if share is None else None,
         compute_capability=spec.compute_capability,
+        share=share,
     )
-    return Request(spec.resources + settings.executor, gpu, job.min_driver, spec.tasks)
+    # Whose a share is decides which cards it may have; jobs that ask for whole ones are alike whoever asks.
+    user = None if share is None else spec.user or settings.default_user
+    return Request(spec.resources + settings.executor, gpu, job.min_driver, spec.tasks, user)
 
 
 class Backlog:
@@ -285,24 +290,37 @@ class Backlog:
         return capacity
 
     def _built(self, node: Node) -> NodeCapacity:
-        allocations = [self.allocation(task, node) for task in self._tasks_on(node.id)]
+        settings = self._settings
+        tasks = (task for task in self._tasks_on(node.id) if task.covers is None)
+        allocations = [self.allocation(task, node) for task in tasks]
         held = total(each.resources for each in allocations)
+        covered = covers.held_for_covers(self._state, settings, node.id)
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
-        free = self._capacity(node.id, self._offered(node.id) + held) - held
+        free = self._capacity(node.id, self._offered(node.id) + held + covered) - held - covered
+        parts = covers.open_parts(self._state, node, settings)
+        gpus = self._free(node)[: max(free.gpus, 0)]
+        shared = well(self._state, node, self._now, settings, {part.gpu_id for part in parts})
+        ids = {gpu.id for gpu in shared}
+        parts = tuple([part for part in parts if part.gpu_id in ids])
         return NodeCapacity(
             node.id,
             node.hostname,
             free,
-            self._free(node)[: max(free.gpus, 0)],
+            (*gpus, *shared),
+            parts=parts,
+            compute_milli=covers.compute_milli(settings),
+            cover=covers.cost_of_cover(self._state, settings, node.id, self._now),
+            keeper=covers.cost_of_keeper(self._state, settings, node.id),
             allocations=tuple(by_end(allocations)),
-            given_back=held,
+            given_back=held + settings.cover.scaled(len(parts)),
             installed=node.gpus,
             driver=node.driver_version,
         )
 
     def _free(self, node: Node) -> tuple[Gpu, ...]:
         """Held by nobody; one whose claim was refused a moment ago is left alone only for a moment."""
-        idle = {gpu.id for gpu in node.gpus if gpu.id not in self._state.holders}
+        state = self._state
+        idle = {gpu.id for gpu in node.gpus if gpu.id not in state.covers and covers.is_free(state, gpu.id)}
         return well(self._state, node, self._now, self._settings, idle)
 
     def _capacity(self, agent_id: AgentId, seen: Resources) -> Resources:
@@ -337,6 +355,7 @@ class Backlog:
             job_id=job.id,
             resources=job.spec.resources + settings.executor,
             gpus=gpus,
+            share=task.share,
             since=task.started_at or task.launched_at,
             ends_at=ends_at,
             lasts_s=lasts_s,

@@ -23,6 +23,7 @@ class Take:
         gpus: Those that the task gets.
         share: What it gets of each of them; None: all of it.
         opens: Those of them that no task holds in Mesos for their shares yet: one is launched with it.
+        covers: A shared card without such a task: one is launched, and nothing else.
         ports: Of the host, each once, with the kind of resource that it is.
         numbers: Of each port that the job asks for, in its order, the host's; None: the port has none there.
     """
@@ -35,5 +36,6 @@ class Take:
     gpus: tuple[GpuId, ...] = ()
     share: Share | None = None
     opens: tuple[GpuId, ...] = ()
+    covers: GpuId | None = None
     ports: tuple[PortRange, ...] = ()
     numbers: tuple[int | None, ...] = ()

@@ -22,12 +22,16 @@ def send_kill(turn: Turn, job: Job, task: Task) -> None:
 
 
 def on_broken(turn: Turn, node: Node, gpu: Gpu) -> None:
-    """A report says that a card is sick or lost: treat what runs on it as its job wants."""
-    task = turn.state.holder(gpu.id)
-    job = _running(turn, task)
-    if task is None or job is None:
-        return
+    """A report says that a card is sick or lost: treat each task that runs on it as its job wants."""
     why = f"{gpu.id} on {node.hostname} is {gpu.health.value}" + (f": {gpu.reason}" if gpu.reason else "")
+    for task in turn.state.tenants(gpu.id):
+        _on_broken(turn, task, gpu, why)
+
+
+def _on_broken(turn: Turn, task: Task, gpu: Gpu, why: str) -> None:
+    job = _running(turn, task)
+    if job is None:
+        return
     match job.spec.on_gpu_failure:
         case OnGpuFailure.RESTART:
             evict(turn, job, why, {gpu.id: gpu.health})

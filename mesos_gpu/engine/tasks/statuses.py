@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
+from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.gangs import on_changed
@@ -37,7 +38,9 @@ def _on_unknown(turn: Turn, status: Status) -> None:
     new = next_state(status, None, kill_requested=True, sick_gpu=False)
     if new is None or Action.HOLD not in (actions_of(TaskState.ABSENT, new) or ()):
         return
-    if is_monitor(status.task_id):
+    if covers.card_of(status.task_id) is not None:
+        covers.adopt(turn, status.task_id, status.agent_id, new)
+    elif is_monitor(status.task_id):
         turn.effects.append(Kill(status.task_id, status.agent_id))
     elif status.agent_id is not None:
         hold(turn, status.task_id, status.agent_id, new)
@@ -68,7 +71,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     if new is TaskState.LOST and not task.ended and is_left_over(task, status):
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     move(turn, task, new, status, outcome)
-    if task.job_id is None and new is TaskState.RUNNING and status.data:
+    if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:
         _on_report(turn, task, status)
 
 
@@ -114,7 +117,9 @@ def move(turn: Turn, task: Task, new: TaskState, status: Status, outcome: Outcom
     if outcome is not None:
         for gpu in outcome.refused_gpus:
             turn.state.contested[gpu] = turn.now + turn.settings.contested_s
-    if task.unknown is not None or job is None:
+    if task.covers is not None:
+        covers.on_changed(turn, task, status)
+    elif task.unknown is not None or job is None:
         _on_jobless(turn, task)
     else:
         on_changed(turn, job, task, actions, status, outcome)

@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine.effects import Kill, ListTasks
+from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.saves import ForgetTask, SaveTrust
+from mesos_gpu.model.share import PER_PERCENT
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Action, Task, TaskState, actions_of
 from mesos_gpu.model.tasks.unknown import Label, Listed, Unknown
@@ -60,6 +62,9 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
     for listed in tasks:
         if is_monitor(listed.task_id):
             continue
+        if covers.card_of(listed.task_id) is not None:
+            _take_up_cover(turn, listed)
+            continue
         known = state.tasks.get(listed.task_id)
         _bump(turn, listed.label)
         if known is not None:
@@ -80,6 +85,15 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
         state.doubtful = False
         turn.effects.append(SaveTrust())
     _adopt_awaited(turn)
+
+
+def _take_up_cover(turn: Turn, listed: Listed) -> None:
+    """Let a task go on that holds a card: the state may know as little of the shares that it is held for."""
+    if listed.task_id in turn.state.tasks:
+        return
+    new = next_state(Status(listed.task_id, listed.state), None, kill_requested=True, sick_gpu=False)
+    if new is not None and Action.HOLD in (actions_of(TaskState.ABSENT, new) or ()):
+        covers.adopt(turn, listed.task_id, listed.agent_id, new)
 
 
 def on_tick(turn: Turn) -> None:
@@ -165,6 +179,7 @@ def _described(task: Task, listed: Listed) -> Task:
         task,
         job_id=label.job_id,
         gpus=label.gpus,
+        share=label.share,
         ports=label.ports,
         attempt=label.attempt,
         rank=label.rank,
@@ -242,11 +257,14 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
     listed = (
         task.unknown.listed if task.unknown and task.unknown.listed else Listed(task.id, task.agent_id, "")
     )
+    share = label.share
     spec = JobSpec(
         name=listed.name or label.job_id,
         cpus=listed.cpus,
         mem_mib=listed.mem_mib,
         gpus=len(label.gpus),
+        gpu_compute_pct=None if share is None else max(share.compute_milli // PER_PERCENT, 1),
+        gpu_memory_mib=None if share is None else share.memory_mib,
         user=label.user,
         labels=listed.labels,
         queue=label.queue,

@@ -52,6 +52,16 @@ def count_ports(ports: Iterable[PortRange]) -> int:
     return sum(span.end - span.begin + 1 for span in ports)
 
 
+def carve_most(
+    scalars: Iterable[Scalar], name: str, amount: float
+) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
+    """Take up to an amount of one resource out of scalars, as much as there is; what was taken, and what is left."""
+    all_ = tuple(scalars)
+    has = sum(thousandths(scalar.amount) for scalar in all_ if scalar.name == name)
+    taken, left = _carve(all_, {name: min(thousandths(amount), has)})
+    return tuple(taken), left
+
+
 def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tuple[Scalar, ...]]:
     """Take some resources out of scalars.
 
@@ -61,9 +71,12 @@ def carve(scalars: Iterable[Scalar], need: Resources) -> tuple[list[Scalar], tup
     Raises:
         ValueError: There is less than is needed.
     """
+    return _carve(scalars, {name: thousandths(amount) for name, amount in need.mesos().items()})
+
+
+def _carve(scalars: Iterable[Scalar], missing: dict[str, int]) -> tuple[list[Scalar], tuple[Scalar, ...]]:
     taken: list[Scalar] = []
     left: list[Scalar] = []
-    missing = {name: thousandths(amount) for name, amount in need.mesos().items()}
     for scalar in scalars:
         has = thousandths(scalar.amount)
         part = min(has, missing.get(scalar.name, 0))

@@ -134,6 +134,9 @@ class Task:
     covers: GpuId | None = (
         None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
     )
+    #: The ExecutorInfo of such a task as JSON: Mesos wants that of all tasks of one executor to be the same. "": it is
+    #: not known, and no other task joins that executor.
+    keeper: str = ""
 
     @property
     def ended(self) -> bool:

@@ -4,7 +4,7 @@ Who may look at the master can read them: neither a command nor an environment i
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import msgspec
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.model.share import WHOLE, Share, guarantee
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tasks.unknown import Label, Listed
 
@@ -19,13 +20,38 @@ JOB: Final = "mesos_gpu.job"
 GPUS: Final = "mesos_gpu.gpus"
 LAUNCH: Final = "mesos_gpu.launch"
 ROLE: Final = "mesos_gpu.role"
-_OURS: Final = (JOB, GPUS, LAUNCH, ROLE)
+#: Of a task that holds a shared card in Mesos, and of tasks that have shares: for people who look at the master.
+GPU: Final = "mesos_gpu.gpu"
+SHARE: Final = "mesos_gpu.share"
+MEMORY: Final = "mesos_gpu.memory_mib"
+GUARANTEE: Final = "mesos_gpu.guarantee"
+_OURS: Final = (JOB, GPUS, LAUNCH, ROLE, GPU, SHARE, MEMORY, GUARANTEE)
 _PID: Final = re.compile(r"[^@]*@(.+:[0-9]+)")  # of an agent, as libprocess writes it: slave(1)@10.0.0.1:5051
 
 
 def monitor_labels() -> dict[str, str]:
     """The labels of a node monitor."""
     return {ROLE: "monitor"}
+
+
+def cover_labels(gpu_id: GpuId) -> dict[str, str]:
+    """The labels of a task that holds a shared card."""
+    return {ROLE: "cover", GPU: gpu_id}
+
+
+def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """What a job asks for, but for names of ours: it cannot say of itself what we say."""
+    return {key: value for key, value in labels.items() if key not in _OURS}
+
+
+def _share_labels(gpus: Sequence[GpuId], share: Share) -> dict[str, str]:
+    given = guarantee(share.method)
+    return {
+        GPU: ",".join(gpus),
+        SHARE: f"{share.compute_milli / WHOLE:g}",
+        MEMORY: str(share.memory_mib),
+        GUARANTEE: f"memory: {given.memory}, compute: {given.compute}, faults: {given.faults}",
+    }
 
 
 def launch_labels(
@@ -47,8 +73,10 @@ def launch_labels(
         queue=spec.queue,
         kill_grace_s=spec.kill_grace_s,
         sealed=task.sealed,
+        share=task.share,
     )
     return {
+        **(_share_labels(task.gpus, task.share) if task.share else {}),
         JOB: label.job_id,
         GPUS: ",".join(label.gpus),
         LAUNCH: msgspec.json.encode(label).decode(),

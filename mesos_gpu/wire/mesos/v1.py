@@ -161,6 +161,43 @@ def reset_message(gpu_id: str, request: str) -> bytes:
     return json.dumps({"reset": gpu_id, "request": request}).encode()
 
 
+def executor_info(
+    executor_id: str, name: str, command: str, resources: Iterable[Scalar], env: Mapping[str, str]
+) -> dict[str, Any]:
+    """An ExecutorInfo of ours."""
+    variables = [{"name": key, "type": "VALUE", "value": value} for key, value in sorted(env.items())]
+    return {
+        "type": "CUSTOM",
+        "executor_id": {"value": executor_id},
+        "name": name,
+        "source": "mesos_gpu",
+        "command": {"value": command, "environment": {"variables": variables}},
+        "resources": resources_to_json(resources),
+    }
+
+
+def task_of(
+    executor: Mapping[str, Any],
+    *,
+    task_id: str,
+    agent_id: str,
+    name: str,
+    data: bytes,
+    resources: Sequence[Mapping[str, Any]],
+    labels: Mapping[str, str],
+) -> dict[str, Any]:
+    """A TaskInfo of an executor that may have others."""
+    return {
+        "name": name,
+        "task_id": {"value": task_id},
+        "agent_id": {"value": agent_id},
+        "resources": resources,
+        "data": base64.b64encode(data).decode(),
+        "labels": _labels(labels),
+        "executor": executor,
+    }
+
+
 def task_info(
     *,
     task_id: str,
@@ -179,30 +216,15 @@ def task_info(
     kill_grace_s: float | None,
 ) -> dict[str, Any]:
     """A TaskInfo with an executor of its own (one executor a task: its own container, sandbox and fate)."""
-    info: dict[str, Any] = {
-        "name": name,
-        "task_id": {"value": task_id},
-        "agent_id": {"value": agent_id},
-        "resources": resources_to_json(resources, ports),
-        "data": base64.b64encode(data).decode(),
-        "labels": _labels(labels),
-        "executor": {
-            "type": "CUSTOM",
-            "executor_id": {"value": executor_id},
-            "name": executor_name,
-            "source": "mesos_gpu",
-            "command": {
-                "value": executor_command,
-                "environment": {
-                    "variables": [
-                        {"name": key, "type": "VALUE", "value": value}
-                        for key, value in sorted(executor_env.items())
-                    ]
-                },
-            },
-            "resources": resources_to_json(executor_resources),
-        },
-    }
+    info = task_of(
+        executor_info(executor_id, executor_name, executor_command, executor_resources, executor_env),
+        task_id=task_id,
+        agent_id=agent_id,
+        name=name,
+        data=data,
+        resources=resources_to_json(resources, ports),
+        labels=labels,
+    )
     if discovery is not None:
         info["discovery"] = discovery
     if kill_grace_s is not None:

@@ -1,0 +1,201 @@
+"""Cover tasks: each holds one shared card in Mesos, for all that have shares of it, so that nobody else is offered it.
+
+They run in the keeper of their agent, an executor that does nothing. A task that has a share takes no GPU in Mesos.
+"""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from mesos_gpu.engine.effects import Kill
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.resources import NOTHING, UNLIMITED, Resources
+from mesos_gpu.model.saves import ForgetTask
+from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.queueing.backoff import delay_s
+from mesos_gpu.policy.sharing.parts import GpuPart, unshared
+
+PREFIX: Final = "gpu-cover."  # of the ids of cover tasks; a job's has a dash behind its name
+_ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
+_OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
+_STEADY_S: Final = 60.0  # a keeper that lived so long did not fail at its start
+
+
+# --- ids: a card can be taken up by them when the state does not know its task
+
+
+def new_cover_id(state: State, gpu_id: GpuId) -> TaskId:
+    """An id that no task had before, of a task that covers the card."""
+    state.keepers += 1
+    # The start of this scheduler makes it new even if it counts from 0 again.
+    return TaskId(f"{PREFIX}{round(state.started_at * 1000)}.{state.keepers}.{gpu_id}")
+
+
+def new_keeper_id(state: State, agent_id: AgentId) -> str:
+    """An executor id that no keeper had before."""
+    state.keepers += 1
+    return f"gpu-keeper.{agent_id}.{round(state.started_at * 1000)}.{state.keepers}"
+
+
+def card_of(task_id: TaskId) -> GpuId | None:
+    """The card that a cover task holds, by its id; None: it is another's task."""
+    match = _ID.fullmatch(task_id)
+    return GpuId(match[1]) if match else None
+
+
+# --- what is open
+
+
+def is_open(task: Task) -> bool:
+    """Whether more shares may be placed on the card that a cover task holds."""
+    return task.state in _OPEN and task.kill_sent_at is None
+
+
+def is_free(state: State, gpu_id: GpuId) -> bool:
+    """Whether something of a card may be free: nobody holds it wholly, and if it is shared, it is held in Mesos."""
+    if gpu_id in state.holders:
+        return False
+    cover = state.covers.get(gpu_id)
+    return gpu_id not in state.sharers if cover is None else is_open(state.tasks[cover])
+
+
+def open_parts(state: State, node: Node, settings: Settings) -> tuple[GpuPart, ...]:
+    """What is free of each card of a node that is open to shares."""
+    if not state.covers:
+        return ()
+    cards = (gpu for gpu in node.gpus if gpu.id in state.covers and is_free(state, gpu.id))
+    return tuple([_part(state, gpu, settings) for gpu in cards])
+
+
+def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
+    part = unshared(gpu, compute_milli(settings))
+    for share in state.sharers.get(gpu.id, {}).values():
+        part = part.less(share)
+    return part
+
+
+def compute_milli(settings: Settings) -> int:
+    """Thousandths of a card's compute that all its shares together may have."""
+    return round(WHOLE * settings.gpu_compute_overcommit)
+
+
+# --- what opening takes
+
+
+def keeper_of(state: State, agent_id: AgentId) -> Task | None:
+    """A cover task whose keeper another one can join; None: a keeper is to be started."""
+    tasks = (state.tasks[task_id] for task_id in state.covers.values())
+    return next((task for task in tasks if task.agent_id == agent_id and task.keeper and is_open(task)), None)
+
+
+def may_cover(state: State, agent_id: AgentId, now: float) -> bool:
+    """Whether a card may be covered there now: a keeper that does not start is not started again and again."""
+    return state.keeper_failures.get(agent_id, (0, 0.0))[1] <= now
+
+
+def cost_of_cover(state: State, settings: Settings, agent_id: AgentId, now: float) -> Resources:
+    """What holding one more card takes; where none may be covered now, more GPUs than there are."""
+    return settings.cover if may_cover(state, agent_id, now) else settings.cover.with_gpus(UNLIMITED)
+
+
+def cost_of_keeper(state: State, settings: Settings, agent_id: AgentId) -> Resources:
+    """What the keeper takes beside that; NOTHING: one is there that a task can join."""
+    return settings.keeper if keeper_of(state, agent_id) is None else NOTHING
+
+
+def held_for_covers(state: State, settings: Settings, agent_id: AgentId) -> Resources:
+    """What all cover tasks of an agent hold, with their keepers."""
+    tasks = [state.tasks[task_id] for task_id in state.covers.values()]
+    tasks = [task for task in tasks if task.agent_id == agent_id]
+    keepers = len({task.executor_id for task in tasks})
+    return settings.cover.scaled(len(tasks)) + settings.keeper.scaled(keepers) if tasks else NOTHING
+
+
+# --- their life
+
+
+def adopt(turn: Turn, task_id: TaskId, agent_id: AgentId | None, state: TaskState) -> None:
+    """Take up a cover task that the state does not know. One that nobody needs is ended: another one has its card."""
+    gpu_id = card_of(task_id)
+    if gpu_id is None or agent_id is None or gpu_id in turn.state.covers or gpu_id in turn.state.holders:
+        turn.effects.append(Kill(task_id, agent_id))
+        return
+    node = turn.state.nodes.get(agent_id)
+    turn.put_task(
+        Task(
+            id=task_id,
+            agent_id=agent_id,
+            executor_id="",
+            job_id=None,
+            state=state,
+            launched_at=turn.now,
+            heard_at=turn.now,
+            hostname=node.hostname if node else "",
+            agent_url=node.agent_url if node else "",
+            covers=gpu_id,
+        )
+    )
+
+
+def on_changed(turn: Turn, task: Task, status: Status) -> None:
+    """Forget one that has ended; if nobody told it to, the next one may have to wait."""
+    state = turn.state
+    if task.state is TaskState.RUNNING and turn.now - task.launched_at >= _STEADY_S:
+        state.keeper_failures.pop(task.agent_id, None)
+    if not task.ended:
+        return
+    del state.tasks[task.id]
+    turn.effects.append(ForgetTask(task.id))
+    if task.kill_sent_at is not None:
+        return
+    if status.state == "TASK_ERROR" and turn.settings.role != "*":
+        # The master drops an operation that it does not allow, and then what needs its resources.
+        state.reserve_from = turn.now + turn.settings.reserve_again_s
+    failures = 1
+    if turn.now - task.launched_at < _STEADY_S:
+        failures += state.keeper_failures.get(task.agent_id, (0, 0.0))[0]
+    wait_s = delay_s(failures, first_s=0.1, most_s=30.0)
+    state.keeper_failures[task.agent_id] = failures, turn.now + wait_s
+
+
+def close(turn: Turn, task: Task) -> None:
+    """Give its card back to Mesos."""
+    turn.put_task(replace(task, kill_sent_at=turn.now))
+    turn.effects.append(Kill(task.id, task.agent_id))
+
+
+def is_uncovered(state: State) -> bool:
+    """Whether a card has shares, and no task holds it in Mesos."""
+    return len(state.sharers.keys() - state.covers.keys()) > 0
+
+
+def on_tick(turn: Turn) -> None:
+    """Note which cards are idle or uncovered; close the idle ones in time, and repeat what was not heard."""
+    state, settings = turn.state, turn.settings
+    for known, now_so in (
+        (state.idle, state.covers.keys() - state.sharers.keys()),
+        (state.uncovered, state.sharers.keys() - state.covers.keys()),
+    ):
+        for gpu_id in known.keys() - now_so:
+            del known[gpu_id]
+        for gpu_id in sorted(now_so - known.keys()):
+            known[gpu_id] = turn.now
+    if not state.connected:
+        return
+    for task in [state.tasks[task_id] for task_id in state.covers.values()]:
+        assert task.covers is not None, "covers has cover tasks"
+        if task.kill_sent_at is not None:
+            if turn.now - task.kill_sent_at >= settings.kill_resend_s:
+                close(turn, task)
+            continue
+        since = state.idle.get(task.covers)
+        drained = since is not None and state.drain_of(task.hostname, task.covers) is not None
+        if since is not None and (drained or turn.now - since >= settings.cover_linger_s):
+            close(turn, task)

@@ -1,0 +1,111 @@
+"""Tasks that hold shared cards in Mesos: launched with the first share of a card, and again when one was lost."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.gpus import covers
+from mesos_gpu.engine.match.ledger import Ledger
+from mesos_gpu.engine.match.remains import Carved, Launches, Remains, Scalars
+from mesos_gpu.engine.queue.backlog import request_of
+from mesos_gpu.engine.queue.take import Take
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.wire.mesos.v1 import executor_info
+
+
+def open_cards(turn: Turn, takes: Sequence[Take], remains: Remains) -> Mapping[Take, tuple[LaunchTask, ...]]:
+    """A task for each card that the takes open. The keeper comes first: the other tasks of an agent join it."""
+    opened: dict[Take, tuple[LaunchTask, ...]] = {}
+    for take in sorted(takes, key=lambda take: not remains.carved(take).keeper) if _opens(takes) else ():
+        opened[take] = _tasks(turn, take.agent_id, take.opens, remains.carved(take))
+    return opened
+
+
+def _opens(takes: Iterable[Take]) -> bool:
+    return any(take.opens for take in takes)
+
+
+def cover_again(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
+    """Hold the cards again whose shares run on while no task holds them in Mesos, as far as GPUs are offered."""
+    if not covers.is_uncovered(turn.state):
+        return
+    for agent_id in remains:
+        for gpu in turn.state.nodes[agent_id].gpus:
+            if gpu.id in turn.state.sharers and gpu.id not in turn.state.covers:
+                _cover(turn, agent_id, gpu.id, ledger, remains, launches)
+
+
+def _cover(
+    turn: Turn, agent_id: AgentId, gpu_id: GpuId, ledger: Ledger, remains: Remains, launches: Launches
+) -> None:
+    state, settings = turn.state, turn.settings
+    need = covers.cost_of_cover(state, settings, agent_id, turn.now)
+    need += covers.cost_of_keeper(state, settings, agent_id)
+    if not remains.for_covers(agent_id).covers(need):
+        return
+    take = Take(agent_id, covers=gpu_id)
+    ledger.take(take)
+    launches.fill(take, *_tasks(turn, agent_id, (gpu_id,), remains.carved(take)))
+
+
+def _tasks(turn: Turn, agent_id: AgentId, gpu_ids: Sequence[GpuId], carved: Carved) -> tuple[LaunchTask, ...]:
+    if not gpu_ids:
+        return ()
+    executor_id, keeper = _keeper(turn, agent_id, carved.keeper)
+    items = []
+    for i, (gpu_id, scalars) in enumerate(zip(gpu_ids, carved.covers, strict=True)):
+        task = _task(turn, agent_id, gpu_id, executor_id, keeper)
+        turn.put_task(task)
+        items.append(LaunchTask(task, None, scalars, () if i else carved.keeper))
+    return tuple(items)
+
+
+def _keeper(turn: Turn, agent_id: AgentId, scalars: Scalars) -> tuple[str, str]:
+    """The executor's id, and its ExecutorInfo as JSON: those of the keeper that is there, or of a new one."""
+    if not scalars:
+        there = covers.keeper_of(turn.state, agent_id)
+        assert there is not None, f"nothing was taken for a keeper on {agent_id}, and it has none"
+        return there.executor_id, there.keeper
+    settings, executor_id = turn.settings, covers.new_keeper_id(turn.state, agent_id)
+    name = "mesos-gpu keeper of shared GPUs"
+    info = executor_info(executor_id, name, settings.keeper_command, scalars, settings.executor_env)
+    return executor_id, json.dumps(info, separators=(",", ":"))
+
+
+def _task(turn: Turn, agent_id: AgentId, gpu_id: GpuId, executor_id: str, keeper: str) -> Task:
+    node = turn.state.nodes[agent_id]
+    return Task(
+        id=covers.new_cover_id(turn.state, gpu_id),
+        agent_id=agent_id,
+        executor_id=executor_id,
+        job_id=None,
+        state=TaskState.LAUNCHED,
+        launched_at=turn.now,
+        hostname=node.hostname,
+        agent_url=node.agent_url,
+        sealed=turn.settings.sealed,
+        covers=gpu_id,
+        keeper=keeper,
+    )
+
+
+def make_way(turn: Turn, blocked: Iterable[Job]) -> None:
+    """Close cards that are open and have no share, for jobs that wait for whole ones."""
+    state = turn.state
+    idle = [state.tasks[task_id] for gpu_id, task_id in state.covers.items() if gpu_id not in state.sharers]
+    idle = [task for task in idle if covers.is_open(task)]
+    for job in blocked if idle else ():
+        wanted = request_of(job, turn.settings).gpu
+        if wanted.share is not None or not wanted.count:
+            continue
+        lacks = wanted.count * job.spec.tasks
+        for task in list(idle):
+            node = state.nodes.get(task.agent_id)
+            gpu = node.gpu(task.covers) if node and task.covers else None
+            if lacks and gpu is not None and wanted.suited([gpu]):
+                lacks -= 1
+                idle.remove(task)
+                covers.close(turn, task)
