@@ -1,4 +1,4 @@
-"""`python -m isolator executor|monitor|keeper`: what an agent starts; `probe`: of the monitor. People: `mesos-gpu`."""
+"""`python -m isolator executor|monitor|keeper`: what an agent starts; `probe`, `nvml`: theirs. People: `mesos-gpu`."""
 
 import sys
 
@@ -22,6 +22,10 @@ def main() -> int:
         from isolator.gpus.probing import main as run_probe
 
         return run_probe()
+    if program == "nvml":
+        from isolator.gpus.nvml_child import main as run_nvml
+
+        return run_nvml()
     print("usage: python -m isolator executor|monitor|keeper", file=sys.stderr)
     return 2
 

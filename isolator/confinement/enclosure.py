@@ -177,7 +177,7 @@ def undo(trace: Trace) -> list[int]:
             from isolator.host.user_pool import give_back
 
             return give_back(trace.what)
-        case "share":
+        case "share" | "limit":
             from isolator.shares.enforcing import undo as undo_share
 
             return undo_share(trace)

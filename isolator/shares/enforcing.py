@@ -10,8 +10,9 @@ from pathlib import Path
 
 from isolator.gpus.ledger import Ledger, Owner, Room, ShareClaim, Trace
 from isolator.host.not_started import NotStarted
-from isolator.shares import card, files
+from isolator.shares import card, files, limits
 from isolator.shares.files import Files
+from isolator.shares.limits import CgroupLimits
 from isolator.shares.shim.region import Region
 from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import BadConfiguration
@@ -140,6 +141,8 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
         return ()
     if tenancy.simulated or method is Method.SHIM_WINDOWS:
         return (Files(),)
+    if method in (Method.DMEM_WINDOWS, Method.MISC_WINDOWS):
+        return (CgroupLimits(), Files())
     raise refused(tenancy, f"this program does not enforce {method.value}")
 
 
@@ -154,6 +157,9 @@ def undo(trace: Trace) -> list[int]:
     """
     if trace.kind == files.KIND:
         Region(Path(trace.what)).remove()
+        return []
+    if trace.kind == limits.KIND:
+        limits.undo(trace)
         return []
     raise BadConfiguration(
         f"the ledger has a trace of an unknown kind, {trace.kind}", remedy="run the mesos_gpu that wrote it"

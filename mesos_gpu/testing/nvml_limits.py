@@ -3,7 +3,6 @@
 Answers as in NVIDIA's "MPS v3 Memory Partitioning" and its open kernel module 615.71.09, mem_mgr/memacct.c.
 """
 
-import ctypes
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,7 +65,7 @@ class FakeLimits:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         if backend == "off" or self._card(handle).get("mig", {}).get("mode"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        path = Path(ctypes.string_at(limits.nameSpace).decode())
+        path = Path(limits.nameSpace)
         if not path.is_dir():
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return state, path

@@ -1,0 +1,140 @@
+"""One question or order to NVML, in a child with a deadline: a driver that hangs costs the child, and never who asks.
+
+A line of JSON each way. `ask` is the parent's side; `main` the child's (`python -m isolator nvml`).
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
+
+DEADLINE_S: Final = 15.0  # a driver without its persistence daemon takes seconds to wake a card
+KILL_S: Final = 1.0
+COMMAND: Final = (sys.executable, "-I", "-m", "isolator", "nvml")
+
+
+class NvmlCalls:
+    """What a child is started with."""
+
+    def __init__(
+        self,
+        libraries: Path | None = None,
+        *,
+        command: Sequence[str] = COMMAND,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        """Nothing runs yet. `libraries`: a directory of NVML's library to go before the host's."""
+        self._libraries, self._command, self._deadline_s = libraries, command, deadline_s
+
+    def ask(self, what: str, **arguments: Any) -> Any:
+        """The answer to one of `ORDERS`.
+
+        Raises:
+            Conflict: What is in use forbids it.
+            Unavailable: The driver fails, does not answer in time, or is not there.
+        """
+        path = [str(self._libraries)] if self._libraries else []
+        path += [part for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
+        env = {**os.environ, **({"LD_LIBRARY_PATH": ":".join(path)} if path else {})}
+        child = subprocess.Popen(
+            self._command,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            said, _ = child.communicate(
+                json.dumps({"what": what, "arguments": arguments}), timeout=self._deadline_s
+            )
+        except subprocess.TimeoutExpired:
+            _give_up(child)
+            raise Unavailable(
+                f"the driver did not answer within {self._deadline_s:g} s",
+                remedy="see dmesg; a reset or reboot may be due",
+            ) from None
+        try:
+            answer: dict[str, Any] = json.loads(said)
+        except ValueError:
+            raise Unavailable(
+                f"what asks the driver crashed (exit code {child.returncode})", remedy="see dmesg"
+            ) from None
+        if "failed" in answer:
+            kind = Conflict if answer["conflict"] else Unavailable
+            raise kind(answer["failed"], remedy=answer["remedy"])
+        return answer["answer"]
+
+
+def _give_up(child: subprocess.Popen[str]) -> None:
+    """Kill it, and wait no longer than a moment: it may be in the kernel."""
+    child.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(KILL_S)
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+# --- the child
+
+
+def main() -> int:
+    """`python -m isolator nvml`."""
+    from mesos_gpu.adapters.nvml import load
+
+    return serve(load())
+
+
+def serve(lib: Any) -> int:
+    """Carry out the order on stdin. `lib`: the pynvml module, or a fake of it."""
+    order = json.load(sys.stdin)
+    try:
+        answer = {"answer": _carried_out(lib, order["what"], order["arguments"])}
+    except MesosGpuError as error:
+        answer = {"failed": error.what, "remedy": error.remedy, "conflict": isinstance(error, Conflict)}
+    print(json.dumps(answer), flush=True)
+    return 0
+
+
+def _carried_out(lib: Any, what: str, arguments: Mapping[str, Any]) -> Any:
+    if lib is None:
+        raise Unavailable(
+            "the Python package nvidia-ml-py is not installed", remedy="pip install nvidia-ml-py"
+        )
+    try:
+        lib.nvmlInit()
+    except lib.NVMLError as error:
+        raise Unavailable(f"NVML failed: {error}", remedy="run nvidia-smi on this host") from error
+    try:
+        return ORDERS[what](lib, **arguments)
+    except lib.NVMLError as error:
+        raise Unavailable(f"NVML failed: {error}", remedy="run nvidia-smi on this host") from error
+    finally:
+        lib.nvmlShutdown()
+
+
+def _read_limits(lib: Any, uuid: str, cgroup: str) -> Any:
+    from mesos_gpu.adapters.nvml_limits import read_limits
+
+    limits = read_limits(lib, uuid, cgroup)
+    return None if limits is None else asdict(limits)
+
+
+def _set_limits(lib: Any, uuids: Sequence[str], cgroup: str, soft_mib: int, hard_mib: int | None) -> None:
+    from mesos_gpu.adapters.nvml_limits import Limits, set_limits
+
+    for uuid in uuids:
+        set_limits(lib, uuid, cgroup, Limits(soft_mib, hard_mib))
+
+
+#: What a child can be asked for.
+ORDERS: Final[Mapping[str, Callable[..., Any]]] = {"limits": _read_limits, "limit": _set_limits}

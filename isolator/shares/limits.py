@@ -1,0 +1,149 @@
+"""Memory limits by cgroup: the driver, or the kernel's dmem controller, refuses a task what is more than its share.
+
+They are set on the cgroup that the task's processes join, before the first of them is in it, and read back. The undo
+sets them to nothing before the cgroup goes: a soft limit is added to all cgroups above, and stays there when the
+cgroup is removed (NVIDIA's "MPS v3 Memory Partitioning", "Ancestor reservation propagation").
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from isolator.devices.cgroups import cgroup_of
+from isolator.gpus import driver_volume
+from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.gpus.nvml_child import NvmlCalls
+from isolator.shares.tenancy import Given, Tenancy
+from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.model.share import Share
+
+KIND: Final = "limit"  # of a trace: a card and the directory of a cgroup
+CGROUPS: Final = Path("/sys/fs/cgroup")
+DMEM: Final = "dmem"
+
+
+def calls_of(env: Mapping[str, str]) -> NvmlCalls:
+    """What asks this host's driver."""
+    return NvmlCalls(driver_volume.libraries_of_module(env))
+
+
+class CgroupLimits:
+    """`Measure` of memory, by dmem or by misc: NVML does what the host has."""
+
+    def __init__(self, calls: NvmlCalls | None = None, cgroups: Path = CGROUPS) -> None:
+        """`calls`: None: this host's driver, as the executor's environment says."""
+        self._calls, self._cgroups = calls, cgroups
+
+    def lacks(self, tenancy: Tenancy) -> str:
+        """Say what is missing, as `Measure.lacks`."""
+        return unfit(self._cgroups)
+
+    def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
+        """Name each card with the cgroup."""
+        cgroup = self._cgroup(tenancy)
+        return tuple(Trace(KIND, f"{gpu.id} {cgroup}") for gpu in tenancy.gpus)
+
+    def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
+        """Leave nothing of the cards."""
+        return ()
+
+    def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
+        """Set the limits, as `Measure.make`."""
+        cgroup = self._cgroup(tenancy)
+        if not cgroup.is_dir():
+            raise Unavailable(
+                f"the task has no cgroup {cgroup} that its memory could be limited by",
+                remedy="see how its agent makes cgroups: mesos-gpu node doctor",
+            )
+        enable_dmem(cgroup, self._cgroups)
+        self._set(tenancy, cgroup)
+        return Given()
+
+    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
+        """Set other limits, as `Measure.resize`; NVML refuses less than is in use."""
+        self._set(tenancy, self._cgroup(tenancy))
+
+    def _set(self, tenancy: Tenancy, cgroup: Path) -> None:
+        calls = self._calls or calls_of(tenancy.own)
+        uuids = [gpu.id for gpu in tenancy.gpus]
+        soft_mib, hard_mib = limits_of(tenancy.share)
+        calls.ask("limit", uuids=uuids, cgroup=str(cgroup), soft_mib=soft_mib, hard_mib=hard_mib)
+
+    def _cgroup(self, tenancy: Tenancy) -> Path:
+        """The directory that Mesos gave the container, or our own; it need not be there yet."""
+        if self._cgroups == CGROUPS:
+            return cgroup_of(tenancy.container, "cgroup2").path
+        return self._cgroups / "mesos_gpu" / tenancy.container
+
+
+def limits_of(share: Share) -> tuple[int, int]:
+    """Soft and hard, in MiB. With a soft limit of 0 nobody is ever ended for another's sake: that is for shares that
+    may have more while nobody needs it."""
+    if share.memory_max_mib > share.memory_mib:
+        return share.memory_mib, share.memory_max_mib
+    return 0, share.memory_mib
+
+
+def unfit(cgroups: Path = CGROUPS) -> str:
+    """Why this host's cgroups cannot limit memory of cards; "": they can."""
+    if not (cgroups / "cgroup.controllers").exists():
+        return f"cgroup version 2 is not mounted at {cgroups} (Mesos' cgroup isolators before 1.12 need version 1)"
+    return ""
+
+
+def has_dmem(cgroups: Path = CGROUPS) -> bool:
+    """Whether the kernel has the controller, and a driver registered memory with it."""
+    try:
+        return "nvidia" in (cgroups / "dmem.capacity").read_text()
+    except OSError:
+        return False
+
+
+def enable_dmem(cgroup: Path, cgroups: Path = CGROUPS) -> None:
+    """Have the controller in all cgroups from the root to this one, without a gap; nothing where there is none.
+
+    Raises:
+        Unavailable: One of them does not take it.
+    """
+    if DMEM not in _words(cgroups / "cgroup.controllers"):
+        return
+    for parent in reversed(cgroup.relative_to(cgroups).parents):
+        control = cgroups / parent / "cgroup.subtree_control"
+        if DMEM in _words(control):
+            continue
+        try:
+            control.write_text(f"+{DMEM}")
+        except OSError as error:
+            raise Unavailable(
+                f"{control} does not take +{DMEM}: {error.strerror}",
+                remedy="run agents as root; no process may be in a cgroup that has others below it",
+            ) from error
+
+
+def _words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def undo(trace: Trace, calls: NvmlCalls | None = None) -> None:
+    """Take a task's limits away; harmless if they were never set, or its cgroup is gone, or its driver.
+
+    Raises:
+        MesosGpuError: The driver does not answer, or refuses: the cgroup must not go yet.
+    """
+    uuid, _, path = trace.what.partition(" ")
+    if not Path(path).is_dir():
+        return
+    import os
+
+    calls = calls or calls_of(os.environ)
+    try:
+        present = calls.ask("limits", uuid=uuid, cgroup=path)
+    except MesosGpuError:
+        if not Path("/proc/driver/nvidia/version").exists():  # limits go with the driver
+            return
+        raise
+    if present is not None:
+        calls.ask("limit", uuids=[uuid], cgroup=path, soft_mib=0, hard_mib=None)

@@ -1,0 +1,203 @@
+"""Memory limits by cgroup, over a cgroup tree and a driver that the test gives: dmem, misc and neither.
+
+What the fake driver answers is NVIDIA's: see `mesos_gpu.testing.nvml_limits`.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isolator.gpus.ledger import Ledger, Trace
+from isolator.gpus.nvml_child import NvmlCalls
+from isolator.shares import limits
+from isolator.shares.limits import CgroupLimits, enable_dmem, has_dmem, limits_of, unfit
+from isolator.shares.tenancy import Given, Tenancy
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
+from mesos_gpu.errors import Conflict, Unavailable
+from mesos_gpu.model.share import Method, Share
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from isolator.gpus.nvml_child import serve
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
+from mesos_gpu.testing.nvml import FakeNvml
+sys.exit(serve(FakeNvml(simulated_gpus(2, "NVIDIA H100 80GB HBM3", seed="limits"), Path(sys.argv[1]))))
+"""
+GPUS = simulated_gpus(2, "NVIDIA H100 80GB HBM3", seed="limits")
+MIB = 1 << 20
+MAX = (1 << 64) - 1
+
+
+class Host:
+    """A cgroup tree of version 2, and a driver whose state is in a file."""
+
+    def __init__(self, path: Path, memacct: str | None) -> None:
+        """`memacct`: as `FakeLimits` says; "dmem": the kernel has that controller."""
+        self.tree, self._state = path / "cgroup", path / "nvml.json"
+        self.cgroup = self.tree / "mesos_gpu" / "c1"
+        self.cgroup.mkdir(parents=True)
+        for directory in (self.tree, self.cgroup.parent):
+            (directory / "cgroup.subtree_control").write_text("memory")
+        (self.tree / "cgroup.controllers").write_text("memory pids" + " dmem" * (memacct == "dmem"))
+        state = {"tree": str(self.tree), "limits": {}, "used": {}}
+        self._state.write_text(json.dumps({**state, **({"memacct": memacct} if memacct else {})}))
+        if memacct == "dmem":  # files that the kernel makes when the controller is enabled above
+            (self.tree / "dmem.capacity").write_text("nvidia/0000:10:00.0/vidmem 85520809984\n")
+            for directory in (self.cgroup.parent, self.cgroup):
+                for name in ("dmem.max", "dmem.min"):
+                    (directory / name).write_text("" if name == "dmem.max" else "0")
+        self.calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(self._state)), deadline_s=60.0)
+        self.measure = CgroupLimits(self.calls, self.tree)
+
+    def say(self, **state: Any) -> None:
+        """Change the driver's state."""
+        self._state.write_text(json.dumps({**json.loads(self._state.read_text()), **state}))
+
+    def set(self) -> dict[str, list[int]]:
+        """Soft and hard limits of the task's cgroup by the card's index, MiB; of no limit: MAX."""
+        rows = json.loads(self._state.read_text())["limits"]
+        return {
+            key.partition(" ")[0]: [soft // MIB, hard if hard == MAX else hard // MIB]
+            for key, (soft, hard) in rows.items()
+            if key.endswith(str(self.cgroup))
+        }
+
+    def tenancy(self, memory_mib: int = 20000, most_mib: int = 0) -> Tenancy:
+        """A task with a share of both cards."""
+        share = Share(250, memory_mib, most_mib or memory_mib, Method.DMEM_WINDOWS)
+        return Tenancy("t1", "c1", GPUS, share, self.tree.parent, {})
+
+    def make(self, tenancy: Tenancy) -> Given:
+        """Make its limits."""
+        return self.measure.make(tenancy, Ledger(self.tree.parent / "ledger.sqlite"))
+
+
+@pytest.fixture(params=["dmem", "misc"])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> Host:
+    """A host that can, in either way."""
+    return Host(tmp_path, request.param)
+
+
+def test_limits_are_set_on_the_tasks_own_cgroup_for_each_card(host: Host) -> None:
+    assert host.make(host.tenancy()) == Given()
+    assert host.set() == {"0": [0, 20000], "1": [0, 20000]}
+
+
+def test_a_share_that_may_burst_has_a_soft_limit(host: Host) -> None:
+    host.make(host.tenancy(20000, 30000))
+    assert host.set()["0"] == [20000, 30000]
+    assert limits_of(Share(1, 20000, 20000, Method.MISC_WINDOWS)) == (0, 20000)
+
+
+def test_the_undo_takes_both_limits_away_before_the_cgroup_goes(host: Host) -> None:
+    tenancy = host.tenancy(20000, 30000)
+    host.make(tenancy)
+    for trace in host.measure.traces(tenancy):
+        limits.undo(trace, host.calls)
+    assert host.set() == {"0": [0, MAX], "1": [0, MAX]}
+    if (host.cgroup / "dmem.min").exists():
+        assert (host.cgroup.parent / "dmem.min").read_text() == "0", "nothing stays reserved above"
+
+
+def test_without_the_undo_a_soft_limit_stays_reserved_above(tmp_path: Path) -> None:
+    host = Host(tmp_path, "dmem")
+    host.make(host.tenancy(20000, 30000))
+    assert int((host.cgroup.parent / "dmem.min").read_text()) == 2 * 20000 * MIB
+
+
+def test_traces_are_known_before_anything_is_made(host: Host) -> None:
+    traces = host.measure.traces(host.tenancy())
+    assert traces == tuple(Trace("limit", f"{gpu.id} {host.cgroup}") for gpu in GPUS)
+    assert host.measure.cards(host.tenancy()) == ()
+    for trace in traces:  # nothing was made: harmless
+        limits.undo(trace, host.calls)
+    host.cgroup.rename(host.cgroup.with_name("gone"))
+    limits.undo(traces[0], NvmlCalls(command=("false",)))
+
+
+def test_a_resize_sets_other_limits_and_is_refused_below_what_is_used(host: Host) -> None:
+    host.make(host.tenancy())
+    host.say(used={str(host.cgroup): 15000})
+    ledger = Ledger(host.tree.parent / "ledger.sqlite")
+    host.measure.resize(host.tenancy(15000), ledger)
+    assert host.set()["0"] == [0, 15000]
+    with pytest.raises(Conflict, match=f"it has 15000 MiB of {GPUS[0].id} in use, and 14999 are asked for"):
+        host.measure.resize(host.tenancy(14999), ledger)
+    assert host.set()["0"] == [0, 15000]
+
+
+def test_a_limit_that_is_not_there_when_it_is_read_back_fails(host: Host) -> None:
+    host.say(ignores=True)
+    with pytest.raises(Unavailable, match="after they were set to"):
+        host.make(host.tenancy())
+
+
+@pytest.mark.parametrize(
+    ("memacct", "change", "says"),
+    [
+        (None, {}, "the driver is older than 615"),
+        ("off", {}, "the driver keeps no limits: RmMemacctMode=0"),
+        ("misc", {"user": True}, "only root may"),
+        ("misc", {"cards": {"0": {"mig": {"mode": 1, "made": []}}}}, "the driver keeps no limits"),
+        ("misc", {"broken": "driver"}, "NVML failed: Driver Not Loaded"),
+    ],
+)
+def test_a_host_that_cannot_says_why(
+    tmp_path: Path, memacct: str | None, change: dict[str, Any], says: str
+) -> None:
+    host = Host(tmp_path, memacct)
+    host.say(**change)
+    with pytest.raises(Unavailable, match=says):
+        host.make(host.tenancy())
+
+
+def test_a_cgroup_without_dmem_files_is_named(tmp_path: Path) -> None:
+    host = Host(tmp_path, "dmem")
+    (host.cgroup / "dmem.max").unlink()
+    with pytest.raises(Unavailable, match="the cgroup is not there, or has no dmem files"):
+        host.make(host.tenancy())
+
+
+def test_a_task_without_a_cgroup_of_version_2_does_not_start(host: Host) -> None:
+    host.cgroup.rename(host.cgroup.with_name("gone"))
+    with pytest.raises(Unavailable, match="the task has no cgroup"):
+        host.make(host.tenancy())
+
+
+def test_the_controller_is_enabled_from_the_root_to_the_leaf_without_a_gap(tmp_path: Path) -> None:
+    host = Host(tmp_path, "dmem")
+    enable_dmem(host.cgroup, host.tree)
+    assert (host.tree / "cgroup.subtree_control").read_text() == "+dmem"
+    assert (host.cgroup.parent / "cgroup.subtree_control").read_text() == "+dmem"
+    assert not (host.cgroup / "cgroup.subtree_control").exists(), "processes are in it"
+
+
+def test_a_kernel_without_the_controller_is_left_alone(tmp_path: Path) -> None:
+    host = Host(tmp_path, "misc")
+    enable_dmem(host.cgroup, host.tree)
+    assert (host.tree / "cgroup.subtree_control").read_text() == "memory"
+
+
+def test_what_the_cgroups_can_is_seen(tmp_path: Path) -> None:
+    dmem, misc = Host(tmp_path / "a", "dmem").tree, Host(tmp_path / "b", "misc").tree
+    assert (has_dmem(dmem), has_dmem(misc)) == (True, False)
+    assert (unfit(dmem), unfit(misc)) == ("", "")
+    assert unfit(tmp_path).startswith(f"cgroup version 2 is not mounted at {tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("state", "deadline_s", "says"),
+    [({"hang": True}, 3.0, "did not answer within 3 s"), ({"cards": []}, 60.0, "crashed")],
+)
+def test_a_driver_that_hangs_or_crashes_costs_a_child(
+    host: Host, state: dict[str, Any], deadline_s: float, says: str
+) -> None:
+    host.say(**state)
+    command = (sys.executable, "-c", PROGRAM, str(host.tree.parent / "nvml.json"))
+    calls = NvmlCalls(command=command, deadline_s=deadline_s)
+    with pytest.raises(Unavailable, match=says):
+        calls.ask("limits", uuid=GPUS[0].id, cgroup=str(host.cgroup))
