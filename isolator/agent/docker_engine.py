@@ -62,7 +62,9 @@ class ContainerWish:
     args: tuple[str, ...] = ()  # of the image's own entrypoint, in place of the image's
     env: Mapping[str, str] = field(default_factory=dict)  # wins over the image's
     groups: tuple[int, ...] = ()  # supplementary; the image's /etc/group adds none
-    devices: tuple[tuple[str, str], ...] = ()  # character devices: path on the host, path inside; "rw"
+    devices: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # character devices: path on the host, path inside, "rw" or "r"
     binds: tuple[tuple[str, str, bool], ...] = ()  # path on the host, path inside, read-only
     cpus: float = 0.0  # 0: no more than the host's usual share
     mem_mib: int = 0  # 0: no limit
@@ -71,14 +73,14 @@ class ContainerWish:
     labels: Mapping[str, str] = field(default_factory=dict)
     bindings: tuple[PortBinding, ...] | None = None  # on the engine's bridge; None: the host's network
     options: DockerOptions = field(default_factory=DockerOptions)  # but its labels
-    gate: tuple[str, str, bool] | None = None  # a bind of our own: no path of the task's choice
+    own_binds: tuple[tuple[str, str, bool], ...] = ()  # of ours: no paths of the task's choice
 
     def __post_init__(self) -> None:
         if not _NUMBERS.fullmatch(self.user):
             raise BadConfiguration(f"user {self.user!r} is not uid:gid", remedy="give both in numbers")
         if sum((self.command is not None, bool(self.argv), bool(self.args))) > 1:
             raise BadConfiguration("a task has command, argv or args, not both", remedy="leave one out")
-        for path in (*(inside for _, inside in self.devices), *(bind[1] for bind in self.binds)):
+        for path in (*(inside for _, inside, _ in self.devices), *(bind[1] for bind in self.binds)):
             if not path.startswith("/") or os.path.normpath(path) in ("/", "/dev", "/proc", "/sys"):
                 raise BadConfiguration(
                     f"nothing can be put at {path!r} of an image", remedy="name another path"
@@ -377,12 +379,12 @@ def creation(wish: ContainerWish, cgroups_made: tuple[str, ...] = ()) -> dict[st
             "CapAdd": list(_ROOTS_CAPABILITIES) if root else [],
             "SecurityOpt": ["no-new-privileges"],
             "Devices": [
-                {"PathOnHost": outside, "PathInContainer": inside, "CgroupPermissions": "rw"}
-                for outside, inside in wish.devices
+                {"PathOnHost": outside, "PathInContainer": inside, "CgroupPermissions": access}
+                for outside, inside, access in wish.devices
             ],
             "DeviceRequests": [],
             "DeviceCgroupRules": [],
-            "Mounts": [_mount(*bind) for bind in (*wish.binds, *([wish.gate] if wish.gate else []))],
+            "Mounts": [_mount(*bind) for bind in (*wish.binds, *wish.own_binds)],
             "GroupAdd": [str(group) for group in wish.groups],
             "UsernsMode": "host",  # the user's numbers are the host's, also where the engine maps others'
             "CgroupnsMode": "private",
@@ -445,7 +447,7 @@ def _mount(source: str, target: str, read_only: bool) -> dict[str, Any]:
 
 
 def _check_paths(wish: ContainerWish) -> None:
-    for outside, _ in wish.devices:  # of a directory the engine would take every node in it
+    for outside, _, _ in wish.devices:  # of a directory the engine would take every node in it
         try:
             is_device = stat.S_ISCHR(os.lstat(outside).st_mode)
         except OSError as error:

@@ -166,17 +166,12 @@ def granted_devices(
 def _capabilities(
     uuid: str, minors: Mapping[GpuId, int], inventory: Inventory, root: Path
 ) -> tuple[int, int]:
-    """Minors of the two capabilities of a MIG instance, as the driver numbers them since it was loaded (NVIDIA's
-    Multi-Instance GPU User Guide, "Device Nodes and Capabilities")."""
-    text = _text(root / "proc/driver/nvidia-caps/mig-minors")
-    numbers = {name: minor for name, _, minor in (line.partition(" ") for line in text.splitlines())}
+    from mesos_gpu.adapters.mig import capability_minors
+
     for gpu in inventory.gpus:
         for each in gpu.sharing.instances if gpu.sharing is not None and gpu.id in minors else ():
             if each.uuid == uuid:
-                instance = f"gpu{minors[gpu.id]}/gi{each.gpu_instance}"
-                names = (f"{instance}/access", f"{instance}/ci{each.compute_instance}/access")
-                if all(numbers.get(name, "").isdigit() for name in names):
-                    return int(numbers[names[0]]), int(numbers[names[1]])
+                return capability_minors(minors[gpu.id], each.gpu_instance, each.compute_instance, root)
     raise Unavailable(f"the MIG instance {uuid} is not on this host now", remedy="it is placed again")
 
 

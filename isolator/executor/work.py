@@ -263,6 +263,8 @@ class Work:
             NotStarted, MesosGpuError, OSError: As `Run.start`.
         """
         launch, run = self._ready.launch, self._ready.run
+        if launch.plan.share is not None:
+            _say_dropped(launch.plan, run)
         run.start(launch)
         upkeep = Upkeep(
             launch.sandbox,
@@ -369,6 +371,19 @@ def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
         return plan, decode(plan.checks)
     except ValueError as error:
         raise NotStarted(f"not a task for this executor: {error}") from error
+
+
+def _say_dropped(plan: Assignment, run: Run) -> None:
+    """Tell of variables that the job does not get, in the executor's log and where the task's own errors go."""
+    from isolator.shares.variables import dropped
+
+    if names := dropped(plan.env):
+        text = (
+            f"{', '.join(names)} of the job: dropped, as what keeps it to its share of a GPU decides on them"
+        )
+        log(text)
+        if (stream := run.streams()[1]) is not None:
+            os.write(stream, f"[mesos-gpu] {text}\n".encode())
 
 
 def _uid_trace(own: Mapping[str, str]) -> Callable[[int], Trace]:

@@ -95,7 +95,9 @@ class DockerRun:
             argv=argv if gate is None else (PROGRAM, *argv),
             env=prepared.env,
             groups=groups_of(user.pw_name, user.pw_gid),
-            devices=tuple((str(enclosure.node(d)), d.path) for d in (*enclosure.devices, *enclosure.extra)),
+            devices=tuple(
+                (str(enclosure.node(d)), d.path, d.access) for d in (*enclosure.devices, *enclosure.extra)
+            ),
             binds=((launch.sandbox, SANDBOX, False), *prepared.binds),
             cpus=plan.cpus,
             mem_mib=plan.mem_mib,
@@ -104,7 +106,7 @@ class DockerRun:
             labels={**plan.docker.labels, "mesos_gpu.task": launch.task},
             options=plan.docker,
             bindings=plan.bindings,
-            gate=gate.bind() if gate is not None else None,
+            own_binds=(*prepared.share, *([gate.bind()] if gate is not None else [])),
         )
         if self._aborted.is_set():
             raise NotStarted("killed before it was started")

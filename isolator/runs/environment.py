@@ -30,7 +30,7 @@ _SECRET_PREFIXES = ("LIBPROCESS_",)
 def task_environment(
     own: Mapping[str, str], task_id: str, assignment: Assignment, user: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the command gets.
+    """What the command gets, but for what keeps it to a share.
 
     Args:
         own: The executor's environment, from the agent.
@@ -58,6 +58,10 @@ def image_environment(own: Mapping[str, str], task_id: str, assignment: Assignme
 def _of_job(task_id: str, assignment: Assignment) -> dict[str, str]:
     asked = {k: v for k, v in assignment.env.items() if not k.startswith("MESOS_")}
     gpus = ",".join(assignment.gpus)
+    if assignment.share is not None:
+        from isolator.shares.variables import kept, visible
+
+        asked, gpus = kept(asked), visible(assignment.share, assignment.gpus)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **asked,

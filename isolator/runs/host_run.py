@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from isolator.confinement.apart import apart_of
@@ -17,7 +16,7 @@ from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import Ended, Launch, give, identity
+from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -54,16 +53,17 @@ class HostRun:
         named = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         order = Order(
             argv=argv,
-            env=task_environment(launch.own, launch.task, plan, named),
+            env={**task_environment(launch.own, launch.task, plan, named), **given_env(launch)},
             cwd=launch.sandbox,
             user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
             mounts=_mounts(launch, user),
+            given=given_mounts(launch),
             private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
             domain=apart.domain,
             filter=apart.program.hex(),
         )
         try:
-            self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch.volume))
+            self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
         except LaunchFailed as error:
             raise _explained(error, argv[0], launch.sandbox, order.env) from error
 
@@ -140,13 +140,21 @@ def _confined(order: Order, enclosure: Enclosure) -> Order:
     )
 
 
-def _with_volume(order: Order, volume: Path | None) -> Order:
+def _with_volume(order: Order, launch: Launch) -> Order:
     """The volume's libraries stand where the host's would: those are of another driver after an upgrade, while this
-    task keeps the kernel's in use. Without a view of its own a task has the host's."""
-    if volume is None or order.nodes is None:
+    task keeps the kernel's in use. Without a view of its own a task has the host's.
+
+    Raises:
+        NotStarted: It has a share, and would not see what keeps it to that.
+    """
+    if order.nodes is None and order.given:
+        why = "what keeps it to its share of a GPU is seen in isolation only, and this host's is off"
+        raise NotStarted(why, Outcome(infrastructure=True, refused_gpus=launch.plan.gpus))
+    if launch.volume is None or order.nodes is None:
         return order
-    paths = container_environment(ImageConfig(env=order.env), compat=False)
-    return replace(order, volume=str(volume), env={**order.env, **paths})
+    config = ImageConfig(env=order.env)
+    paths = container_environment(config, compat=False, first=launch.plan.share is not None)
+    return replace(order, volume=str(launch.volume), env={**order.env, **paths})
 
 
 def _explained(

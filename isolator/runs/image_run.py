@@ -12,7 +12,7 @@ from isolator.host.not_started import NotStarted
 from isolator.host.user_pool import has_account
 from isolator.runs.environment import image_environment
 from isolator.runs.gang import HOSTFILE_IN_IMAGE, hostfile_in
-from isolator.runs.run import Ended, Launch, give, identity
+from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
@@ -25,12 +25,14 @@ SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sand
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only. `given`: of
-    those that the job asked for, which they are (device and inode)."""
+    those that the job asked for, which they are (device and inode). `share`: as `binds`, what it must see for the sake
+    of its share."""
 
     env: Mapping[str, str]
     user: pwd.struct_passwd
     binds: tuple[tuple[str, str, bool], ...] = ()
     given: tuple[tuple[int, int], ...] = ()
+    share: tuple[tuple[str, str, bool], ...] = ()
 
     def see(self, pid: int) -> None:
         """See from a process of the container, before its command, that it has them.
@@ -75,14 +77,18 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     binds = _mounts(launch, user, by_agent)
     given = _identities(binds)
     paths: Mapping[str, str] = {}
-    if wants_volume(config):
+    share = given_mounts(launch)
+    if wants_volume(config) or share:
         binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
-        paths = container_environment(asked, inventory.driver_version, inventory.cuda_version)
+        paths = container_environment(
+            asked, inventory.driver_version, inventory.cuda_version, first=plan.share is not None
+        )
     if plan.hosts:
         binds = (*binds, (hostfile_in(launch.sandbox), HOSTFILE_IN_IMAGE, True))
         paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
     env = image_environment(launch.own, launch.task, plan)
-    return Prepared({**env, **paths, "MESOS_SANDBOX": SANDBOX}, user, binds, given)
+    env = {**env, **paths, **given_env(launch), "MESOS_SANDBOX": SANDBOX}
+    return Prepared(env, user, binds, given, share)
 
 
 def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:

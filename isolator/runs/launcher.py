@@ -48,6 +48,7 @@ class Order:
         volume: With `nodes`, the driver volume to put at /usr/local/nvidia; "": none.
         mounts: With `nodes`, of each path of the host where the task has it, relative: in `cwd`, and whether it may
             only read.
+        given: With `nodes`, as `mounts`, and absolute: what it sees for the sake of its share.
         denied: What must be denied once the cgroups are joined.
         private_mib: With `nodes`, the size of its own /tmp, /var/tmp and /dev/shm in MiB, 0 for half of the memory;
             None: the host's.
@@ -65,6 +66,7 @@ class Order:
     refused: str = ""
     volume: str = ""
     mounts: tuple[tuple[str, str, bool], ...] = ()
+    given: tuple[tuple[str, str, bool], ...] = ()
     denied: tuple[Probe, ...] = ()
     keeps: tuple[int, ...] = tuple(ROOT_KEEPS)
     private_mib: int | None = None
@@ -233,6 +235,8 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
                 ("cwd", lambda: os.chdir(order["cwd"])),  # whether it is there
                 ("private", lambda: covered.update(view.make_private(order["private_mib"], order["cwd"]))),
             ]
+        if order["given"]:
+            steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
         steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),

@@ -131,7 +131,8 @@ class NestedRun:
         gate = [self._gate.bind()] if self._gate is not None else []
         kept = list(ROOT_KEEPS) if prepared.user.pw_uid == 0 else []
         binds = [
-            (outside, inside, "RO" if only else "RW") for outside, inside, only in (*prepared.binds, *gate)
+            (outside, inside, "RO" if only else "RW")
+            for outside, inside, only in (*prepared.binds, *prepared.share, *gate)
         ]
         return {
             "type": "LAUNCH_CONTAINER",

@@ -106,6 +106,16 @@ class Run(Protocol):
         """
 
 
+def given_env(launch: Launch) -> dict[str, str]:
+    """What a task's environment must say for the sake of its share."""
+    return dict(launch.given.env) if launch.given is not None else {}
+
+
+def given_mounts(launch: Launch) -> tuple[tuple[str, str, bool], ...]:
+    """What a task must see for the sake of its share: path on the host, path that it sees, whether it only reads."""
+    return launch.given.mounts if launch.given is not None else ()
+
+
 def sandbox_of(env: Mapping[str, str]) -> str:
     """The task's directory, as the agent says it."""
     return env.get("MESOS_SANDBOX") or env.get("MESOS_DIRECTORY") or os.getcwd()

@@ -1,6 +1,7 @@
 """The two files of a task that has a share (`isolator.shares.shim.region`): what limits its memory and its turns is
 written there for the libraries that it gets in place of the driver's."""
 
+import os
 from typing import Final
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
@@ -12,9 +13,8 @@ from mesos_gpu.policy.gpus.image import VOLUME_PATH
 
 KIND: Final = "share"  # of a trace: the directory of the files
 WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan
-SEEN_AT: Final = (
-    f"{VOLUME_PATH}/share"  # in the task; the variant of the driver volume has an empty directory there
-)
+SHARE: Final = "share"  # an empty directory in the variant of the driver volume that has those libraries
+SEEN_AT: Final = f"{VOLUME_PATH}/{SHARE}"  # in the task
 
 
 class Files:
@@ -39,7 +39,12 @@ class Files:
         region = _region(tenancy)
         region.remove()  # of an attempt that was cut short
         region.create(limits_of(tenancy))
-        return Given()
+        if tenancy.volume is None or not (tenancy.volume / SHARE).is_dir():
+            return Given()  # of simulated cards: there is nothing that would read them
+        directory, usage = os.path.realpath(region.path), region.usage_path.name
+        return Given(
+            mounts=((directory, SEEN_AT, True), (f"{directory}/{usage}", f"{SEEN_AT}/{usage}", False))
+        )
 
     def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
         """Write other limits, as `Measure.resize`."""

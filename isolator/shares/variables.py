@@ -23,6 +23,11 @@ def dropped(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in env if name.startswith(DROPPED)))
 
 
+def kept(env: Mapping[str, str]) -> dict[str, str]:
+    """What it gets of them."""
+    return {name: value for name, value in env.items() if not name.startswith(DROPPED)}
+
+
 def visible(share: Share, gpus: tuple[str, ...]) -> str:
     """What CUDA is to see: the MIG instance, else the cards."""
     return share.instance or ",".join(gpus)

@@ -136,16 +136,20 @@ def container_environment(
     cuda_version: str | None = None,
     *,
     compat: bool = True,
+    first: bool = False,
 ) -> dict[str, str]:
     """PATH and LD_LIBRARY_PATH for an image with the driver volume: its own, and what is missing.
 
     Order as in Mesos: the image's own, /usr/local/cuda/compat, lib, lib64. But compat always stands before the
     driver's own, also where the image names those already; and it is left out when the host's driver is as new
     as the image's CUDA: an older libcuda in front of a newer driver fails with CUDA error 803. So it is without
-    `compat`, for a command on the host's file system: what lies there came with a toolkit of any age.
+    `compat`, for a command on the host's file system: what lies there came with a toolkit of any age. `first`: the
+    driver volume stands before all else and compat is left out, as the volume has the libraries that keep a share.
     """
     own = [path for path in config.env.get("LD_LIBRARY_PATH", "").split(":") if path]
     drivers = [f"{VOLUME_PATH}/lib", f"{VOLUME_PATH}/lib64"]
+    if first:
+        compat, own = False, [*drivers, *(path for path in own if path not in (*drivers, COMPAT_PATH))]
     own += [path for path in drivers if path not in own]
     host = version_of(cuda_version) or cuda_of(driver_version)
     image = version_of(config.env.get("CUDA_VERSION") or config.labels.get(CUDA_LABEL))

@@ -311,7 +311,7 @@ def test_only_granted_cards_open(tasks: Tasks, nodes: Mapping[int, str], tmp_pat
     for user in (NOBODY, "0:0"):
         asked = wish(
             "ls /dev/nvidia*; for n in /dev/nvidia1 /host/nvidia0 /host/nvidia1 /host/nvidia2; do cat $n; done",
-            user=user, devices=((nodes[1], "/dev/nvidia1"),), binds=((str(tmp_path), "/host", True),),
+            user=user, devices=((nodes[1], "/dev/nvidia1", "rw"),), binds=((str(tmp_path), "/host", True),),
         )  # fmt: skip
         _, out, err = tasks.run(asked)
         assert out == "/dev/nvidia1\n"
@@ -338,7 +338,9 @@ def test_escapes_are_refused(tasks: Tasks, nodes: Mapping[int, str], user: str) 
         "echo 1 >/sys/fs/cgroup/devices/cgroup.procs": readonly,
         "cat /dev/mem": "No such file or directory",
     }
-    asked = wish("; ".join([*refusals, "ls /dev/shm"]), user=user, devices=((nodes[0], "/dev/nvidia0"),))
+    asked = wish(
+        "; ".join([*refusals, "ls /dev/shm"]), user=user, devices=((nodes[0], "/dev/nvidia0", "rw"),)
+    )
     ended, out, err = tasks.run(asked)
     assert (ended.exit_status, out) == (0, "")
     assert [line.rpartition(": ")[2] for line in err.splitlines()] == list(refusals.values())
@@ -391,7 +393,7 @@ def test_the_host_is_not_bound(engine: DockerEngine, tmp_path: Path, source: str
 def test_only_character_devices_are_granted(engine: DockerEngine, tmp_path: Path) -> None:
     for path in ("/dev", str(tmp_path), str(tmp_path / "absent")):
         with pytest.raises(BadConfiguration):
-            engine.create("never", wish("true", devices=((path, "/dev/nvidia0"),)))
+            engine.create("never", wish("true", devices=((path, "/dev/nvidia0", "rw"),)))
 
 
 # --- below a Mesos container
@@ -424,7 +426,7 @@ def test_below_a_parent_cgroup(tasks: Tasks, parent: str, nodes: Mapping[int, st
     (devices / "devices.deny").write_text("a")
     for rule in ("c *:* m", "b *:* m", "c 1:* rwm", "c 5:* rwm", "c 136:* rwm", "c 10:200 rwm"):
         (devices / "devices.allow").write_text(rule)
-    asked = wish("sleep 600", devices=((nodes[1], "/dev/nvidia1"),), cgroup_parent=parent)
+    asked = wish("sleep 600", devices=((nodes[1], "/dev/nvidia1", "rw"),), cgroup_parent=parent)
     name = tasks.name()
     try:
         tasks.engine.create(name, asked)

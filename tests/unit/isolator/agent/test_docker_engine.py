@@ -67,7 +67,7 @@ def scripted(tmp_path: Path) -> Iterator[Scripted]:
 
 def test_a_container_has_nothing_that_it_was_not_given() -> None:
     wish = ContainerWish(
-        "app", "1000:1000", "train", env={"A": "b=c"}, devices=(("/n/nvidia3", "/dev/nvidia3"),)
+        "app", "1000:1000", "train", env={"A": "b=c"}, devices=(("/n/nvidia3", "/dev/nvidia3", "rw"),)
     )
     body = creation(wish)
     assert (body["User"], body["Env"], body["Entrypoint"]) == (
@@ -177,7 +177,7 @@ def test_an_image_cannot_name_cgroups_to_remove() -> None:
         ({"user": "1000"}, "is not uid:gid"),
         ({"user": ""}, "is not uid:gid"),
         ({"command": "a", "argv": ("b",)}, "not both"),
-        ({"devices": (("/dev/null", "dev/null"),)}, "nothing can be put at 'dev/null'"),
+        ({"devices": (("/dev/null", "dev/null", "rw"),)}, "nothing can be put at 'dev/null'"),
         ({"binds": (("/tmp", "/dev", True),)}, "nothing can be put at '/dev'"),
         ({"binds": (("/tmp", "/tmp/..", True),)}, "nothing can be put at '/tmp/..'"),
     ],

@@ -318,6 +318,7 @@ ELSEWHERE = {
     "runs/launcher": "files of cgroups",
     "gpus/ledger": "the node directory, which is root's",
     "runs/memory": "files of cgroups",
+    "shares/shim/region": "the node directory, which is root's: tasks' own directories are closed to others",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
 CHANGES = {
