@@ -12,6 +12,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.saves import Save, subject
+from mesos_gpu.model.share import PER_PERCENT
 from mesos_gpu.wire import journal as wire
 
 EVENTS: Final = wire.Named[ev.Event](get_args(ev.Event))
@@ -80,4 +81,9 @@ def words(effect: fx.Effect) -> str:
 def _launched(item: fx.LaunchTask) -> str:
     task = item.task
     ports = f", ports {' '.join(map(str, task.ports))}" if task.ports else ""
-    return f"{task.id} on {task.agent_id} with {' '.join(task.gpus) or 'no GPU'}{ports}"
+    share = (
+        f"{task.share.compute_milli / PER_PERCENT:g} % and {task.share.memory_mib} MiB of "
+        if task.share
+        else ""
+    )
+    return f"{task.id} on {task.agent_id} with {share}{' '.join(task.gpus) or 'no GPU'}{ports}"

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pwd
+import re
 import signal
 import socket
 import threading
@@ -35,6 +36,7 @@ from mesos_gpu.model.jobs.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
+from mesos_gpu.model.share import Isolation
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
@@ -71,6 +73,8 @@ class Options:
     container_engine: str = Engine.MESOS.value
     placement: str = Placement.BUNDLE.value
     placement_of: Mapping[str, Placement] = field(default_factory=dict)
+    isolation: str = Isolation.SHARED.value
+    gpu_compute_overcommit: float = 1.0
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
@@ -104,6 +108,8 @@ def engine_settings(options: Options) -> Settings:
         unreachable_timeout_s=options.unreachable_timeout_s,
         placement=Placement(options.placement),
         placement_of=options.placement_of,
+        isolation=Isolation(options.isolation),
+        gpu_compute_overcommit=options.gpu_compute_overcommit,
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
         user_quota=Quota(options.user_pending, options.user_stored_mib),
@@ -270,6 +276,12 @@ def _queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str
     return limits
 
 
+def _overcommit(_ctx: click.Context, _param: click.Parameter, text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", text, re.ASCII) or not 1 <= float(text) <= 100:
+        raise click.BadParameter(f"{text!r} is not a number from 1 to 100 with 3 decimals at most, as 1.5")
+    return float(text)
+
+
 def _placement_of(
     _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 ) -> dict[str, Placement]:
@@ -391,6 +403,13 @@ def _own_user() -> str:
               default=Placement.BUNDLE.value, show_default=True, help="Of jobs that ask for none.")  # fmt: skip
 @click.option("--placement-of", multiple=True, metavar="APP=POLICY", callback=_placement_of,
               help="Placement of an app's jobs that ask for none; may be repeated.")  # fmt: skip
+@click.option("--gpu-isolation", "isolation", type=click.Choice([choice.value for choice in Isolation]),
+              default=Isolation.SHARED.value, show_default=True, envvar="MESOS_GPU_SHARE_ISOLATION",
+              help="Least that will do to enforce shares of GPUs whose jobs ask for none.")  # fmt: skip
+@click.option("--gpu-compute-overcommit", default="1", show_default=True, metavar="TIMES", callback=_overcommit,
+              envvar="MESOS_GPU_COMPUTE_OVERCOMMIT",
+              help="How often the compute of a shared GPU may be promised, from 1; its memory never is more than "
+              "once.")  # fmt: skip
 @click.option("--gpu-nodes", type=click.Choice([choice.value for choice in GpuNodes]),
               default=GpuNodes.LAST.value, show_default=True,
               help="Whether work without GPUs may use nodes with some.")  # fmt: skip

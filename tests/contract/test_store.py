@@ -10,7 +10,7 @@ import pytest
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model import saves
-from mesos_gpu.model.apps.app import App, Group
+from mesos_gpu.model.apps.app import App, GpuOptions, Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
 from mesos_gpu.model.apps.split import TrafficSplit
@@ -19,6 +19,7 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import Save, Saved
+from mesos_gpu.model.share import Isolation, Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
@@ -60,6 +61,23 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveJob(job(state=JobState.RUNNING)),
             saves.SaveJob(job("j0", 2)),
             saves.SaveJob(job("j2", 2)),
+            saves.SaveJob(Job(JobId("part"), JobSpec("part", argv=("a",), gpus=1, gpu_milli=250), 1.0, 3)),
+            saves.SaveJob(
+                Job(
+                    JobId("share"),
+                    JobSpec(
+                        "share",
+                        argv=("a",),
+                        gpus=2,
+                        gpu_compute_pct=30,
+                        gpu_memory_mib=20480,
+                        gpu_memory_max_mib=40960,
+                        isolation=Isolation.STRICT,
+                    ),
+                    1.0,
+                    4,
+                )
+            ),
         ],
         saves.ForgetJob(JobId("j1")),
     ),
@@ -69,6 +87,14 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             saves.SaveTask(task(state=TaskState.RUNNING)),
             saves.SaveTask(task("j0.1", "j0", 3.0)),
             saves.SaveTask(task("j0.2", "j0", 3.0)),
+            saves.SaveTask(
+                replace(
+                    task("part.1", "part", 4.0),
+                    gpus=(GpuId("g1"),),
+                    share=Share(250, 20480, 40960, Method.DMEM_MPS3, "alice", "MIG-1"),
+                )
+            ),
+            saves.SaveTask(replace(task("cover", "-", 5.0), job_id=None, covers=GpuId("g1"))),
         ],
         saves.ForgetTask(TaskId("j1.1")),
     ),
@@ -102,6 +128,7 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
                 app_version(instances=2),
                 app_version(version=2.0),
                 app_version("/x", 0.5),
+                app_version("/y", gpus=1, gpu_milli=250, gpu=GpuOptions(compute_pct=30)),
             )
         ],
         saves.ForgetAppVersion("/web", 1.0),

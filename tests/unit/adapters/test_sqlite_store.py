@@ -4,11 +4,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from mesos_gpu.adapters import sqlite_store
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.errors import Conflict, Damaged
 from mesos_gpu.model.apps.split import Mode, TrafficSplit
@@ -31,7 +33,9 @@ from mesos_gpu.model.saves import (
     SaveNode,
     SaveSplit,
     SaveTask,
+    value_of,
 )
+from mesos_gpu.model.share import Isolation, Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import gpu
 
@@ -120,6 +124,83 @@ def test_the_first_schema_is_brought_up_and_its_nouns_are_read(path: Path) -> No
     store.save([SaveCard(CARD)])
     assert store.load().cards == (CARD,)
     store.close()
+
+
+APP_OF_BEFORE = '{"version":1.0,"app":{"id":"/web","cmd":"serve","gpus":1,"gpu":{"memory_mib":40000}}}'
+MIGRATIONS = sorted(files("mesos_gpu.adapters").joinpath("migrations").iterdir(), key=lambda file: file.name)
+SHARED = Share(250, 20480, 20480, Method.SHIM_WINDOWS)
+SHARES: list[Save] = [
+    SaveJob(Job(JobId("part"), JobSpec("p", "true", gpus=1, gpu_milli=250), 1.0, 8)),
+    SaveJob(
+        Job(
+            JobId("exact"),
+            JobSpec(
+                "e", "true", gpus=2, gpu_compute_pct=30, gpu_memory_mib=20480, gpu_memory_max_mib=40960,
+                isolation=Isolation.STRICT,
+            ),
+            1.0,
+            9,
+        )
+    ),
+    SaveTask(replace(TASK, id=TaskId("part.1"), job_id=JobId("part"), gpus=(GpuId("g1"),), share=SHARED)),
+    SaveTask(replace(TASK, id=TaskId("cover"), job_id=None, gpus=(), covers=GpuId("g1"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", range(1, len(MIGRATIONS)))
+def test_a_state_of_every_earlier_version_is_read_and_takes_shares(path: Path, schema: int) -> None:
+    path.parent.mkdir(parents=True)
+    with sqlite3.connect(path) as db:
+        for migration in MIGRATIONS[:schema]:
+            db.executescript(migration.read_text())
+        whole = '{"id":"j1","spec":{"name":"j","command":"true","gpus":2,"gpu_memory_mib":40000},"submitted_at":1.0'
+        db.execute("INSERT INTO jobs VALUES ('j1', 1, ?)", (whole + ',"sequence":1}',))
+        held = (
+            '{"id":"j1.1","agent_id":"a1","executor_id":"j1.1","job_id":"j1","gpus":["g0"],"state":"running"'
+        )
+        db.execute("INSERT INTO tasks VALUES ('j1.1', 'j1', 2.0, ?)", (held + ',"launched_at":2.0}',))
+        card = '{"id":"g0","model":"A100","memory_mib":81920,"minor":0,"pci_bus_id":"0000:01:00.0"}'
+        node = f'{{"id":"a1","hostname":"h","inventory":{{"gpus":[{card}],"source":"nvml"}}}}'
+        db.execute("INSERT INTO nodes VALUES ('a1', ?)", (node,))
+        if schema >= 3:
+            db.execute("INSERT INTO app_versions VALUES ('/web', 1.0, ?)", (APP_OF_BEFORE,))
+        db.execute(f"PRAGMA user_version={schema}")
+    db.close()
+    store = SqliteStore(path)
+    before = store.load()
+    assert before.jobs[0].spec == JobSpec("j", "true", gpus=2, gpu_memory_mib=40000)
+    assert not before.jobs[0].spec.is_share, "whole GPUs stay whole, whatever memory they must have"
+    assert (before.tasks[0].share, before.tasks[0].covers) == (None, None)
+    assert [gpu.sharing for gpu in before.nodes[0].gpus] == [None], (
+        "a monitor of before says nothing of shares"
+    )
+    assert [each.app.gpu_milli for each in before.app_versions] == [1000] * (schema >= 3)
+    store.save(SHARES)
+    store.close()
+    store = SqliteStore(path)
+    after = store.load()
+    store.close()
+    of_before = (*before.jobs, *before.tasks)
+    added = [noun for noun in (*after.jobs, *after.tasks) if noun not in of_before]
+    assert sorted(added, key=repr) == sorted(map(value_of, SHARES), key=repr)
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+    db.close()
+
+
+def test_a_program_from_before_shares_refuses_a_state_that_may_have_them(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store = SqliteStore(path)
+    store.save(SHARES)
+    store.close()
+    older = tmp_path / "older"
+    (older / "migrations").mkdir(parents=True)
+    for migration in MIGRATIONS[:5]:
+        (older / "migrations" / migration.name).write_text(migration.read_text())
+    monkeypatch.setattr(sqlite_store, "files", lambda _: older)
+    with pytest.raises(Damaged, match="has schema 6, and this program knows 5 at most"):
+        SqliteStore(path)
 
 
 def test_a_batch_is_all_or_nothing(store: SqliteStore) -> None:

@@ -612,6 +612,14 @@ def test_a_drained_or_lost_node_is_not_kept() -> None:
         (["--queue", "lab=-1"], "'lab=-1' is not"),
         (["--queue", "lab=1", "--queue", "lab=2"], "queue lab has two limits"),
         (["--aging-step", "-1"], "-1.0 is not in the range"),
+        (["--gpu-isolation", "hard"], "'hard' is not one of 'strict', 'shared', 'any'"),
+        *(
+            (
+                ["--gpu-compute-overcommit", text],
+                f"{text!r} is not a number from 1 to 100 with 3 decimals at most",
+            )
+            for text in ("0.5", "nan", "inf", "1e9", "1.0005", "101", "-2", "")
+        ),
     ],
 )
 def test_wrong_options_of_the_scheduler_are_refused(given: list[str], said: str) -> None:

@@ -1,0 +1,2 @@
+-- Jobs, apps and tasks may have shares of GPUs. Programs of schema 5 would read them as requests for whole GPUs, and
+-- give one GPU to several tasks: by its number they refuse the file.
