@@ -1,4 +1,4 @@
-"""One question or order to NVML, in a child with a deadline: a driver that hangs costs the child, and never who asks.
+"""Ask or tell NVML one thing, in a child with a deadline: a driver that hangs costs the child, and never who asks.
 
 A line of JSON each way. `ask` is the parent's side; `main` the child's (`python -m isolator nvml`).
 """
@@ -89,7 +89,7 @@ def _give_up(child: subprocess.Popen[str]) -> None:
 
 def main() -> int:
     """`python -m isolator nvml`."""
-    from mesos_gpu.adapters.nvml import load
+    from mesos_gpu.adapters.nvml.session import load
 
     return serve(load())
 
@@ -123,14 +123,14 @@ def _carried_out(lib: Any, what: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _read_limits(lib: Any, uuid: str, cgroup: str) -> Any:
-    from mesos_gpu.adapters.nvml_limits import read_limits
+    from mesos_gpu.adapters.nvml.limits import read_limits
 
     limits = read_limits(lib, uuid, cgroup)
     return None if limits is None else asdict(limits)
 
 
 def _set_limits(lib: Any, uuids: Sequence[str], cgroup: str, soft_mib: int, hard_mib: int | None) -> None:
-    from mesos_gpu.adapters.nvml_limits import Limits, set_limits
+    from mesos_gpu.adapters.nvml.limits import Limits, set_limits
 
     for uuid in uuids:
         set_limits(lib, uuid, cgroup, Limits(soft_mib, hard_mib))

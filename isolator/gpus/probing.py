@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mesos_gpu.adapters.nvml import Nvml, load
-from mesos_gpu.adapters.nvml_health import Events
+from mesos_gpu.adapters.nvml.health import Events
+from mesos_gpu.adapters.nvml.session import Nvml, load
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu

@@ -58,7 +58,7 @@ class Given:
 
 
 class Measure(Protocol):
-    """One way to keep tasks to their memory or their compute (`Method.memory_by`, `Method.compute_by`).
+    """A way to keep tasks to their memory or their compute (`Method.memory_by`, `Method.compute_by`).
 
     `make` and `resize` are called in the card's turn (`Ledger.turn`), when the ledger has the claim, `traces` and
     `cards`. What they leave is undone by trace: `isolator.shares.enforcing.undo`, `isolator.shares.card.undo`.

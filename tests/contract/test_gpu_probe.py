@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mesos_gpu.adapters.nvml import Nvml, load
-from mesos_gpu.adapters.nvml_sharing import UNTOLD_RESERVE_MIB
+from mesos_gpu.adapters.nvml.session import Nvml, load
+from mesos_gpu.adapters.nvml.sharing import UNTOLD_RESERVE_MIB
 from mesos_gpu.adapters.simulated_gpus import (
     CAPABILITIES,
     MODELS,
@@ -24,8 +24,8 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.share import Ability, MigInstance, Sharing
 from mesos_gpu.policy.gpus.health import at_first_sight
-from mesos_gpu.testing.mig_tables import MIG_TABLES
-from mesos_gpu.testing.nvml import FakeNvml
+from mesos_gpu.testing.nvml.fake import FakeNvml
+from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 
 A100 = "NVIDIA A100-SXM4-80GB"
 GPUS = simulated_gpus(8, A100, seed="x")

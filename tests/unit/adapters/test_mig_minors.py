@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mesos_gpu.adapters.mig import MINORS, capability_minors
+from mesos_gpu.adapters.nvml.mig import MINORS, capability_minors
 from mesos_gpu.errors import Unavailable
 
 TEXT = """config 1

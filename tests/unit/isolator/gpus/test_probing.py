@@ -25,7 +25,7 @@ import os, sys
 from pathlib import Path
 from isolator.gpus.probing import serve
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.testing.nvml import FakeNvml
+from mesos_gpu.testing.nvml.fake import FakeNvml
 with open(sys.argv[1] + ".pids", "a") as file:
     file.write(f"{os.getpid()}\\n")
 sys.exit(serve(FakeNvml(simulated_gpus(int(sys.argv[2]), "Tesla T4", seed="fake"), Path(sys.argv[1]))))

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pynvml
 
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.testing.nvml_limits import FakeLimits
-from mesos_gpu.testing.nvml_mig import FakeMig
+from mesos_gpu.testing.nvml.limits import FakeLimits
+from mesos_gpu.testing.nvml.mig import FakeMig
 
 _BROKEN: Final = {
     "library": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from mesos_gpu.adapters import nvml_health
-from mesos_gpu.adapters.nvml_sharing import SharingFacts
+from mesos_gpu.adapters.nvml import health as nvml_health
+from mesos_gpu.adapters.nvml.sharing import SharingFacts
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Link

@@ -11,7 +11,7 @@ from typing import Any
 import pynvml
 
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.testing.mig_tables import MIG_TABLES, MigTable
+from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES, MigTable
 
 Made = tuple[int, int, int, list[int]]  # id, number of its profile, start, ids of its compute instances
 

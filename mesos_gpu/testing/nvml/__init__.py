@@ -1,0 +1,1 @@
+"""NVML without a card."""
