@@ -166,7 +166,7 @@ def granted_devices(
 def _capabilities(
     uuid: str, minors: Mapping[GpuId, int], inventory: Inventory, root: Path
 ) -> tuple[int, int]:
-    from mesos_gpu.adapters.mig import capability_minors
+    from mesos_gpu.adapters.nvml.mig import capability_minors
 
     for gpu in inventory.gpus:
         for each in gpu.sharing.instances if gpu.sharing is not None and gpu.id in minors else ():
