@@ -18,9 +18,10 @@ from mesos_gpu.errors import Conflict, Unavailable
 from volumes.digest import sha256_of_all
 from volumes.discover import discover
 from volumes.manifest import plan as plan_of
-from volumes.model import Entry, Plan
+from volumes.model import Entry, Plan, key_of
 from volumes.roots import Root
-from volumes.store import BUILDING, DIRECTORIES, FORMAT, RECORD, Content, Store, Volume, explained, verify
+from volumes.shim import Shim, with_shim
+from volumes.store import BUILDING, FORMAT, RECORD, Content, Store, Volume, directories, explained, verify
 from volumes.version import driver_version
 
 FICLONE: Final = 0x40049409  # ioctl_ficlone(2): share the blocks of another file
@@ -57,6 +58,7 @@ def make(
     nvml: str | None = None,
     held: Callable[[], Collection[str]] | None = None,
     anew: bool = False,
+    shim: Shim | None = None,
 ) -> Built:
     """Find the driver below `root`, and have its volume in `store`; harmless if it is there.
 
@@ -66,13 +68,16 @@ def make(
         version: Of the driver; None: the one that runs.
         nvml: As of `volumes.version.driver_version`.
         held, anew: As of `build`.
+        shim: Our libraries, for the variant that has them before the driver's; None: the plain volume.
 
     Raises:
-        NotFound, Conflict: As of `volumes.version.driver_version`.
+        NotFound, Conflict: As of `volumes.version.driver_version`, and of `volumes.shim.with_shim`.
         Unavailable: As of `build`.
     """
     files = discover(root)
     plan = plan_of(files, driver_version(root, files, version, nvml))
+    if shim is not None:
+        plan = with_shim(plan, shim)
     return build(store, root, plan, held=held, anew=anew)
 
 
@@ -103,7 +108,7 @@ def build(
     with target.locked():
         began = time.monotonic()
         _check_place(store)
-        _check_name(target.path_of(plan.version))
+        _check_name(target.path_of(plan.key))
         with explained(store):
             target.clear_litter(held)
             before = None if anew else _as_planned(target, root, plan)
@@ -136,7 +141,7 @@ def _check_name(path: Path) -> None:
 
 def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
     """The current volume, if it is what would be built, and every file of it looks untouched."""
-    current = target.current(plan.version)
+    current = target.current(plan.key)
     if current is None:
         return None
     volume = target.read(current)
@@ -144,10 +149,10 @@ def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
     same = planned == {file.target: (file.source, file.group) for file in volume.files}
     if volume.problem or not same or dict(volume.links) != {link.target: link.to for link in plan.links}:
         return None
-    fs = Root(root)
+    sources = {entry.target: _source(root, entry) for entry in plan.entries}
     for file in volume.files:
         try:
-            source, there = os.lstat(fs.outside(file.source)), os.lstat(volume.path / file.target)
+            source, there = os.lstat(sources[file.target]), os.lstat(volume.path / file.target)
         except OSError:
             return None
         if (source.st_size, source.st_mtime_ns) != (file.size_bytes, file.source_mtime_ns):
@@ -159,14 +164,17 @@ def _as_planned(target: Store, root: Path, plan: Plan) -> Volume | None:
     return volume
 
 
+def _source(root: Path, entry: Entry) -> Path:
+    return Path(entry.source) if entry.own else Root(root).outside(entry.source)
+
+
 def _assemble(target: Store, root: Path, plan: Plan, simulated: bool) -> Path:
     """Assemble a build beside the others, under a name that the next run removes."""
-    part = target.path / f"{BUILDING}-{plan.version}"
-    for directory in ("", *DIRECTORIES):
+    part = target.path / f"{BUILDING}-{plan.key}"
+    for directory in ("", *directories(plan.variant)):
         (part / directory).mkdir(mode=0o755)
         (part / directory).chmod(0o755)  # whatever the umask
-    fs = Root(root)
-    placed = [(entry, *_place(fs.outside(entry.source), part / entry.target)) for entry in plan.entries]
+    placed = [(entry, *_place(_source(root, entry), part / entry.target)) for entry in plan.entries]
     for link in plan.links:
         os.symlink(link.to, part / link.target)
     digests = sha256_of_all(part / entry.target for entry in plan.entries)
@@ -216,10 +224,11 @@ def _content(entry: Entry, status: os.stat_result, sha256: str, how: str) -> Con
 def _write_record(part: Path, root: Path, plan: Plan, files: list[Content], simulated: bool) -> None:
     links = {link.target: link.to for link in plan.links}
     what = [[file.target, file.sha256] for file in files] + [[name, to] for name, to in links.items()]
-    digest = hashlib.sha256(json.dumps([plan.version, what]).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([plan.key, what]).encode()).hexdigest()
     body: dict[str, Any] = {
         "format": FORMAT,
         "version": plan.version,
+        "variant": plan.variant,
         "digest": f"sha256:{digest}",
         "root": str(root),
         "built_at": time.time(),
@@ -237,8 +246,8 @@ def _write_record(part: Path, root: Path, plan: Plan, files: list[Content], simu
 def _switch(target: Store, part: Path) -> Volume:
     """Give it its name, and let `nvidia_<version>` lead to it: from here on launches get it."""
     body = json.loads((part / RECORD).read_text())
-    version, digest = body["version"], body["digest"].removeprefix("sha256:")
-    build = _name(target, f"{version}-{digest[:12]}")
+    key, digest = key_of(body["version"], body["variant"]), body["digest"].removeprefix("sha256:")
+    build = _name(target, f"{key}-{digest[:12]}")
     if build.exists():
         shutil.rmtree(part)
     else:
@@ -246,9 +255,9 @@ def _switch(target: Store, part: Path) -> Volume:
         _sync(target.builds)
     link = target.path / f"{BUILDING}-link"
     os.symlink(f"builds/{build.name}", link)
-    os.replace(link, target.path_of(version))
+    os.replace(link, target.path_of(key))
     _sync(target.path)
-    return target.get(version)
+    return target.get(key)
 
 
 def _name(target: Store, name: str) -> Path:

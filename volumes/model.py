@@ -91,11 +91,13 @@ class DriverFiles:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a volume. `target`: below the volume, "lib64/libcuda.so.535.261.03"; `source`: on the host."""
+    """A file of a volume. `target`: below the volume, "lib64/libcuda.so.535.261.03"; `source`: on the host. `own`: it
+    is of this project, and `source` its path here, whatever the host's root is."""
 
     target: str
     source: str
     group: Group
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ class Link:
 class Plan:
     """A volume that could be built. All sorted by target or path; no target twice.
 
-    `missing`: what programs will want and this host does not have, in words.
+    `missing`: what programs will want and this host does not have, in words. `variant`: what tells it from the plain
+    volume of that driver, which has "".
     """
 
     version: str
@@ -118,3 +121,14 @@ class Plan:
     links: tuple[Link, ...] = ()
     excluded: tuple[Excluded, ...] = ()
     missing: tuple[str, ...] = ()
+    variant: str = ""
+
+    @property
+    def key(self) -> str:
+        """What its store knows it by."""
+        return key_of(self.version, self.variant)
+
+
+def key_of(version: str, variant: str = "") -> str:
+    """What a store knows the volume of a driver version by: "535.261.03", "535.261.03+shim-0123456789ab"."""
+    return f"{version}+{variant}" if variant else version

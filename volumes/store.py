@@ -13,14 +13,16 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
+from volumes.model import key_of
 
 DEFAULT_PATH: Final = "/var/lib/mesos/volumes"
 DIRECTORIES: Final = ("bin", "lib", "lib64")
+SHARE: Final = "share"  # of a variant: where a task's own limits are mounted
 RECORD: Final = "volume.json"
 FORMAT: Final = 1
 BUILDING: Final = ".building"
@@ -59,7 +61,7 @@ class Volume:
     """A build.
 
     `links`: of each symbolic link where it is and where to. `current`: `nvidia_<version>` leads to it. `problem`: why
-    its record cannot be read; then it seems empty.
+    its record cannot be read; then it seems empty. `variant`: "" for the plain one of that driver.
     """
 
     path: Path
@@ -72,6 +74,12 @@ class Volume:
     simulated: bool = False
     current: bool = False
     problem: str = ""
+    variant: str = ""
+
+    @property
+    def key(self) -> str:
+        """What its store knows it by."""
+        return key_of(self.version, self.variant)
 
     @property
     def name(self) -> str:
@@ -92,13 +100,13 @@ class Store:
         self.path = path
         self.builds = path / "builds"
 
-    def path_of(self, version: str) -> Path:
-        """Where the volume of a driver version is, if there is one."""
-        return self.path / f"nvidia_{version}"
+    def path_of(self, key: str) -> Path:
+        """Where the volume of a driver version, or of `key_of` one and a variant, is, if there is one."""
+        return self.path / f"nvidia_{key}"
 
-    def current(self, version: str) -> Path | None:
-        """The build that tasks of that driver get; None: there is none. Takes microseconds."""
-        link = self.path_of(version)
+    def current(self, key: str) -> Path | None:
+        """The build that tasks of that driver get; None: there is none. `key`: as of `path_of`. Takes microseconds."""
+        link = self.path_of(key)
         try:
             build = Path(os.path.realpath(link, strict=True))
             os.stat(build / RECORD)
@@ -106,18 +114,18 @@ class Store:
             return None
         return build
 
-    def get(self, version: str) -> Volume:
-        """The current volume of a version.
+    def get(self, key: str) -> Volume:
+        """The current volume of a version, or of a variant.
 
         Raises:
             NotFound: There is none.
             Damaged: Its record cannot be read.
         """
-        build = self.current(version)
+        build = self.current(key)
         if build is None:
-            there = ", ".join(volume.version for volume in self.volumes() if volume.current) or "none"
+            there = ", ".join(volume.key for volume in self.volumes() if volume.current) or "none"
             raise NotFound(
-                f"there is no driver volume of {version} in {self.path}; there: {there}",
+                f"there is no driver volume of {key} in {self.path}; there: {there}",
                 remedy="build it: mesos-gpu volume build",
             )
         return self._read(build)
@@ -133,16 +141,20 @@ class Store:
         try:
             return self._read(build)
         except Damaged as error:
-            version = build.name.rpartition("-")[0]
-            current = self.current(version) == build
-            return Volume(build, version, "", "", (), {}, 0.0, current=current, problem=error.what)
+            key = build.name.rpartition("-")[0]
+            version, _, variant = key.partition("+")
+            current = self.current(key) == build
+            return Volume(
+                build, version, "", "", (), {}, 0.0, current=current, problem=error.what, variant=variant
+            )
 
     def _read(self, build: Path) -> Volume:
         try:
             body = json.loads((build / RECORD).read_text())
             if body["format"] > FORMAT:
                 raise ValueError(f"its format {body['format']} is newer than this program's, {FORMAT}")
-            return _volume(build, body, current=self.current(body["version"]) == build)
+            volume = _volume(build, body)
+            return replace(volume, current=self.current(volume.key) == build)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Damaged(
                 f"the record of the driver volume {build} cannot be read: {error!r}",
@@ -199,7 +211,7 @@ class Store:
                 if volume.name in names or keep(volume):
                     continue
                 if volume.current:
-                    self.path_of(volume.version).unlink()
+                    self.path_of(volume.key).unlink()
                 away = volume.path.with_name(_REMOVED + volume.name)
                 volume.path.rename(away)
                 if self._finish_removal(away, held()):
@@ -215,7 +227,7 @@ class Store:
         return True
 
 
-def _volume(build: Path, body: Mapping[str, Any], *, current: bool) -> Volume:
+def _volume(build: Path, body: Mapping[str, Any]) -> Volume:
     return Volume(
         path=build,
         version=str(body["version"]),
@@ -225,8 +237,13 @@ def _volume(build: Path, body: Mapping[str, Any], *, current: bool) -> Volume:
         links=dict(body["links"]),
         built_at=float(body["built_at"]),
         simulated=bool(body.get("simulated", False)),
-        current=current,
+        variant=str(body.get("variant", "")),
     )
+
+
+def directories(variant: str) -> tuple[str, ...]:
+    """Directories that a volume has."""
+    return (*DIRECTORIES, SHARE) if variant else DIRECTORIES
 
 
 def verify(volume: Volume) -> tuple[str, ...]:
@@ -258,7 +275,7 @@ def verify(volume: Volume) -> tuple[str, ...]:
             problems.append(f"{target} is missing")
         elif not path.is_symlink() or os.readlink(path) != to:
             problems.append(f"{target} has changed")
-    known = {RECORD, *DIRECTORIES, *volume.links, *(file.target for file in volume.files)}
+    known = {RECORD, *directories(volume.variant), *volume.links, *(file.target for file in volume.files)}
     every = (str(path.relative_to(volume.path)) for path in volume.path.rglob("*"))
     problems += [f"{name} was added" for name in every if name not in known]
     return tuple(sorted(problems))

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Final
 from isolator.gpus.ledger import Ledger, Trace
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
+from volumes.model import key_of
 from volumes.store import Store, default_path, verify
 
 if TYPE_CHECKING:  # it costs each executor what only the monitor need pay
     import logging
+
+    from volumes.shim import Shim
 
 KIND: Final = "volume"  # of a trace: a lease, for as long as the holding is in the ledger
 AT_WORK: Final = "it is being built"
@@ -36,11 +39,14 @@ def _logger() -> "logging.Logger":
     return logging.getLogger("isolator.monitor")
 
 
-def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
-    """The build that a task started now gets; None: this host has none of its driver. Takes microseconds."""
+def for_tasks(env: Mapping[str, str], inventory: Inventory, variant: str = "") -> Path | None:
+    """The build that a task started now gets; None: this host has none of its driver. Takes microseconds.
+
+    `variant`: as `isolator.shares.shim.build.variant()` for a task with a share that the shim enforces.
+    """
     if inventory.driver_version is None:
         return None
-    return Store(default_path(env)).current(inventory.driver_version)
+    return Store(default_path(env)).current(key_of(inventory.driver_version, variant))
 
 
 def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWAITED_S) -> Path | None:
@@ -114,9 +120,11 @@ def mounted() -> dict[str, int]:
 class Keeper:
     """Has the volume of this host's driver built, beside the monitor's own work, and old ones removed."""
 
-    def __init__(self, env: Mapping[str, str], ledger: Ledger) -> None:
-        """Nothing is built yet."""
-        self._env, self._ledger = env, ledger
+    def __init__(
+        self, env: Mapping[str, str], ledger: Ledger, shim: "Callable[[], Shim | None]" = lambda: None
+    ) -> None:
+        """Nothing is built yet. `shim`: our libraries for shares, built if need be; None: this host uses none."""
+        self._env, self._ledger, self._shim = env, ledger, shim
         self._store = Store(default_path(env))
         self._thread: threading.Thread | None = None
         self._version: str | None = None
@@ -152,7 +160,8 @@ class Keeper:
     def _build(self, version: str, simulated: bool) -> None:
         try:
             self._have(version, simulated)
-            self._remove_old(version)
+            variant = "" if simulated else self._have_variant(version)
+            self._remove_old(version, variant)
         except (MesosGpuError, OSError) as error:
             self._problem = error.what if isinstance(error, MesosGpuError) else str(error)
             _logger().error("the driver volume of %s: %s", version, error)
@@ -164,31 +173,52 @@ class Keeper:
         from volumes.build import build, make
         from volumes.model import Plan
 
-        def held() -> frozenset[str]:
-            return frozenset(holders(self._ledger))
-
         if simulated and not self._env.get("MESOS_GPU_DRIVER_ROOT"):
             if self._store.current(version) is not None:  # somebody gave it one
                 return
-            built = build(self._store.path, Path("/"), Plan(version), held=held, simulated=True)
+            built = build(self._store.path, Path("/"), Plan(version), held=self._held, simulated=True)
         else:
             root = driver_root(self._env)
             asked, nvml = (None, version) if root == Path("/") else (version, None)
-            built = make(self._store.path, root, asked, nvml=nvml, held=held)
+            built = make(self._store.path, root, asked, nvml=nvml, held=self._held)
             if time.monotonic() >= self._verify_at and not built.new and (wrong := verify(built.volume)):
                 _logger().error("the driver volume %s: %s: built anew", built.path, "; ".join(wrong))
-                built = make(self._store.path, root, asked, nvml=nvml, held=held, anew=True)
+                built = make(self._store.path, root, asked, nvml=nvml, held=self._held, anew=True)
         self._verify_at = time.monotonic() + VERIFY_S
         if built.new:
             _logger().info(
                 "built the driver volume %s in %.2f s: %s", built.path, built.took_s, dict(built.how)
             )
 
-    def _remove_old(self, version: str) -> None:
-        """What a newer driver, or a newer build, replaced, once no task has it."""
+    def _held(self) -> frozenset[str]:
+        return frozenset(holders(self._ledger))
+
+    def _have_variant(self, version: str) -> str:
+        """Have the variant with our libraries, too; what it is called. Without it shares are enforced by other means,
+        and whole cards know nothing of it: a failure is told and no more."""
+        from volumes.build import make
+
+        try:
+            shim = self._shim()
+            if shim is None:
+                return ""
+            root = driver_root(self._env)
+            asked, nvml = (None, version) if root == Path("/") else (version, None)
+            built = make(self._store.path, root, asked, nvml=nvml, held=self._held, shim=shim)
+        except (MesosGpuError, OSError) as error:
+            _logger().error("the driver volume of %s for shares: %s", version, error)
+            return ""
+        if built.new:
+            _logger().info("built the driver volume %s in %.2f s, for shares", built.path, built.took_s)
+        return shim.variant
+
+    def _remove_old(self, version: str, variant: str) -> None:
+        """What a newer driver, a newer build, or newer libraries of ours replaced, once no task has it."""
         removed = self._store.collect(
-            lambda: frozenset(holders(self._ledger)),
-            lambda volume: volume.current and not is_older(volume.version, version),
+            self._held,
+            lambda volume: (
+                volume.current and not is_older(volume.version, version) and volume.variant in ("", variant)
+            ),
         )
         for volume in removed:
             _logger().info("removed the driver volume %s: nobody has it", volume.path)

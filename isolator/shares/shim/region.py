@@ -30,7 +30,7 @@ MOST_PROCESSES: Final = 256
 MIB: Final = 1 << 20
 _HEADER: Final = struct.Struct("<IIQI44x")  # magic, version, generation, cards with windows
 _LIMIT: Final = struct.Struct("<16sQQQIII12x")  # uuid, quota, context, unaccounted; period, start, length
-_CARD: Final = struct.Struct("<QQQQQ24x")  # refused, missed, asked_ns, peak, debt_ns
+_CARD: Final = struct.Struct("<QQQQ32x")  # refused, missed, asked_ns, peak
 _PROCESS: Final = struct.Struct(
     f"<iI{MOST_CARDS}Q{MOST_CARDS}Q{MOST_CARDS}Q"
 )  # pid, -, held, context, busy_ns
@@ -288,7 +288,7 @@ def _lives(fd: int, number: int) -> bool:
 
 
 def _card_usage(content: bytes, processes: Iterable[tuple[int, ...]], card: int) -> CardUsage:
-    refused, missed, asked_ns, peak, _ = _CARD.unpack_from(content, _HEADER.size + card * _CARD.size)
+    refused, missed, asked_ns, peak = _CARD.unpack_from(content, _HEADER.size + card * _CARD.size)
     memory = busy_ns = holders = 0
     for fields in processes:
         held, context, busy = (fields[2 + group * MOST_CARDS + card] for group in range(3))

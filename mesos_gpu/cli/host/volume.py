@@ -110,7 +110,7 @@ def build(
     volume = built.volume
     how = ", ".join(f"{number} by {way}" for way, number in sorted(built.how.items()))
     what = f"built in {built.took_s:.2f} s" if built.new else "is there already"
-    output.line(f"{_store(store).path_of(volume.version)} {what}: {len(volume.files)} files ({how})")
+    output.line(f"{_store(store).path_of(volume.key)} {what}: {len(volume.files)} files ({how})")
 
 
 @click.command("list")
@@ -124,7 +124,7 @@ def list_volumes(store: Path | None, as_json: bool) -> None:
         return
     rows = [
         (
-            each.version,
+            each.key,
             each.name,
             "yes" if each.current else "no",
             len(each.files),
@@ -224,7 +224,7 @@ def gc(store: Path | None, everything: bool, as_json: bool) -> None:
 
 def _chosen(store: Store, version: str | None) -> Volume:
     if version is None:
-        current = [each.version for each in store.volumes() if each.current]
+        current = [each.version for each in store.volumes() if each.current and not each.variant]
         version = current[0] if len(current) == 1 else _running() or "the running driver"
     return store.get(version)
 
@@ -246,6 +246,7 @@ def _noted() -> str | None:
 def _described(volume: Volume) -> dict[str, Any]:
     return {
         "version": volume.version,
+        "variant": volume.variant,
         "build": volume.name,
         "path": str(volume.path),
         "digest": volume.digest,

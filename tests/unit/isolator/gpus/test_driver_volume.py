@@ -19,6 +19,7 @@ from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.testing.elf_files import driver_tree
 from tests.conftest import wait_until
+from volumes.shim import Shim
 from volumes.store import Store, verify
 
 OLD, NEW = "535.129.03", "550.54.14"
@@ -89,6 +90,36 @@ def test_an_upgrade_builds_beside_and_the_old_one_goes_with_its_last_task(node: 
     node.ready()
     assert [volume.version for volume in node.store.volumes()] == [NEW]
     assert not node.store.path_of(OLD).is_symlink()
+
+
+def test_the_variant_with_our_libraries_is_built_too_and_goes_with_its_version(
+    node: Node, tmp_path: Path
+) -> None:
+    (tmp_path / "ours").touch()
+    shims = [Shim(letter * 64, str(tmp_path / "ours"), str(tmp_path / "ours")) for letter in "ab"]
+    node.keeper = Keeper(node.env, node.ledger, lambda: shims[0])
+    node.ready()
+    build = driver_volume.for_tasks(node.env, node.inventory, shims[0].variant)
+    assert build is not None
+    assert driver_volume.for_tasks(node.env, node.inventory) not in (None, build)
+    node.ledger.claim("one", [], Owner.of(os.getpid()), traces=driver_volume.lease(build))
+    node.keeper = Keeper(node.env, node.ledger, lambda: shims[1])
+    node.ready()
+    assert driver_volume.for_tasks(node.env, node.inventory, shims[0].variant) == build, "a task has it"
+    node.ledger.release("one", Owner.of(os.getpid()))
+    node.keeper.look_again()
+    node.ready()
+    assert {volume.variant for volume in node.store.volumes()} == {"", shims[1].variant}
+
+
+def test_without_our_libraries_the_plain_volume_is_built_all_the_same(node: Node) -> None:
+    def broken() -> Shim | None:
+        raise Unavailable("there is no C compiler", remedy="have one")
+
+    node.keeper = Keeper(node.env, node.ledger, broken)
+    node.ready()
+    assert node.look().volume_problem == ""
+    assert [volume.variant for volume in node.store.volumes()] == [""]
 
 
 def test_a_volume_that_was_built_for_a_driver_to_come_stays(node: Node) -> None:

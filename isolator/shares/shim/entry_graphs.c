@@ -1,0 +1,98 @@
+/* Graphs: what they allocate, and when they run. */
+#include "graphs.h"
+#include "process.h"
+#include "windows.h"
+
+CUresult cuGraphAddMemAllocNode(handle *to, handle graph, const handle *after, size_t count, struct alloc_node *node) {
+    CUresult result;
+    NEEDS(cuGraphAddMemAllocNode);
+    if (!inside && graph_allocates(card_of(node->pool.location.id), node->bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL(result, cuGraphAddMemAllocNode, to, graph, after, count, node);
+    return result;
+}
+
+static int does_not_fit(const struct node *node) {
+    const struct alloc_node *alloc = &node->of.alloc;
+    return !inside && node->type == NODE_MEM_ALLOC && graph_allocates(card_of(alloc->pool.location.id), alloc->bytes);
+}
+
+CUresult cuGraphAddNode(handle *to, handle graph, const handle *after, size_t count, struct node *node) {
+    CUresult result;
+    NEEDS(cuGraphAddNode);
+    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL(result, cuGraphAddNode, to, graph, after, count, node);
+    return result;
+}
+
+CUresult cuGraphAddNode_v2(handle *to, handle graph, const handle *after, const void *edges, size_t count, struct node *node) {
+    CUresult result;
+    NEEDS(cuGraphAddNode_v2);
+    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL(result, cuGraphAddNode_v2, to, graph, after, edges, count, node);
+    return result;
+}
+
+#define INSTANTIATE(name, ...)                                  \
+    CUresult result;                                            \
+    NEEDS(name);                                                \
+    CALL(result, name, to, graph, __VA_ARGS__);                 \
+    if (!result && !inside) graph_instantiated(*to, graph);     \
+    return result
+
+CUresult cuGraphInstantiate(handle *to, handle graph, handle *wrong, char *log, size_t size) {
+    INSTANTIATE(cuGraphInstantiate, wrong, log, size);
+}
+CUresult cuGraphInstantiate_v2(handle *to, handle graph, handle *wrong, char *log, size_t size) {
+    INSTANTIATE(cuGraphInstantiate_v2, wrong, log, size);
+}
+CUresult cuGraphInstantiateWithFlags(handle *to, handle graph, uint64_t flags) {
+    INSTANTIATE(cuGraphInstantiateWithFlags, flags);
+}
+CUresult cuGraphInstantiateWithParams(handle *to, handle graph, void *parameters) {
+    INSTANTIATE(cuGraphInstantiateWithParams, parameters);
+}
+CUresult cuGraphInstantiateWithParams_ptsz(handle *to, handle graph, void *parameters) {
+    INSTANTIATE(cuGraphInstantiateWithParams_ptsz, parameters);
+}
+
+CUresult cuGraphExecDestroy(handle graph) {
+    CUresult result;
+    NEEDS(cuGraphExecDestroy);
+    CALL(result, cuGraphExecDestroy, graph);
+    if (!result && !inside) graph_destroyed(graph);
+    return result;
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+    CUresult result;
+    NEEDS(cuDeviceGraphMemTrim);
+    CALL(result, cuDeviceGraphMemTrim, device);
+    if (!inside) graphs_trimmed(card_of(device));
+    return result;
+}
+
+#define UPLOAD(name)                                               \
+    CUresult result;                                               \
+    NEEDS(name);                                                   \
+    if (inside) return driver.name(graph, stream);                 \
+    if (graph_take(graph)) return CUDA_ERROR_OUT_OF_MEMORY;        \
+    CALL(result, name, graph, stream);                             \
+    graph_look(graph);                                             \
+    return result
+
+CUresult cuGraphUpload(handle graph, handle stream) { UPLOAD(cuGraphUpload); }
+CUresult cuGraphUpload_ptsz(handle graph, handle stream) { UPLOAD(cuGraphUpload_ptsz); }
+
+#define LAUNCH(name, own)                                          \
+    CUresult result;                                               \
+    NEEDS(name);                                                   \
+    if (inside) return driver.name(graph, stream);                 \
+    if (graph_take(graph)) return CUDA_ERROR_OUT_OF_MEMORY;        \
+    int entered = window_enter(stream, own);                       \
+    CALL(result, name, graph, stream);                             \
+    window_leave(entered, stream, own);                            \
+    graph_look(graph);                                             \
+    return result
+
+CUresult cuGraphLaunch(handle graph, handle stream) { LAUNCH(cuGraphLaunch, 0); }
+CUresult cuGraphLaunch_ptsz(handle graph, handle stream) { LAUNCH(cuGraphLaunch_ptsz, 1); }

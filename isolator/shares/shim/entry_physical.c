@@ -1,0 +1,68 @@
+/* Physical memory, and the addresses that it is mapped at. */
+#include "accounts.h"
+#include "physical.h"
+#include "process.h"
+#include "room.h"
+
+CUresult cuMemCreate(uint64_t *to, size_t bytes, const struct allocation_properties *properties, uint64_t flags) {
+    CUresult result;
+    NEEDS(cuMemCreate);
+    /* memory of the host is not the card's; the card is the one that is named, whatever the context */
+    if (inside || !properties || properties->location.type != LOCATION_DEVICE)
+        return driver.cuMemCreate(to, bytes, properties, flags);
+    int card = card_of(properties->location.id);
+    if (room_take(card, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL(result, cuMemCreate, to, bytes, properties, flags);
+    if (result) account_give(card, bytes);
+    else physical_made(*to, card, bytes);
+    return result;
+}
+
+CUresult cuMemRelease(uint64_t memory) {
+    CUresult result;
+    NEEDS(cuMemRelease);
+    CALL(result, cuMemRelease, memory);
+    if (!result && !inside) physical_released(memory);
+    return result;
+}
+
+CUresult cuMemRetainAllocationHandle(uint64_t *to, void *address) {
+    CUresult result;
+    NEEDS(cuMemRetainAllocationHandle);
+    CALL(result, cuMemRetainAllocationHandle, to, address);
+    if (!result && !inside) physical_retained(*to, (uintptr_t)address);
+    return result;
+}
+
+CUresult cuMemImportFromShareableHandle(uint64_t *to, void *shared, int type) {
+    CUresult result;
+    NEEDS(cuMemImportFromShareableHandle);
+    CALL(result, cuMemImportFromShareableHandle, to, shared, type);
+    if (!result && !inside) physical_imported(*to);
+    return result;
+}
+
+CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, uint64_t memory, uint64_t flags) {
+    CUresult result;
+    NEEDS(cuMemMap);
+    if (inside) return driver.cuMemMap(at, bytes, offset, memory, flags);
+    if (physical_map(memory, offset + bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL(result, cuMemMap, at, bytes, offset, memory, flags);
+    if (!result) physical_mapped(memory, at, bytes);
+    return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr at, size_t bytes) {
+    CUresult result;
+    NEEDS(cuMemUnmap);
+    CALL(result, cuMemUnmap, at, bytes);
+    if (!result && !inside) physical_unmapped(at, bytes);
+    return result;
+}
+
+/* Memory that sparse textures hold would not be counted when its handle is released: there are none in a share. */
+CUresult cuMemMapArrayAsync(void *list, unsigned count, handle stream) {
+    (void)list, (void)count, (void)stream;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuMemMapArrayAsync_ptsz(void *list, unsigned count, handle stream) { return cuMemMapArrayAsync(list, count, stream); }

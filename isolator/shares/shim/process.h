@@ -1,0 +1,36 @@
+/* What is known to this process: the driver's functions, its devices as cards of the task, its share. */
+#ifndef MGPU_PROCESS_H
+#define MGPU_PROCESS_H
+#include "cuda.h"
+
+/* Find the driver's functions and open the share; once. Whether the share is open. */
+int started(void);
+/* Why the share is not open. */
+const char *start_problem(void);
+/* The card of a device, or of the current context; -1: none of the task's. */
+int card_of(CUdevice device);
+int current_card(void);
+/* The current context; null: there is none. */
+handle current_context(void);
+/* The device of a card, once it was asked for by card_of; -1: it was not. */
+CUdevice device_of(int card);
+/* The function that stands for a function of the driver's; itself, if none does. */
+void *in_place_of(void *function);
+
+/* Not 0 while the driver works for this thread: what it calls of its own exports is not counted again. */
+extern __thread int inside __attribute__((tls_model("initial-exec")));
+
+/* A name that this driver does not have: a program that finds it in ours must not fall into nothing. */
+#define NEEDS(name)                                            \
+    do {                                                       \
+        started();                                             \
+        if (!driver.name) return CUDA_ERROR_NOT_SUPPORTED;     \
+    } while (0)
+/* Call the driver. */
+#define CALL(result, name, ...)                 \
+    do {                                        \
+        inside++;                               \
+        (result) = driver.name(__VA_ARGS__);    \
+        inside--;                               \
+    } while (0)
+#endif
