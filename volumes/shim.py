@@ -40,7 +40,7 @@ def variant_of(digest: str) -> str:
 
 
 def with_shim(plan: Plan, shim: Shim) -> Plan:
-    """The same volume with our libraries before the driver's.
+    """Plan the volume with our libraries before the driver's.
 
     32-bit libraries are left out: ours are for 64 bits, and a program of 32 would pass them by.
 

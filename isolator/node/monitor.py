@@ -24,6 +24,7 @@ from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
 from isolator.host import control_ports
 from isolator.node.reaper import audit, reap, strangers
+from isolator.shares.shim.ability import libraries
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
@@ -54,7 +55,7 @@ class Monitor:
         self._wake = threading.Event()
         self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
         self._cards = Cards(ledger.directory / "health.json", self._health)
-        self._volume = driver_volume.Keeper(os.environ, ledger)
+        self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
         self._failure = ""  # why the last probe failed
 
