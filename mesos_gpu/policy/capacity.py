@@ -131,8 +131,8 @@ class Reservation:
     spare: Resources = NOTHING  # what others may hold of the node at that time; of GPUs: all but `gpus`
     spare_milli: float = inf  # thousandths of GPUs that others of its queue may hold at that time
     awaited: tuple[Allocation, ...] = ()  # what must end before, by the time of its end
-    share: Share | None = None  # that is kept on each GPU of `beside`
-    beside: tuple[GpuPart, ...] = ()  # of open GPUs, what others may hold at that time
+    shares: tuple[tuple[GpuId, Share], ...] = ()  # that are kept on GPUs that are open
+    beside: tuple[GpuPart, ...] = ()  # what others may hold of those at that time
 
     @property
     def kept(self) -> Resources:
@@ -251,16 +251,17 @@ class NodeCapacity:
             return self
         ids = frozenset[GpuId]().union(*(reservation.gpus for reservation in mine))
         node = self._less(self.free - total(reservation.kept for reservation in mine), ids)
-        for reservation in mine:
-            if reservation.share is not None:
-                kept = {part.gpu_id for part in reservation.beside}
-                parts = [p.less(reservation.share) if p.gpu_id in kept else p for p in node.parts]
-                node = replace(node, parts=tuple(parts))
+        for gpu_id, share in (kept for reservation in mine for kept in reservation.shares):
+            parts = [part.less(share) if part.gpu_id == gpu_id else part for part in node.parts]
+            node = replace(node, parts=tuple(parts))
         return node
 
     def beside(self, reservation: Reservation) -> "NodeCapacity":
         """The node as a launch may use it that outlasts a reservation: no more than is to spare at its time."""
-        node = self._less(self.free.least(reservation.spare.with_gpus(self.free.gpus)), reservation.gpus)
+        gpus = self.free.gpus
+        if not reservation.resources.gpus:  # those that are kept to be opened take as many of the offer
+            gpus -= sum(gpu.id in reservation.gpus for gpu in self.gpus)
+        node = self._less(self.free.least(reservation.spare.with_gpus(gpus)), reservation.gpus)
         if not reservation.beside:
             return node
         spare = {part.gpu_id: part for part in reservation.beside}

@@ -21,6 +21,7 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.capacity import (
     ENDLESS,
     Allocation,
+    Chosen,
     GpuRequest,
     NodeCapacity,
     Request,
@@ -239,6 +240,7 @@ class Backlog:
                 request,
                 here=kept.agent_id == take.agent_id,
                 counted_milli=job.spec.counted_milli if kept.queue == job.spec.queue else 0,
+                chosen=Chosen(take.agent_id, take.gpus, take.share) if take.share else None,
             )
             if outlasts(ends_at, kept)
             else kept

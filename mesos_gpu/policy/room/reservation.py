@@ -15,6 +15,7 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.policy.capacity import (
     ENDLESS,
     Allocation,
+    Chosen,
     NodeCapacity,
     Request,
     Reservation,
@@ -22,6 +23,8 @@ from mesos_gpu.policy.capacity import (
     room_for,
     soonest,
 )
+from mesos_gpu.policy.room.keeping import Kept, keep_shares
+from mesos_gpu.policy.sharing.parts import GpuPart
 
 
 def ends_by(spec: JobSpec, now: float) -> float:
@@ -38,7 +41,12 @@ def outlasts(ends_at: float, reservation: Reservation) -> bool:
 
 
 def after_launch(
-    reservation: Reservation, request: Request, *, here: bool, counted_milli: int
+    reservation: Reservation,
+    request: Request,
+    *,
+    here: bool,
+    counted_milli: int,
+    chosen: Chosen | None = None,
 ) -> Reservation:
     """The reservation after a launch that outlasts it: less is to spare.
 
@@ -47,12 +55,21 @@ def after_launch(
         request: What was launched.
         here: Whether it is on the reservation's node.
         counted_milli: Thousandths of GPUs that it counts as, in the limit of the same queue; 0: it is in another.
+        chosen: Where it went, if it got shares of GPUs.
     """
     return replace(
         reservation,
+        beside=_parts_after(reservation, chosen) if here and chosen else reservation.beside,
         spare=reservation.spare - request.resources if here else reservation.spare,
         spare_milli=reservation.spare_milli - counted_milli,
     )
+
+
+def _parts_after(reservation: Reservation, chosen: Chosen) -> tuple[GpuPart, ...]:
+    if chosen.share is None:
+        return reservation.beside
+    share, gpus = chosen.share, chosen.gpus
+    return tuple([part.less(share) if part.gpu_id in gpus else part for part in reservation.beside])
 
 
 def reserve(
@@ -114,6 +131,9 @@ def _reservation(
 ) -> Reservation | None:
     """What is kept of a node; None: there is no room even when so many of its allocations have ended."""
     ready = node.without(node.allocations[:ended])
+    if request.gpu.share is not None:
+        kept = keep_shares(request, node, ready, model, 1)
+        return None if kept is None else _of_shares(job, request, node, kept, ended, at)
     if not room_for(request, ready, model).slots:
         return None
     size = request.gpu.count
@@ -130,6 +150,24 @@ def _reservation(
         ),  # those that come last: what is free already can serve others
         spare=ready.free - request.resources,
         awaited=node.allocations[:ended],
+    )
+
+
+def _of_shares(
+    job: Job, request: Request, node: NodeCapacity, kept: Kept, ended: int, at: float
+) -> Reservation:
+    return Reservation(
+        job_id=job.id,
+        queue=job.spec.queue,
+        resources=request.resources,
+        at=at,
+        agent_id=node.agent_id,
+        hostname=node.hostname,
+        gpus=kept.gpus,
+        spare=kept.spare,
+        awaited=node.allocations[:ended],
+        shares=kept.shares,
+        beside=kept.beside,
     )
 
 

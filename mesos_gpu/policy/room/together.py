@@ -1,12 +1,14 @@
 """Where several tasks of one job could start together, and when. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.policy.capacity import Allocation, Fit, NodeCapacity, Request, Reservation, room_for
 from mesos_gpu.policy.room import allotment
+from mesos_gpu.policy.room.keeping import keep_shares
 
 #: How many tasks of one job go to each of some nodes, which could hold so many each.
 Allot = Callable[[Sequence[Fit]], list[int]]
@@ -57,7 +59,10 @@ def reserve_together(
     for node, count in chosen:
         if count:
             fit, awaited = _least(request, node, time, model, count)
-            made.append(_reservation(job, request, fit, awaited, count, time))
+            reservation = _reservation(job, request, fit, awaited, count, time)
+            if request.gpu.share is not None:
+                reservation = _keeping_shares(reservation, request, node, fit.node, model, count)
+            made.append(reservation)
     return made
 
 
@@ -115,3 +120,16 @@ def _reservation(
         spare=fit.node.free - need,
         awaited=tuple(awaited),
     )
+
+
+def _keeping_shares(
+    reservation: Reservation,
+    request: Request,
+    node: NodeCapacity,
+    ready: NodeCapacity,
+    model: str | None,
+    count: int,
+) -> Reservation:
+    kept = keep_shares(request, node, ready, model, count)
+    assert kept is not None, "there is room for shares, and they have no place"
+    return replace(reservation, gpus=kept.gpus, shares=kept.shares, beside=kept.beside, spare=kept.spare)

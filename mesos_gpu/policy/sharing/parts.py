@@ -53,7 +53,9 @@ class GpuPart:
         return empty if free == (empty.milli, empty.memory_mib, empty.taken) else back
 
     def least(self, other: "GpuPart") -> "GpuPart":
-        """What is free in both; instances that are taken in one of them are taken."""
+        """What is free in both; nothing, if the shares of one exclude those of the other."""
+        if self.method and other.method and (self.method, self.domain) != (other.method, other.domain):
+            return replace(self, milli=0, memory_mib=0)
         absent = tuple(each for each in other.taken if each not in self.taken)
         return replace(
             self,

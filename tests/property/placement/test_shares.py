@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.resources import Resources
@@ -14,6 +15,7 @@ from mesos_gpu.model.share import WHOLE, Ability, Isolation, MigInstance, Share,
 from mesos_gpu.policy.capacity import (
     ENDLESS,
     Allocation,
+    Chosen,
     Fit,
     GpuRequest,
     Misfit,
@@ -28,9 +30,11 @@ from mesos_gpu.policy.capacity import (
     soonest,
 )
 from mesos_gpu.policy.explain.hurdles import hurdles
+from mesos_gpu.policy.room.reservation import after_launch, reserve
+from mesos_gpu.policy.room.together import reserve_together
 from mesos_gpu.policy.sharing.cards import emptiest, tightest
 from mesos_gpu.policy.sharing.parts import unshared
-from mesos_gpu.testing.builders import gpu
+from mesos_gpu.testing.builders import gpu, spec
 
 ABILITIES = tuple(Ability)
 EXECUTOR = Resources(cpus=0.5, mem_mib=10)
@@ -99,6 +103,11 @@ def requests(draw: st.DrawFn, *, shares_only: bool = False) -> Request:
     wish = draw(wishes)
     count = 1 if wish.memory_mib is None else draw(st.sampled_from((1, 1, 2, 3)))
     return Request(EXECUTOR, GpuRequest(count, share=wish), tasks=tasks, user=user)
+
+
+def job(name: str, tasks: int = 1) -> Job:
+    """A job of some tasks; what each asks for is given beside it."""
+    return Job(JobId(name), spec(tasks=tasks), submitted_at=0.0, sequence=0)
 
 
 class Cluster:
@@ -232,3 +241,41 @@ def test_the_fewest_ends_that_make_room_for_a_share_are_found(node: NodeCapacity
         if room_for(wanted, node.without(node.allocations[:n])).slots
     ]
     assert ended == min(counts, default=None)
+
+
+def started(wanted: Request, node: NodeCapacity, open_to: NodeCapacity) -> tuple[NodeCapacity, Chosen] | None:
+    """Start a task by what is open to it; None: it does not fit."""
+    if isinstance(fit(wanted, open_to), Misfit):
+        return None
+    if wanted.gpu.share is None:
+        group = max(open_to.usable(wanted.gpu), key=len)
+        chosen = Chosen(node.agent_id, tuple(card.id for card in group[: wanted.gpu.count]))
+    else:
+        chosen = share_for(wanted, open_to) or Chosen(node.agent_id, ())
+    return node.minus(wanted.resources, chosen.gpus, chosen.share), chosen
+
+
+@settings(max_examples=400, deadline=None)
+@given(used(), requests(), st.lists(requests(), max_size=8), st.integers(1, 2))
+def test_what_is_kept_for_a_job_is_there_when_what_it_waits_for_has_ended(
+    node: NodeCapacity, wanted: Request, others: list[Request], tasks: int
+) -> None:
+    # Of whole GPUs Mesos' count is not kept, only which they are: it must be offered as many as are free.
+    assume(wanted.gpu.share is not None or node.free.gpus >= len(node.gpus) - len(node.parts))
+    wanted = replace(wanted, tasks=tasks)
+    first = job("first", tasks=tasks)
+    if tasks > 1:
+        made = reserve_together(first, wanted, [node], now=0.0)
+    else:
+        one = reserve(first, wanted, [node], now=0.0)
+        made = [one] if one else []
+    if not made:
+        assert room_for(wanted, node.without(node.allocations)).slots < tasks
+        return
+    (kept,) = made
+    for other in others:
+        launch = started(other, node, node.beside(kept))
+        if launch is not None:
+            node, chosen = launch
+            kept = after_launch(kept, other, here=True, counted_milli=0, chosen=chosen)
+    assert room_for(wanted, node.without(kept.awaited)).slots >= tasks, "somebody took what is kept"

@@ -1,0 +1,52 @@
+"""What is kept of a node's GPUs for tasks that wait for them. Pure."""
+
+from dataclasses import dataclass
+
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.share import Share
+from mesos_gpu.policy.capacity import NodeCapacity, Request, share_for
+from mesos_gpu.policy.sharing.parts import GpuPart
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of shared GPUs, and what others may hold of the node beside it; each as of `Reservation`."""
+
+    gpus: frozenset[GpuId]
+    shares: tuple[tuple[GpuId, Share], ...]
+    beside: tuple[GpuPart, ...]
+    spare: Resources
+
+
+def keep_shares(
+    request: Request, node: NodeCapacity, ready: NodeCapacity, model: str | None, count: int
+) -> Kept | None:
+    """Choose the GPUs of tasks that ask for shares; None: there is no room for all of them.
+
+    Of a GPU that is open now their shares are kept. One that is not is kept wholly: its other parts are nobody's
+    before it is opened for them.
+
+    Args:
+        request: What each task takes.
+        node: As it is now.
+        ready: When the tasks can start.
+        model: Of the GPUs; None: whatever the request accepts.
+        count: How many tasks.
+    """
+    open_now, now = {part.gpu_id for part in node.parts}, {gpu.id for gpu in node.gpus}
+    whole: set[GpuId] = set()
+    shares: list[tuple[GpuId, Share]] = []
+    for _ in range(count):
+        chosen = share_for(request, ready, model)
+        if chosen is None or chosen.share is None:
+            return None
+        ready = ready.minus(request.resources, chosen.gpus, chosen.share)
+        for gpu_id in chosen.gpus:
+            if gpu_id in open_now & now:
+                shares.append((gpu_id, chosen.share))
+            else:
+                whole.add(gpu_id)
+    ids = {gpu_id for gpu_id, _ in shares}
+    beside = tuple([part for part in ready.parts if part.gpu_id in ids])
+    return Kept(frozenset(whole), tuple(shares), beside, ready.free)
