@@ -120,6 +120,8 @@ class Work:
             enclosure.set_up()
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
+                for note in given.notes:
+                    log(note)
         launch = Launch(plan, self._task_id, self._env, enclosure, volume, given)
         ports = frozenset(each.port for each in denied if each.address is None)
         self._prepared = Prepared(launch, run, checks, ports, log_limit_mib, self._fetch_of(launch))

@@ -2,13 +2,14 @@
 last. All of it is done in the card's turn (`Ledger.turn`)."""
 
 import json
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
-from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
+from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing import windows
 
@@ -105,6 +106,15 @@ def undo(trace: CardTrace) -> None:
         MesosGpuError, OSError: It cannot be undone.
     """
     if trace.kind in (CLOSED, WINDOWS):  # words; and a plan, which is in the files of its tasks
+        return
+    from isolator.shares import mps  # an executor without it need not pay for it
+
+    if trace.kind == mps.KIND:
+        if left := mps.undo(mps.host_of(os.environ), trace.what):
+            raise Unavailable(
+                f"processes {left} of the MPS daemon of {trace.gpu} would not die",
+                remedy="it is tried again; if they stay, reboot the host",
+            )
         return
     raise BadConfiguration(
         f"the ledger has a row of {trace.gpu} of an unknown kind, {trace.kind}",

@@ -6,17 +6,16 @@ What the mode was is written down before it is changed. A reboot forgets the mod
 Source: NVIDIA's NVML API reference, nvmlDeviceSetComputeMode.
 """
 
+import contextlib
 import importlib.util
-import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 DEADLINE_S: Final = 15.0  # a driver without its persistence daemon takes seconds to wake a card
-EXCLUSIVE_PROCESS: Final = 3  # nvml.h, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
+KILL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,11 @@ class Change:
         try:
             said, _ = self.process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()  # and no wait: it may be in the kernel
+            self.process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may be in the kernel, and stay there
+                self.process.wait(KILL_S)
+            if self.process.stdout is not None:
+                self.process.stdout.close()
             return f"the driver did not answer within {DEADLINE_S:g} s"
         return "" if self.process.returncode == 0 else (said.strip().splitlines() or ["it crashed"])[-1]
 
@@ -60,8 +63,9 @@ def begin_undo(nvml: Nvml, gpu: str, note: Path) -> Change:
 
 
 def _begin(nvml: Nvml, gpu: str, what: str, note: Path) -> Change:
-    # Neither site packages nor the package that this file is in: both cost more than all else that the child does.
-    command = [sys.executable, "-I", "-S", __file__, str(nvml.bindings), gpu, what, str(note)]
+    # Neither site packages nor a package of ours: both cost more than all else that the child does.
+    child = str(Path(__file__).with_name("compute_mode_child.py"))
+    command = [sys.executable, "-I", "-S", child, str(nvml.bindings), gpu, what, str(note)]
     env = {"LD_LIBRARY_PATH": str(nvml.libraries)} if nvml.libraries else {}
     return Change(
         subprocess.Popen(
@@ -73,52 +77,3 @@ def _begin(nvml: Nvml, gpu: str, what: str, note: Path) -> Change:
             text=True,
         )
     )
-
-
-# --- the child
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Change the mode of one card.
-
-    Args:
-        arguments: Directory of pynvml, UUID, "exclusive" or "undo", path of the note.
-    """
-    bindings, gpu, what, path = arguments
-    note = Path(path)
-    if what == "undo" and not note.exists():
-        return 0
-    sys.path.append(bindings)
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        handle = pynvml.nvmlDeviceGetHandleByUUID(gpu)
-        before = pynvml.nvmlDeviceGetComputeMode(handle)
-        wanted = EXCLUSIVE_PROCESS
-        if what == "undo":
-            wanted = int(note.read_text())
-        elif not note.exists():
-            _keep(note, str(before))
-        if before != wanted:
-            pynvml.nvmlDeviceSetComputeMode(handle, wanted)
-            now = pynvml.nvmlDeviceGetComputeMode(handle)
-            if now != wanted:
-                print(f"the compute mode of {gpu} is {now} after it was set to {wanted}")
-                return 1
-    except pynvml.NVMLError as error:
-        print(f"the compute mode of {gpu} cannot be set: {error}")
-        return 1
-    if what == "undo":
-        note.unlink()
-    return 0
-
-
-def _keep(note: Path, text: str) -> None:
-    part = note.with_name(f".{note.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(note)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

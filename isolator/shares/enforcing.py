@@ -143,6 +143,10 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
         return (Files(),)
     if method in (Method.DMEM_WINDOWS, Method.MISC_WINDOWS):
         return (CgroupLimits(), Files())
+    if method.has_domain:
+        from isolator.shares.mps_share import ByMps
+
+        return (Files() if method.memory_by == "shim" else CgroupLimits(), ByMps())
     raise refused(tenancy, f"this program does not enforce {method.value}")
 
 

@@ -29,7 +29,6 @@ from mesos_gpu.adapters.mps2 import Mps2
 from mesos_gpu.adapters.mps3 import Mps3
 from mesos_gpu.adapters.mps_control import (
     PIPES,
-    PREFIX,
     PROGRAM,
     SERVER,
     Absent,
@@ -203,7 +202,7 @@ def probe(env: Mapping[str, str], driver_version: str) -> dict[Ability, str]:
         env: The monitor's environment.
         driver_version: As NVML says it, "535.261.03"; "": there is no driver.
     """
-    why = _lacks(host_of(env))
+    why = _lacks(host_of(env), env)
     major = driver_version.partition(".")[0]
     newer = major.isdecimal() and int(major) >= FIRST_3
     return {
@@ -212,7 +211,7 @@ def probe(env: Mapping[str, str], driver_version: str) -> dict[Ability, str]:
     }
 
 
-def _lacks(host: Host) -> str:
+def _lacks(host: Host, env: Mapping[str, str]) -> str:
     if host.program is None:
         return f"{PROGRAM} is not installed"
     if not shutil.which(SERVER, path=host.mps(Domain(GpuId(""), 0)).control.environment()["PATH"]):
@@ -223,6 +222,8 @@ def _lacks(host: Host) -> str:
         return "agents, or their executors, are in a pid namespace of their own"
     if host.nvml is None:
         return "nvidia-ml-py is not installed, which sets compute modes"
+    if env.get("MESOS_GPU_USER_POOL"):
+        return "MESOS_GPU_USER_POOL gives each task a user of its own, and MPS is of one user"
     missing = [tool for tool in ("unshare", "mount") if not shutil.which(tool)]
     return f"{' and '.join(missing)} of util-linux is not installed" if missing else ""
 
@@ -280,17 +281,6 @@ def join(
         ),
         {**client.env, PIPES: TASK_PIPES},
     )
-
-
-def task_environment(asked: Mapping[str, str], joined: Joined | None) -> dict[str, str]:
-    """A job's environment without what would speak to MPS for it, and with what must.
-
-    Args:
-        asked: What the job wants.
-        joined: What its share needs; None: it is no client.
-    """
-    kept = {name: value for name, value in asked.items() if not name.startswith(PREFIX)}
-    return kept | dict(joined.env if joined is not None else {})
 
 
 def undo(host: Host, what: str) -> list[int]:
@@ -404,14 +394,16 @@ def _start(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
     try:
         _make_directories(host, domain)
         pid = _spawn(host, domain, mps, most, rules)
-        host.beside(domain, "daemon").write_text(json.dumps([pid, start_ticks(pid), boot_id()]))
         _await(host, domain, mps, most, pid)
     finally:
         why = change.wait() if change is not None else ""
     if why:
+        _end(host, domain, mode=False)
         raise Unavailable(
             f"{domain.gpu} cannot be shared by MPS: {why}", remedy="see the driver; use another method"
         )
+    # Only now: what has no note is ended by the next share, whatever was left undone.
+    host.beside(domain, "daemon").write_text(json.dumps([pid, start_ticks(pid), boot_id()]))
 
 
 def _make_directories(host: Host, domain: Domain) -> None:
@@ -428,7 +420,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
     for group in groups:
         _make_group(group)
     for group in groups:
-        if rules is not None and (group.version == "cgroup2" or (group.path / "devices.list").exists()):
+        if rules is not None and group in _of_devices(groups):
             group.allow(rules)
     arguments, more = mps.daemon(most)
     paths = [str(group.path) for group in groups]
@@ -500,6 +492,12 @@ def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
             version: cgroups.Version = "cgroup2" if kind == "cgroup2" else "cgroup1"
             groups[hierarchy] = Cgroup(version, point / OWN_ROOT / f"mps-{domain.key}", own=True)
     return list(groups.values())
+
+
+def _of_devices(groups: Sequence[Cgroup]) -> list[Cgroup]:
+    """Those that control devices: of version 1 the one with that controller, else version 2."""
+    first = [group for group in groups if (group.path / "devices.list").exists()]
+    return first or [group for group in groups if group.version == "cgroup2"]
 
 
 def _make_group(group: Cgroup) -> None:

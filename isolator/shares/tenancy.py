@@ -46,15 +46,22 @@ class Given:
         mounts: Of each path of the host: itself, where the task sees it, whether it may only read. In this order, and
             after the driver volume.
         volume: In place of the driver volume; None: that one.
+        notes: What its log is to say of the share.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[tuple[str, str, bool], ...] = ()
     volume: Path | None = None
+    notes: tuple[str, ...] = ()
 
     def __add__(self, other: "Given") -> "Given":
         """Give both."""
-        return Given({**self.env, **other.env}, (*self.mounts, *other.mounts), other.volume or self.volume)
+        return Given(
+            {**self.env, **other.env},
+            (*self.mounts, *other.mounts),
+            other.volume or self.volume,
+            (*self.notes, *other.notes),
+        )
 
 
 class Measure(Protocol):

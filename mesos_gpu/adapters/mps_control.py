@@ -17,14 +17,13 @@ from mesos_gpu.model.ids import GpuId
 PROGRAM: Final = "nvidia-cuda-mps-control"
 SERVER: Final = "nvidia-cuda-mps-server"  # the daemon looks for it in its PATH
 DEADLINE_S: Final = 3.0
-#: The longest path of a directory of pipes: an address of a UNIX socket has 108 bytes (unix(7)), the longest name in
-#: the directory is control_privileged. The daemon ends without a word if it is longer.
-LONGEST_PATH: Final = 108 - len("/control_privileged") - 1
+#: The longest path of a directory of pipes, in bytes. An address of a UNIX socket has 108 (unix(7)), and the longest
+#: name in the directory is control_privileged; the daemon of 535 uses 106, and ends without a word if it is longer.
+LONGEST_PATH: Final = 106 - len("/control_privileged")
 LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
 PERCENT: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-PREFIX: Final = "CUDA_MPS_"  # of all variables that a client or a daemon reads
 
 
 class Silent(Unavailable):

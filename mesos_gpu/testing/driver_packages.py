@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,8 +63,12 @@ def packages(*sets: str) -> list[Package]:
     return [Package(**each) for name in sets for each in listed[name]]
 
 
-def fetch(*sets: str) -> list[Path]:
+def fetch(*sets: str, only: Collection[str] = ()) -> list[Path]:
     """The packages, from the cache where they are there and whole.
+
+    Args:
+        sets: As of `packages`.
+        only: Names of packages; empty: all of the sets.
 
     Raises:
         Unavailable: One cannot be had.
@@ -73,7 +77,8 @@ def fetch(*sets: str) -> list[Path]:
     cache = Path(given) if given else platformdirs.user_cache_path("mesos-gpu") / "driver-packages"
     cache.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(4) as pool:
-        return list(pool.map(lambda package: _fetched(package, cache), packages(*sets)))
+        wanted = [each for each in packages(*sets) if not only or each.name.partition("_")[0] in only]
+        return list(pool.map(lambda package: _fetched(package, cache), wanted))
 
 
 def _fetched(package: Package, cache: Path) -> Path:
@@ -104,8 +109,12 @@ def _is(package: Package, content: bytes) -> bool:
     return len(content) == package.size and hashlib.sha256(content).hexdigest() == package.sha256
 
 
-def install(root: Path, *sets: str) -> None:
+def install(root: Path, *sets: str, only: Collection[str] = ()) -> None:
     """Unpack packages into a root, with the alternatives that Debian's scripts would make, and run ldconfig.
+
+    Args:
+        root: A directory.
+        sets, only: As of `fetch`.
 
     Raises:
         Unavailable: A package cannot be had, or there is no dpkg-deb.
@@ -113,12 +122,13 @@ def install(root: Path, *sets: str) -> None:
     tool = shutil.which("dpkg-deb")
     if tool is None:
         raise Unavailable("there is no dpkg-deb", remedy="install dpkg")
-    files = fetch(*sets)
+    files = fetch(*sets, only=only)
     root.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         list(pool.map(lambda file: _unpack(tool, file, root), files))
     for link, target in _alternatives(root):
         _link(root, link, target)
+    (root / "etc").mkdir(exist_ok=True)
     (root / "etc/ld.so.conf").write_text("".join(f"/usr/lib/{triplet}\n" for triplet in _TRIPLETS))
     ldconfig(root)
 

@@ -1,0 +1,128 @@
+"""Compute by MPS, as a measure of a share: the daemon of its card and user, and what the task is given to reach it."""
+
+import pwd
+from collections.abc import Mapping, Sequence
+
+from isolator.devices import facts
+from isolator.devices.rules import Rule, nvidia_devices, rules_of
+from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.shares import card, mps
+from isolator.shares.mps import Domain, Host
+from isolator.shares.tenancy import Given, Tenancy
+from mesos_gpu.adapters.mps_control import PROGRAM, Limits
+from mesos_gpu.errors import Conflict, Unavailable
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.share import Share
+
+
+class ByMps:
+    """`Measure` by a daemon of MPS. `host`: None: what the executor's environment says of this host."""
+
+    def __init__(self, host: Host | None = None) -> None:
+        """Nothing is asked yet."""
+        self._host = host
+
+    def lacks(self, tenancy: Tenancy) -> str:
+        """See the program, and the user."""
+        try:
+            uid: int | None = _uid(tenancy.share)
+        except KeyError:
+            return f"it has no user {tenancy.share.domain}"
+        why = mps.refusal(uid, len(tenancy.gpus))
+        return why or ("" if self._of(tenancy).program else f"{PROGRAM} is not installed")
+
+    def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
+        """Nothing of the task is left: its namespace ends with the daemon."""
+        return ()
+
+    def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
+        """The daemon of its card, for its user."""
+        return tuple(CardTrace(gpu.id, mps.KIND, str(_domain(tenancy, gpu))) for gpu in tenancy.gpus)
+
+    def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
+        """Join the daemon, as `mps.join`; say the percentage, which may be less than was granted."""
+        (gpu,) = tenancy.gpus
+        cap = mps.cap_for(tenancy.share, gpu.compute_capability, tenancy.own)
+        joined = mps.join(
+            self._of(tenancy),
+            _domain(tenancy, gpu),
+            tenancy.task,
+            limits_of(tenancy.share, gpu, tenancy.own),
+            self._others(tenancy, gpu, ledger),
+            _rules(tenancy, gpu),
+        )
+        note = f"MPS lets it use {cap.percent} % of {gpu.id}" + (f": {cap.note}" if cap.note else "")
+        return Given(
+            joined.env, tuple((source, target, False) for source, target in joined.mounts), notes=(note,)
+        )
+
+    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
+        """Set the namespace of a task; by protocol 2 the limits of a client that runs stay as they are."""
+        (gpu,) = tenancy.gpus
+        domain, mine = _domain(tenancy, gpu), limits_of(tenancy.share, gpu, tenancy.own)
+        if domain.protocol == 2:
+            before = {h.task: h.share for h in card.sharers(ledger, gpu.id)}.get(tenancy.task)
+            if before is not None and limits_of(before, gpu, tenancy.own) == mine:
+                return
+            raise Conflict(
+                "what MPS of protocol 2 lets a task use cannot change while it runs",
+                remedy="restart it with the other share",
+            )
+        daemon = self._of(tenancy).mps(domain)
+        daemon.open(domain.gpu, domain.uid, mps.most_of((mine, *self._others(tenancy, gpu, ledger).values())))
+        daemon.admit(tenancy.task, mine)
+
+    def _of(self, tenancy: Tenancy) -> Host:
+        return self._host or mps.host_of(tenancy.own)
+
+    def _others(self, tenancy: Tenancy, gpu: Gpu, ledger: Ledger) -> dict[str, Limits]:
+        return {
+            task: own for task, own in limits_on(ledger, gpu, tenancy.own).items() if task != tenancy.task
+        }
+
+
+def limits_on(ledger: Ledger, gpu: Gpu, own: Mapping[str, str]) -> dict[str, Limits]:
+    """What each task of a card may use by MPS, as the ledger says.
+
+    Args:
+        ledger: Of this host.
+        gpu: The card.
+        own: The environment of an executor or a monitor.
+    """
+    shares = {h.task: h.share for h in card.sharers(ledger, gpu.id)}
+    return {
+        task: limits_of(share, gpu, own)
+        for task, share in shares.items()
+        if share is not None and share.method.has_domain
+    }
+
+
+def limits_of(share: Share, gpu: Gpu, own: Mapping[str, str]) -> Limits:
+    """What a share may use, as MPS is told.
+
+    Raises:
+        Unavailable, BadConfiguration: As `mps.cap_for`.
+    """
+    return Limits(mps.cap_for(share, gpu.compute_capability, own).percent, share.memory_max_mib)
+
+
+def _domain(tenancy: Tenancy, gpu: Gpu) -> Domain:
+    try:
+        uid = _uid(tenancy.share)
+    except KeyError:
+        raise Unavailable(
+            f"this host has no user {tenancy.share.domain}", remedy="make it, or place the task elsewhere"
+        ) from None
+    return Domain(gpu.id, uid, 3 if tenancy.share.method.compute_by == "mps3" else 2)
+
+
+def _uid(share: Share) -> int:
+    name = share.domain
+    return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
+
+
+def _rules(tenancy: Tenancy, gpu: Gpu) -> Sequence[Rule] | None:
+    """The daemon and its servers open this card only; None: isolation is off."""
+    if facts.isolation_name(tenancy.own) == "off":
+        return None
+    return rules_of(nvidia_devices(facts.read_driver(env=tenancy.own), [gpu.minor]))

@@ -1,0 +1,117 @@
+"""Hosts for tests of MPS: NVIDIA's real daemon of 535 where no GPU is, and bindings of NVML that have one."""
+
+import json
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isolator.shares import mps
+from isolator.shares.compute_mode import Nvml
+from isolator.shares.mps import Domain, Host
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing.driver_packages import CURRENT, install
+from tests.kernel.conftest import needs
+
+USER, OTHER = 65534, 65533
+#: Stands for the module, in a directory of its own: `state.json` beside it has the compute mode.
+PYNVML = """
+import json, pathlib, time
+_file = pathlib.Path(__file__).with_name("state.json")
+class NVMLError(Exception): pass
+def _state(): return json.loads(_file.read_text())
+def nvmlInit():
+    if _state().get("hang"): time.sleep(3600)
+    if _state().get("broken"): raise NVMLError(_state()["broken"])
+def nvmlDeviceGetHandleByUUID(uuid): return uuid
+def nvmlDeviceGetComputeMode(handle): return _state()["modes"].get(handle, 0)
+def nvmlDeviceSetComputeMode(handle, mode):
+    state = _state()
+    if not state.get("deaf"): state["modes"][handle] = mode
+    _file.write_text(json.dumps(state))
+"""
+
+
+class Bindings:
+    """Bindings of NVML whose cards are a file."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        (directory / "pynvml.py").write_text(PYNVML)
+        self._file = directory / "state.json"
+        self.nvml = Nvml(directory)
+        self.set()
+
+    def set(self, **state: Any) -> None:
+        """Of `hang`, `broken` (a text) and `deaf` what is to be; the modes stay."""
+        modes = json.loads(self._file.read_text())["modes"] if self._file.exists() else {}
+        self._file.write_text(json.dumps({"modes": modes, **state}))
+
+    def mode(self, gpu: str) -> int:
+        """The card's compute mode; 0: the default."""
+        modes = json.loads(self._file.read_text())["modes"]
+        return int(modes.get(gpu, 0))
+
+
+def real_program(directory: Path) -> Path:
+    """NVIDIA's control program, with its server and libcuda beside it; a test without it is skipped."""
+    try:
+        install(directory, CURRENT, only=("nvidia-cuda-mps", "libcuda1"))
+    except Unavailable as error:
+        pytest.skip(error.what)
+    return directory / "usr/bin/nvidia-cuda-mps-control"
+
+
+@contextmanager
+def host_with(program: Path, bindings: Bindings) -> Iterator[Host]:
+    """A host of its own, with nothing left of it afterwards."""
+    needs("cgroup1")
+    top = Path(f"/run/mesos-gpu-test-{os.getpid()}")
+    libraries = program.parents[1] / "lib/x86_64-linux-gnu"
+    host = Host(
+        program,
+        libraries if libraries.is_dir() else None,
+        bindings.nvml,
+        top / "mps",
+        Path(f"/dev/shm/{top.name}"),
+    )
+    try:
+        yield host
+    finally:
+        for note in host.root.glob("*.row"):
+            mps.undo(host, note.read_text())
+            note.unlink()
+        assert [path.name for path in host.root.glob("*") if path.suffix != ".lock"] == []
+        assert not host.shared_memory.exists()
+        if top.exists():
+            shutil.rmtree(top)
+
+
+def domain_on(host: Host, uid: int = USER, protocol: int = 2) -> Domain:
+    """A domain on a card that no other test has, noted as the ledger would, for the end."""
+    domain = Domain(GpuId(f"GPU-{uuid.uuid4()}"), uid, protocol)
+    host.root.mkdir(parents=True, exist_ok=True)
+    (host.root / f"{domain.key}.row").write_text(str(domain))
+    return domain
+
+
+def daemon_of(host: Host, domain: Domain) -> int:
+    """The pid of its daemon, by its cgroups: one process is there while no server is."""
+    members = {pid for group in mps.own_cgroups(domain) for pid in _members(group.path)}
+    assert len(members) == 1, members
+    return members.pop()
+
+
+def _members(path: Path) -> list[int]:
+    file = path / "cgroup.procs"
+    return list(map(int, file.read_text().split())) if file.exists() else []
+
+
+PYTHON = sys.executable
