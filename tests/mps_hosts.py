@@ -50,7 +50,7 @@ class Bindings:
         self.set()
 
     def set(self, **state: Any) -> None:
-        """Of `hang`, `broken` (a text) and `deaf` what is to be; the modes stay."""
+        """Choose of `hang`, `broken` (a text) and `deaf`; the modes stay."""
         modes = json.loads(self._file.read_text())["modes"] if self._file.exists() else {}
         self._file.write_text(json.dumps({"modes": modes, **state}))
 

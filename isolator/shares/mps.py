@@ -495,7 +495,7 @@ def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
 
 
 def _of_devices(groups: Sequence[Cgroup]) -> list[Cgroup]:
-    """Those that control devices: of version 1 the one with that controller, else version 2."""
+    """Pick those that control devices: of version 1 the one with that controller, else version 2."""
     first = [group for group in groups if (group.path / "devices.list").exists()]
     return first or [group for group in groups if group.version == "cgroup2"]
 

@@ -191,7 +191,7 @@ def test_the_most_of_all_shares_is_the_daemons_and_each_its_own(host: Host, doma
 
 @pytest.mark.parametrize("limits", [Limits(101, 1024), Limits(0, 1024), Limits(25, 0)], ids=str)
 def test_what_the_daemon_does_not_take_is_seen(host: Host, domain: Domain, limits: Limits) -> None:
-    """It says nothing then, and its exit code is 0."""
+    """The daemon says nothing then, and its exit code is 0."""
     join(host, domain, "t1", QUARTER, {})
     with pytest.raises(Disobeyed, match="are not as set"):
         join(host, domain, "t2", limits, {})
