@@ -32,6 +32,7 @@ from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
+from mesos_gpu.api.v1.resizes import Resizes
 from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 from mesos_gpu.errors import MesosGpuError, NotFound
@@ -69,11 +70,12 @@ class ApiSettings:
 def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     """The application over a scheduler."""
     api, operate, plans = _Api(scheduler, settings), Operate(scheduler), Plans(scheduler)
+    resizes = Resizes(scheduler, api.changes)
     services, events, unknown = ServiceHandlers(scheduler), Events(scheduler), UnknownTasks(scheduler)
     app = Starlette(
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
-            _route("/v1/jobs/{id}", GET=api.show_job, DELETE=api.kill_job),
+            _route("/v1/jobs/{id}", GET=api.show_job, PATCH=resizes.resize, DELETE=api.kill_job),
             _route("/v1/jobs/{id}/tasks", GET=api.job_tasks),
             _route("/v1/jobs/{id}/logs", GET=api.job_logs),
             _route("/v1/why/{id}", GET=api.why),

@@ -94,6 +94,14 @@ _WAIT: Final = (
         "the values of its environment too; on the scheduler's own host only",
     ),
 )
+_RESIZE: Final = (
+    _query(
+        asked.RESTART.name,
+        {"type": "boolean", "default": False},
+        "start the job again where it cannot be changed while it runs",
+    ),
+    _number(asked.ANSWER_S, "wait so long for the answer of its host, in seconds"),
+)
 _LOGS: Final = (
     _query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
     _number(asked.OFFSET, "where to begin, in bytes; -N: the last N bytes"),
@@ -135,6 +143,15 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("DELETE", "/v1/jobs/{id}"): Operation(
         "kill_job", "End a job; 200: it had ended", {202: shapes.Job, 200: shapes.Job}, (_CONFLICT,)
+    ),
+    ("PATCH", "/v1/jobs/{id}"): Operation(
+        "resize_job",
+        "Change the shares of a running job; 202: its host has not answered, or it starts again",
+        {200: shapes.Job, 202: shapes.Job},
+        (_CONFLICT,),
+        _RESIZE,
+        body=bodies.ResizeRequest,
+        example={"gpu_memory_mib": 20480, "gpu_compute_pct": 30},
     ),
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)

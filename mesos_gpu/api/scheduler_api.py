@@ -96,6 +96,10 @@ class SchedulerApi(Protocol):
     def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
         """Ask for a job's end; the future may raise `NotFound`. `wipe`: an instance's successor gets another name."""
 
+    def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
+        """Ask for other shares of a running job, as `ResizeRequested` says; the future may raise `NotFound` or
+        `Conflict`."""
+
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
     ) -> Future[None]:

@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "logs": ("mesos_gpu.cli.jobs.logs", "Print what a job has written."),
     "kill": ("mesos_gpu.cli.jobs.commands", "Kill jobs."),
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
+    "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
     "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),
     "nodes": ("mesos_gpu.cli.cluster.overview", "List the agents of the cluster."),
     "gpu": ("mesos_gpu.cli.cluster.gpu", "GPUs: their health and its history, drains, resets."),

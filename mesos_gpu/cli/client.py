@@ -252,6 +252,11 @@ class Client:
         ask = self._patiently if verb == "GET" else self._once
         return ask(verb, path, kind, query=query, body=body)
 
+    def resize(self, job_id: str, patch: Mapping[str, int | None], *, restart: bool = False) -> Job:
+        """Ask for other shares of a running job; as it is when its host has answered, or when that takes long."""
+        query = {"restart": "true"} if restart else None
+        return self._once("PATCH", _path("jobs", job_id), Job, query=query, body=patch)
+
     def _get(
         self, path: str, kind: type[_T], query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
     ) -> _T:

@@ -20,6 +20,7 @@ from mesos_gpu.model.saves import (
     SaveFramework,
     SaveTrust,
 )
+from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tasks.task import Task
 
 
@@ -123,6 +124,16 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class AskResize:
+    """MESSAGE to the executor of a task: resize its share. It may be lost, or come twice."""
+
+    agent_id: AgentId
+    executor_id: str
+    task_id: TaskId
+    resize: Resize
+
+
+@dataclass(frozen=True, slots=True)
 class Suppress:
     """SUPPRESS offers."""
 
@@ -150,6 +161,7 @@ Call = (
     | ListTasks
     | AskReset
     | Start
+    | AskResize
     | Suppress
     | Revive
 )
@@ -177,6 +189,7 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     ListTasks,
     AskReset,
     Start,
+    AskResize,
     Suppress,
     Revive,
     Publish,

@@ -93,6 +93,21 @@ class KillRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeRequested:
+    """A user wants the shares of a running job larger or smaller.
+
+    Attributes:
+        job_id: Of the job.
+        patch: What changes of its gpu_memory_mib, gpu_compute_pct and gpu_memory_max_mib; None: asked for no more.
+        restart: Whether it may start again where that is the only way.
+    """
+
+    job_id: JobId
+    patch: Mapping[str, int | None]
+    restart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """An operator takes a GPU (by UUID) or a node (by host name) out; again: with another reason or deadline."""
 
@@ -203,6 +218,7 @@ Event = (
     | AgentLost
     | JobSubmitted
     | KillRequested
+    | ResizeRequested
     | DrainRequested
     | UndrainRequested
     | ResetRequested

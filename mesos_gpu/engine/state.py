@@ -290,11 +290,12 @@ class State:
             self._hold(task)
 
     def _hold(self, task: Task) -> None:
+        share = task.counted_share
         for gpu in task.gpus:
-            if task.share is None:
+            if share is None:
                 self.holders[gpu] = task.id
             else:
-                self.sharers.setdefault(gpu, {})[task.id] = task.share
+                self.sharers.setdefault(gpu, {})[task.id] = share
         if task.covers is not None:
             self.covers[task.covers] = task.id
 
@@ -430,8 +431,9 @@ class State:
         for task in self.tasks.values():
             if task.ended:
                 continue
-            for gpu in task.gpus if task.share is not None else ():
-                sharers.setdefault(gpu, {})[task.id] = task.share  # type: ignore[assignment]
+            if (share := task.counted_share) is not None:
+                for gpu in task.gpus:
+                    sharers.setdefault(gpu, {})[task.id] = share
             if task.covers is not None:
                 if task.covers in covers:
                     problems.append(f"{task.covers} is covered by {covers[task.covers]} and {task.id}")

@@ -28,6 +28,7 @@ from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import end_for_good
+from mesos_gpu.engine.tasks.resizing import on_resize_requested
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.turn import Turn
@@ -131,6 +132,7 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.AgentLost: _on_agent_lost,
     ev.JobSubmitted: _on_submitted,
     ev.KillRequested: _on_kill_requested,
+    ev.ResizeRequested: on_resize_requested,
     ev.DrainRequested: on_drain,
     ev.UndrainRequested: on_undrain,
     ev.ResetRequested: on_reset_requested,

@@ -6,7 +6,7 @@ from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers
 from mesos_gpu.engine.state import Reconciliation
-from mesos_gpu.engine.tasks import evictions, gangs, unknown
+from mesos_gpu.engine.tasks import evictions, gangs, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
 from mesos_gpu.engine.tasks.statuses import abandon
 from mesos_gpu.engine.turn import Turn
@@ -41,6 +41,7 @@ def _tend(turn: Turn) -> None:
         _ask_about_doubtful(turn)
         unknown.on_tick(turn)
         gangs.on_tick(turn)
+        resizing.on_tick(turn)
         _repeat_kills(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)

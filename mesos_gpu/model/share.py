@@ -5,7 +5,7 @@ Compute is counted in thousandths of a card, memory in MiB. Source of the guaran
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
@@ -156,6 +156,16 @@ class Share:
     method: Method
     domain: str = ""
     instance: str = ""
+
+
+def larger_of(one: Share, other: Share) -> Share:
+    """The more of each amount: what a card must have for a share that changes from the one to the other."""
+    return replace(
+        one,
+        compute_milli=max(one.compute_milli, other.compute_milli),
+        memory_mib=max(one.memory_mib, other.memory_mib),
+        memory_max_mib=max(one.memory_max_mib, other.memory_max_mib),
+    )
 
 
 @dataclass(frozen=True, slots=True)

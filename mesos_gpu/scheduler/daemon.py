@@ -139,6 +139,12 @@ class Daemon:
 
         return self._ask(ev.KillRequested(job_id, wipe), answer)
 
+    def resize(self, job_id: JobId, patch: Mapping[str, int | None], *, restart: bool = False) -> Future[Job]:
+        """Ask for other shares of a running job, as `ResizeRequested` says; the future raises `NotFound` or
+        `Conflict`."""
+        event = ev.ResizeRequested(job_id, dict(patch), restart)
+        return self._ask(event, lambda: self._state.jobs[job_id])
+
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
     ) -> Future[None]:

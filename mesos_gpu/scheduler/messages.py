@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.ports import Driver
+from mesos_gpu.wire.mesos.resize import encode_request
 from mesos_gpu.wire.mesos.v1 import reset_message, start_message
 
 
@@ -36,6 +37,10 @@ def _start(driver: Driver, effect: fx.Start) -> None:
     driver.message(effect.agent_id, effect.executor_id, start_message())
 
 
+def _ask_resize(driver: Driver, effect: fx.AskResize) -> None:
+    driver.message(effect.agent_id, effect.executor_id, encode_request(effect.resize))
+
+
 def _suppress(driver: Driver, _: fx.Suppress) -> None:
     driver.suppress()
 
@@ -52,6 +57,7 @@ MESSAGES: Final[Mapping[type, Callable[[Driver, Any], None]]] = {
     fx.Reconcile: _reconcile,
     fx.AskReset: _ask_reset,
     fx.Start: _start,
+    fx.AskResize: _ask_resize,
     fx.Suppress: _suppress,
     fx.Revive: _revive,
 }

@@ -20,7 +20,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "started_at": None, "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0,
     "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
-    "share": None,
+    "share": None, "resize": None,
 }  # fmt: skip
 
 _ARTIFACT: Final = {"extract": True, "executable": False, "cache": False, "dest_path": None}
@@ -238,7 +238,7 @@ def _handler(rest: FakeRest) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_DELETE = _serve  # the names that http.server looks for
+        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # the names that http.server looks for
 
         def log_message(self, format: str, *args: object) -> None:
             """Quiet."""

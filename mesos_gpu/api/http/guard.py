@@ -21,6 +21,7 @@ _SECURITY: Final = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
 }
+_TAKEN: Final = ("application/json", "application/merge-patch+json")  # a browser asks before it sends either
 
 
 class Guard:
@@ -84,7 +85,7 @@ def _refusal(scope: Scope) -> Refusal | None:
         return Refusal(403, "forbidden", what, remedy="use the dashboard, or no browser")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    if has_body and kind != "application/json":
+    if has_body and kind not in _TAKEN:
         what = f"Content-Type {kind!r} is not taken"
         return Refusal(415, "media-type", what, remedy="send Content-Type: application/json")
     return None

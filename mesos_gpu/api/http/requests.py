@@ -74,6 +74,8 @@ MOST_LISTED: Final = Number("limit", 1000, 1, 1_000_000)  # jobs
 MOST_QUEUED: Final = Number("limit", 100, 1, 1000)  # pending jobs
 AFTER_VERSION: Final = Number("after_version", 0, 0, 1 << 62)
 WAIT_S: Final = Number("timeout_s", 30.0, 0.0, 60.0, whole=False)
+RESTART: Final = Flag("restart")
+ANSWER_S: Final = Number("timeout_s", 10.0, 0.0, 60.0, whole=False)
 OFFSET: Final = Number("offset", 0, -(1 << 62), 1 << 62)  # bytes
 LENGTH: Final = Number("length", 1 << 16, 1, MOST_LOG_BYTES)  # bytes
 

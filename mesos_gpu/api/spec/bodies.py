@@ -11,6 +11,7 @@ from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.apps.split import Mode
 from mesos_gpu.wire import split
 from mesos_gpu.wire.mesos.operations import LONGEST_BY, LONGEST_REASON, MOST_DEADLINE_S
+from mesos_gpu.wire.resizes import MOST_MIB
 
 _LINE: Final = re.compile(r"[^\x00\n]*")
 _STATED: Final = re.compile(r"[^\x00\n]*[^\x00\n\s][^\x00\n]*")
@@ -31,6 +32,18 @@ declare(JobRequest, requested())
 
 class PlanRequest(JobRequest, total=False):
     """A job request, of which `command`, `argv` and `image` may all be absent."""
+
+
+_Memory = Annotated[int, says(minimum=1, maximum=MOST_MIB)]
+
+
+class ResizeRequest(TypedDict, total=False):
+    """What the shares of a running job become, as a merge patch (RFC 7396): what is absent stays, null is as if the job
+    had never asked for it."""
+
+    gpu_memory_mib: _Memory | None
+    gpu_compute_pct: Annotated[int, says(minimum=1, maximum=100)] | None
+    gpu_memory_max_mib: _Memory | None
 
 
 class DrainRequest(TypedDict):

@@ -85,6 +85,19 @@ class Share(TypedDict):
     guarantee: Guarantee
 
 
+class Resize(TypedDict):
+    """The latest change of a job's shares that was asked for. While it is `asked`, its GPUs count the more of both."""
+
+    state: Annotated[str, says(enum=["asked", "done", "refused"])]
+    memory_mib: Mib
+    memory_max_mib: Mib
+    compute_pct: float
+    since: Moment
+    reason: Annotated[str, says(description="why it was refused")] | None
+    used_memory_mib: Annotated[int, says(minimum=0, description="where that is why it was refused")] | None
+    restart: Annotated[bool, says(description="whether it could have it if it started again")]
+
+
 class Progress(TypedDict):
     """How far a job has come, and where its latest launch is."""
 
@@ -107,6 +120,7 @@ class Progress(TypedDict):
     share: Annotated[
         Share | None, says(description="of each of gpu_ids; null: it holds none, or all of them")
     ]
+    resize: Resize | None
 
 
 class Job(_Named, Requested, Progress):

@@ -13,6 +13,7 @@ from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.share import PER_PERCENT, Share, guarantee, number_of
+from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire import job_fields
@@ -58,6 +59,24 @@ def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:
         "hostnames": list(dict.fromkeys(task.hostname for task in tasks)),
         "gpu_ids": [gpu_id for task in tasks for gpu_id in task.gpus],
         "share": next((share(task.share) for task in tasks if task.share), None),
+        "resize": _resize([task.resize for task in tasks if task.resize]),
+    }
+
+
+def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:
+    """What became of a resize of all tasks: that of the one that has not answered, or has refused."""
+    if not resizes:
+        return None
+    resize = max(resizes, key=lambda each: (each.pending, bool(each.refused)))
+    return {
+        "state": "asked" if resize.pending else "refused" if resize.refused else "done",
+        "memory_mib": resize.share.memory_mib,
+        "memory_max_mib": resize.share.memory_max_mib,
+        "compute_pct": resize.share.compute_milli / PER_PERCENT,
+        "since": resize.since,
+        "reason": resize.refused or None,
+        "used_memory_mib": resize.used_mib,
+        "restart": resize.restartable,
     }
 
 

@@ -7,6 +7,7 @@ from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.tasks.evictions import on_broken
 from mesos_gpu.engine.tasks.gangs import on_changed
+from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
@@ -73,6 +74,8 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
     move(turn, task, new, status, outcome)
     if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:
         _on_report(turn, task, status)
+    elif new is TaskState.RUNNING and status.data:
+        on_resized(turn, turn.state.tasks[task.id], status)
 
 
 def _heard(turn: Turn, task: Task, new: TaskState | None, status: Status) -> Task:

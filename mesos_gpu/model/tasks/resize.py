@@ -1,6 +1,9 @@
 """A change of a running task's share: what its executor is asked for, and what it answers."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mesos_gpu.model.share import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +41,42 @@ class Resized:
     refused: str = ""
     used_mib: int | None = None
     restart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resizing:
+    """A resize of a task's share as the scheduler keeps it: the latest that was asked for. Times are seconds since the
+    epoch.
+
+    Attributes:
+        number: As of `Resize`.
+        share: What the task is to have.
+        before: What it had.
+        since: When it was asked for.
+        patch: What its job asks for of each GPU once all its tasks have it, by the names of its fields.
+        restart: Whether the job is to start again if it cannot be changed while it runs.
+        restartable: Whether its executor says that this would do.
+        back: Whether it only undoes one that another task of the gang could not follow.
+        sent_at: When its executor was last asked; None: it was not.
+        answered: Whether its executor has answered.
+        refused: Why the executor did not do it; "": it did, or has not answered.
+        used_mib: As of `Resized`.
+    """
+
+    number: int
+    share: Share
+    before: Share
+    since: float
+    patch: Mapping[str, int | None] = field(default_factory=dict)
+    restart: bool = False
+    restartable: bool = False
+    back: bool = False
+    sent_at: float | None = None
+    answered: bool = False
+    refused: str = ""
+    used_mib: int | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether its executor may still do it."""
+        return not self.answered

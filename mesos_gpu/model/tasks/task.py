@@ -5,7 +5,8 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.share import Share, larger_of
+from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.unknown import Unknown
 
 
@@ -131,12 +132,20 @@ class Task:
         None  # the state did not know it, and it waits for an operator's word; its job may not exist
     )
     share: Share | None = None  # what it holds of each of `gpus`; None: all of them
+    resize: Resizing | None = None  # the latest of its share; None: it had none
     covers: GpuId | None = (
         None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
     )
     #: The ExecutorInfo of such a task as JSON: Mesos wants that of all tasks of one executor to be the same. "": it is
     #: not known, and no other task joins that executor.
     keeper: str = ""
+
+    @property
+    def counted_share(self) -> Share | None:
+        """What is counted as held of each of `gpus`: while its share is resized, the more of both sizes."""
+        if self.share is None or self.resize is None or not self.resize.pending:
+            return self.share
+        return larger_of(self.share, self.resize.share)
 
     @property
     def ended(self) -> bool:

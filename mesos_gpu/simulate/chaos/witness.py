@@ -410,6 +410,7 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.Acknowledge: Witness._acknowledge,
     fx.AskReset: Witness._ask_reset,
     fx.Start: Witness._start,
+    fx.AskResize: Witness._ignore,
     fx.Reconcile: Witness._ignore,
     fx.ListTasks: Witness._ignore,
     fx.Suppress: Witness._ignore,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.cli.client import Client
-from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.share import Ability, Method, Share, Sharing
 from mesos_gpu.model.tasks.task import Task, TaskState
@@ -62,6 +63,7 @@ def test_a_card_lists_its_shares_and_what_is_left(rig: Rig) -> None:
 
 
 def test_a_card_says_how_it_stands_in_mesos(rig: Rig) -> None:
+    rig.daemon.put(ev.OfferRescinded(OfferId("a1-2")))  # or the card would be covered at once
     hold(rig, "a.1", BURSTS)
     sharing = cards(rig)["GPU-1"]["sharing"]
     assert (sharing["state"], sharing["task_id"], sharing["domain"]) == ("uncovered", None, "ann")

@@ -1,0 +1,82 @@
+"""Resizing the shares of running jobs: asked of the engine, answered by the job's host."""
+
+import time
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import body_of, job_of, result_of
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.wire.checking import BadJson
+from mesos_gpu.wire.resizes import decode
+
+
+class _Seen(NamedTuple):
+    """A job, and whether it is about to start again."""
+
+    job: shapes.Job
+    restarts: bool
+
+
+class Resizes:
+    """The route's function."""
+
+    def __init__(self, scheduler: SchedulerApi, changes: Changes) -> None:
+        """Serve a scheduler. `changes`: of its jobs."""
+        self._scheduler, self._changes = scheduler, changes
+
+    async def resize(self, request: Request) -> Response:
+        """PATCH /v1/jobs/{id}: 200 when its host has done it, 409 when it cannot, 202 while it has not answered."""
+        try:
+            patch = decode(await body_of(request))
+        except BadJson as error:
+            raise bad_json(error) from error
+        if isinstance(patch, list):
+            raise invalid(*patch)
+        restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
+        wanted = request.path_params["id"]
+        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted).id))
+        await result_of(self._scheduler.resize(job_id, patch, restart=restart))
+        seen = await self._answered(job_id, time.monotonic() + wait_s)
+        resize = seen.job["resize"]
+        if seen.restarts or resize is None or resize["state"] == "asked":
+            return json_answer(seen.job, 202)
+        if resize["state"] == "refused":
+            raise _refusal(job_id, resize)
+        return json_answer(seen.job)
+
+    async def _answered(self, job_id: JobId, deadline: float) -> _Seen:
+        """The job when its host has answered, or at the deadline (`time.monotonic()`)."""
+        while True:
+            seen = await self._look(job_id)
+            resize, left_s = seen.job["resize"], deadline - time.monotonic()
+            if seen.restarts or resize is None or resize["state"] != "asked" or left_s <= 0:
+                return seen
+            await self._changes.wait(job_id, seen.job["version"], left_s, lambda: self._version(job_id))
+
+    async def _look(self, job_id: JobId) -> _Seen:
+        def look(view: View) -> _Seen:
+            job = job_of(view, job_id)
+            return _Seen(views.job(view, job), any(task.evicted for task in view.round_of(job)))
+
+        return await result_of(self._scheduler.read(look))
+
+    async def _version(self, job_id: JobId) -> int:
+        return (await self._look(job_id)).job["version"]
+
+
+def _refusal(job_id: JobId, resize: shapes.Resize) -> Refusal:
+    what = f"job {job_id} is not resized: {resize['reason']}"
+    if resize["used_memory_mib"] is not None:
+        return Refusal(
+            409, "in-use", what, remedy="ask for no less than it uses, or wait: mesos-gpu resize --wait"
+        )
+    remedy = "let it start again with that share: mesos-gpu resize --restart" if resize["restart"] else ""
+    return Refusal(409, "refused", what, remedy=remedy or "see what its host says: mesos-gpu logs")

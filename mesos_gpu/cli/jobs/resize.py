@@ -1,0 +1,113 @@
+"""`mesos-gpu resize`: other shares for a running job."""
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.cli.share import amount
+from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, MEMORY
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.shapes import Job
+
+_TIMED_OUT: Final = 124
+_AGAIN_S: Final = 1.0  # between tries while it uses more than it is to have
+_IN_USE: Final = "in-use"
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", type=ACTIVE_JOB)
+@click.option("--gpu-memory", type=MEMORY, help="Memory of each GPU that it is to have.")
+@click.option(
+    "--gpu-compute",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Percentage of each GPU's compute; 100: all.",
+)
+@click.option("--gpu-memory-max", type=MEMORY, help="Most memory that it may use while others leave it.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until it uses no more than it is to have, and its host has done it."
+)
+@click.option(
+    "--timeout", type=DURATION, help="Give up waiting after that time, as 90s or 2h, with exit code 124."
+)
+@click.option("--restart", is_flag=True, help="Start it again where it cannot be changed while it runs.")
+@json_option
+@api_command
+def resize(
+    app: App,
+    job_id: str,
+    gpu_memory: int | None,
+    gpu_compute: int | None,
+    gpu_memory_max: int | None,
+    wait: bool,
+    timeout: float | None,
+    restart: bool,
+    as_json: bool,
+) -> None:
+    """Give a running job more or less of the GPUs that it shares.
+
+    It grows within its GPUs, while others leave room. It shrinks to what it uses and no further: it is refused
+    then, with the figure, or waits for it. What an MPS server or a MIG instance fixes cannot change while the job
+    runs; with --restart it starts again, and no attempt is used up.
+    """
+    amounts = {
+        "gpu_memory_mib": gpu_memory, "gpu_compute_pct": gpu_compute, "gpu_memory_max_mib": gpu_memory_max,
+    }  # fmt: skip
+    patch = {name: value for name, value in amounts.items() if value is not None}
+    if not patch:
+        raise click.UsageError("say what it is to have: --gpu-memory, --gpu-compute, or both")
+    deadline = None if timeout is None else time.monotonic() + timeout
+    client = app.client()
+    job = _asked(client, job_id, patch, restart=restart, wait=wait, deadline=deadline)
+    if job is not None and wait:
+        job = _answered(client, job, deadline)
+    if job is None:
+        output.note(f"{job_id} still uses more than it is to have")
+        click.get_current_context().exit(_TIMED_OUT)
+    output.document(job) if as_json else output.line(_said(job))
+
+
+def _asked(
+    client: Client, job_id: str, patch: dict[str, int], *, restart: bool, wait: bool, deadline: float | None
+) -> "Job | None":
+    """The job once its host has taken it up; None: it uses too much until the deadline."""
+    told = False
+    while True:
+        try:
+            return client.resize(job_id, patch, restart=restart)
+        except Refused as refusal:
+            if not wait or refusal.code != _IN_USE:
+                raise
+            if not told:
+                output.note(f"{refusal.what}; waiting")
+            told = True
+        if deadline is not None and time.monotonic() >= deadline:
+            return None
+        time.sleep(_AGAIN_S)
+
+
+def _answered(client: Client, job: "Job", deadline: float | None) -> "Job":
+    """The job once its host has answered, or at the deadline."""
+    newest = job
+    while _waits(newest) and (newer := next(client.follow(newest, deadline=deadline), None)):
+        newest = newer
+    return newest
+
+
+def _waits(job: "Job") -> bool:
+    return job["resize"] is not None and job["resize"]["state"] == "asked" and not ended(job)
+
+
+def _said(job: "Job") -> str:
+    resize, share = job["resize"], job["share"]
+    if resize is None or (share is None and resize["state"] != "asked"):
+        return f"{job['id']} {job['state']}: {job['message']}"
+    if resize["state"] == "asked":
+        asked = f"{resize['compute_pct']:g}% {resize['memory_mib']} MiB"
+        return f"{job['id']} shall have {asked} of each GPU; its host has not answered yet"
+    return f"{job['id']} has {amount(share)} of each GPU" if share else f"{job['id']} {job['state']}"

@@ -1,0 +1,198 @@
+"""Shares of running tasks that become larger or smaller. A task has what its executor confirmed; its cards count the
+more of both sizes until then."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mesos_gpu.engine.effects import AskResize
+from mesos_gpu.engine.events import ResizeRequested
+from mesos_gpu.engine.tasks.evictions import evict
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.share import PER_PERCENT, WHOLE, Share
+from mesos_gpu.model.tasks.resize import Resize, Resizing
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
+from mesos_gpu.wire.mesos.resize import decode_answer
+
+_RESTART = "let it start again with that share (mesos-gpu resize --restart)"
+
+
+def on_resize_requested(turn: Turn, event: ResizeRequested) -> None:
+    """Ask the executors of a job for other shares, or start it again where that is wanted and the only way.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It does not run, has no share, is resized or drained already, or the share cannot be had.
+    """
+    job = turn.state.jobs.get(event.job_id)
+    if job is None:
+        raise NotFound(f"there is no job {event.job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+    tasks = _changeable(turn, job)
+    spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
+    wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
+    why = _cannot(turn, job, tasks, wanted)
+    if why and event.restart:
+        _start_again(turn, job, spec, why)
+        return
+    if why:
+        raise Conflict(f"job {job.id} cannot be resized while it runs: {why}", remedy=_RESTART)
+    turn.put_job(job)
+    for task in tasks:
+        number = task.resize.number + 1 if task.resize else 1
+        before = task.share or wanted[task.id]
+        resize = Resizing(number, wanted[task.id], before, turn.now, dict(event.patch), event.restart)
+        _ask(turn, replace(task, resize=resize))
+
+
+def _changeable(turn: Turn, job: Job) -> list[Task]:
+    """The tasks whose shares are to change; all of them run.
+
+    Raises:
+        Conflict: They cannot be changed as things stand.
+    """
+    if not job.spec.is_share:
+        what = f"job {job.id} has no share: it holds {'whole GPUs' if job.spec.gpus else 'no GPU'}"
+        raise Conflict(
+            what, remedy="only a share can be resized; submit it anew with a fraction, as --gpus 0.25"
+        )
+    tasks = turn.state.round_of(job)
+    running = bool(tasks) and all(task.state is TaskState.RUNNING and not task.evicted for task in tasks)
+    if not running or job.kill_requested:
+        what = f"job {job.id} is {job.state.value}, and only a running one can be resized"
+        raise Conflict(what, remedy="wait until all its tasks run; see: mesos-gpu show")
+    pending = next((task.resize for task in tasks if task.resize and task.resize.pending), None)
+    if pending is not None:
+        what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
+        raise Conflict(what, remedy="wait for the answer of its host; see: mesos-gpu show")
+    for task in tasks:
+        for drain in (turn.state.drain_of(task.hostname, gpu) for gpu in task.gpus):
+            if drain is not None:
+                what = f"job {job.id} cannot be resized where it runs: {drain.name} is {drain.words}"
+                raise Conflict(what, remedy="wait for the end of the drain, or let the job start elsewhere")
+    return tasks
+
+
+def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
+    """The share that a task would have by a changed request.
+
+    Raises:
+        Conflict: The request is none for a share, or its most is less than its memory.
+    """
+    asked = spec.share_request(turn.settings.isolation)
+    if asked is None or task.share is None or asked.memory_milli == WHOLE:
+        raise Conflict(f"job {job.id} would have no share", remedy="say how much it shall have, not null")
+    share = resized(task.share, asked, _capacity_mib(turn, task, task.gpus[0]))
+    if asked.memory_max_mib is not None and asked.memory_max_mib < share.memory_mib:
+        what = f"gpu_memory_max_mib {asked.memory_max_mib} is less than its share of {share.memory_mib} MiB"
+        raise Conflict(what, remedy="ask for at least as much, or for null")
+    return share
+
+
+def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
+    """What a card has for shares; of one that its node does not report any more what they are."""
+    node = turn.state.nodes.get(task.agent_id)
+    gpu = node.gpu(gpu_id) if node else None
+    if gpu is not None and gpu.sharing is not None:
+        return gpu.sharing.memory_mib
+    return sum(share.memory_mib for share in turn.state.sharers.get(gpu_id, {}).values())
+
+
+def _cannot(turn: Turn, job: Job, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> str:
+    """Why its tasks cannot have those shares where they are; "": they can."""
+    for task in tasks:
+        if task.share and (why := fixed(task.share, wanted[task.id])):
+            return why
+    for task in tasks:
+        for gpu_id in task.gpus:
+            old = turn.state.sharers[gpu_id]
+            new = [wanted.get(task_id, share) for task_id, share in old.items()]
+            capacity_mib, overcommit = _capacity_mib(turn, task, gpu_id), turn.settings.gpu_compute_overcommit
+            if why := lacking(gpu_id, capacity_mib, list(old.values()), new, overcommit):
+                return why
+    return ""
+
+
+def _start_again(turn: Turn, job: Job, spec: JobSpec, why: str) -> None:
+    job = turn.put_job(replace(job, spec=spec))
+    evict(turn, job, f"it is resized, which cannot be done while it runs: {why}")
+
+
+def _ask(turn: Turn, task: Task) -> None:
+    """Tell its executor what it is to do; what is lost is told again."""
+    assert task.resize is not None
+    share, connected = task.resize.share, turn.state.connected
+    turn.put_task(replace(task, resize=replace(task.resize, sent_at=turn.now if connected else None)))
+    if connected:
+        amounts = Resize(task.resize.number, share.memory_mib, share.memory_max_mib, share.compute_milli)
+        turn.effects.append(AskResize(task.agent_id, task.executor_id, task.id, amounts))
+
+
+def on_tick(turn: Turn) -> None:
+    """Ask those again that have not answered."""
+    sharers = {task_id: None for shares in turn.state.sharers.values() for task_id in shares}
+    for task in [turn.state.tasks[task_id] for task_id in sharers]:
+        resize = task.resize
+        if resize is None or not resize.pending or task.state is not TaskState.RUNNING:
+            continue
+        if resize.sent_at is None or turn.now - resize.sent_at >= turn.settings.resize_resend_s:
+            _ask(turn, task)
+
+
+def on_resized(turn: Turn, task: Task, status: Status) -> None:
+    """Take an executor's answer in; one that is late or repeated changes nothing."""
+    try:
+        answer = decode_answer(status.data)
+    except ValueError:
+        return  # another executor's data
+    resize, share = task.resize, task.share
+    if answer is None or resize is None or share is None:
+        return
+    if answer.number != resize.number or not resize.pending:
+        return
+    most = task.counted_share or share  # no more than its cards count for it, whatever it says
+    share = replace(
+        share,
+        memory_mib=min(answer.memory_mib, most.memory_mib),
+        memory_max_mib=min(answer.memory_max_mib, most.memory_max_mib),
+        compute_milli=min(answer.compute_milli, most.compute_milli),
+    )
+    resize = replace(
+        resize,
+        answered=True,
+        refused=answer.refused,
+        used_mib=answer.used_mib,
+        restartable=answer.restart,
+    )
+    turn.put_task(replace(task, share=share, resize=resize))
+    job = turn.state.current(task)
+    if job is not None:
+        _settle(turn, job)
+
+
+def _settle(turn: Turn, job: Job) -> None:
+    """When all tasks have answered: what becomes of the job."""
+    job = turn.put_job(job)
+    members = [(task, task.resize) for task in turn.state.round_of(job) if not task.ended and task.resize]
+    if any(resize.pending for _, resize in members):
+        return
+    refused = [resize for _, resize in members if resize.refused]
+    done = [(task, resize) for task, resize in members if not resize.refused and not resize.back]
+    if not refused and done:
+        spec = replace(job.spec, **done[0][1].patch)  # type: ignore[arg-type]
+        turn.put_job(replace(job, spec=spec, message=f"resized to {_words(done[0][1].share)}"))
+    elif refused and any(resize.restart and resize.restartable for resize in refused):
+        spec = replace(job.spec, **refused[0].patch)  # type: ignore[arg-type]
+        _start_again(turn, job, spec, refused[0].refused)
+    elif refused:
+        turn.put_job(replace(job, message=f"not resized: {refused[0].refused}"))
+        for task, resize in done:  # a gang's tasks have the same, or what they had
+            undo = replace(resize, number=resize.number + 1, share=resize.before, before=resize.share)
+            _ask(turn, replace(task, resize=replace(undo, back=True, answered=False)))
+
+
+def _words(share: Share) -> str:
+    return f"{share.memory_mib} MiB and {share.compute_milli / PER_PERCENT:g} % of each GPU"

@@ -1,0 +1,296 @@
+"""Shares of running tasks become larger and smaller: what is asked for, counted, confirmed, refused and lost."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.share import Ability, Method, Share, Sharing
+from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec
+from mesos_gpu.wire.mesos.resize import encode_answer
+
+CARD = replace(gpu("g0"), sharing=Sharing(80000, ((Ability.SHIM, ""),)))
+MILLI = {"gpu_milli": 250}
+QUARTER = Share(250, 20000, 20000, Method.SHIM_WINDOWS)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    world.node("a1", CARD)
+    return world
+
+
+def running(world: World, name: str = "j1", share: Share = QUARTER, **fields: Any) -> list[Task]:
+    """A job whose tasks run with that share of the card."""
+    job = Job(
+        JobId(name),
+        spec(**{"name": name, "gpus": 1, **({} if "gpu_compute_pct" in fields else MILLI), **fields}),
+        world.now,
+        world.state.next_sequence,
+    )
+    count = job.spec.tasks
+    ids = [TaskId(f"{name}.1" if count == 1 else f"{name}.1.{rank}") for rank in range(count)]
+    world.state.set_job(replace(job, state=JobState.RUNNING, task_id=ids[0], launches=1))
+    for rank, task_id in enumerate(ids):
+        world.state.set_task(
+            Task(
+                task_id, AgentId("a1"), task_id, job.id, TaskState.RUNNING, world.now, gpus=(GpuId("g0"),),
+                hostname="a1.example", launch=1 if count > 1 else 0, rank=rank, share=share,
+            )
+        )  # fmt: skip
+    return [world.state.tasks[task_id] for task_id in ids]
+
+
+def ask(world: World, name: str = "j1", *, restart: bool = False, **patch: Any) -> list[fx.Effect]:
+    return world.feed(ev.ResizeRequested(JobId(name), patch, restart))
+
+
+def answer(world: World, task: str = "j1.1", **fields: Any) -> list[fx.Effect]:
+    """The executor answers the latest request of the task: as it was asked, unless `fields` say otherwise."""
+    resize = world.state.tasks[TaskId(task)].resize
+    assert resize is not None
+    share = resize.before if fields.get("refused") else resize.share
+    amounts = {
+        "number": resize.number, "memory_mib": share.memory_mib, "memory_max_mib": share.memory_max_mib,
+        "compute_milli": share.compute_milli,
+    }  # fmt: skip
+    return world.status(task, "TASK_RUNNING", data=encode_answer(Resized(**{**amounts, **fields})))
+
+
+def granted(world: World, task: str = "j1.1") -> tuple[int, int]:
+    share = world.state.tasks[TaskId(task)].share
+    assert share is not None
+    return share.memory_mib, share.compute_milli
+
+
+def counted(world: World, task: str = "j1.1") -> tuple[int, int]:
+    share = world.state.sharers[GpuId("g0")][TaskId(task)]
+    return share.memory_mib, share.compute_milli
+
+
+def test_growth_is_counted_at_once_and_granted_when_it_is_confirmed(world: World) -> None:
+    running(world)
+    effects = ask(world, gpu_memory_mib=30000, gpu_compute_pct=50)
+    told = only(effects, fx.AskResize)
+    assert (told.agent_id, told.executor_id, told.resize) == ("a1", "j1.1", Resize(1, 30000, 30000, 500))
+    assert (granted(world), counted(world)) == ((20000, 250), (30000, 500))
+    version = world.job().version
+    answer(world)
+    assert (granted(world), counted(world)) == ((30000, 500), (30000, 500))
+    spec = world.job().spec
+    assert (spec.gpu_memory_mib, spec.gpu_compute_pct) == (30000, 50), "it starts again with that share"
+    assert world.job().message == "resized to 30000 MiB and 50 % of each GPU"
+    assert world.job().version > version
+
+
+def test_what_shrinks_is_free_only_when_it_is_confirmed(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=5000, gpu_compute_pct=10)
+    assert counted(world) == (20000, 250)
+    answer(world)
+    assert counted(world) == granted(world) == (5000, 100)
+
+
+def test_what_grows_in_one_amount_and_shrinks_in_the_other_counts_the_more_of_each(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000, gpu_compute_pct=10)
+    assert counted(world) == (30000, 250)
+    answer(world, refused="it cannot")
+    assert counted(world) == granted(world) == (20000, 250)
+
+
+def test_a_message_that_is_lost_is_sent_again_until_it_is_answered(world: World) -> None:
+    running(world)
+    first = only(ask(world, gpu_memory_mib=10000), fx.AskResize)
+    again = every(world.tick(10), fx.AskResize)
+    assert 3 <= len(again) <= 5
+    assert {effect.resize for effect in again} == {first.resize}
+    answer(world)
+    assert every(world.tick(10), fx.AskResize) == []
+
+
+def test_nothing_is_sent_while_the_master_is_away(world: World) -> None:
+    running(world)
+    world.feed(ev.Disconnected())
+    assert every([*ask(world, gpu_memory_mib=10000), *world.tick(5)], fx.AskResize) == []
+    world.register()
+    assert only(world.tick(1), fx.AskResize).resize.memory_mib == 10000
+
+
+def test_answers_that_are_late_repeated_or_unreadable_change_nothing(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=10000)
+    answer(world, number=7)
+    world.status("j1.1", "TASK_RUNNING", data=b'{"resized": {"number": "x"}}')
+    assert granted(world) == (20000, 250)
+    answer(world)
+    ask(world, gpu_memory_mib=12000)
+    answer(world, number=1, memory_mib=1)
+    assert (granted(world), counted(world)) == ((10000, 250), (12000, 250))
+
+
+def test_an_executor_gets_no_more_than_its_card_counts_for_it(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=10000)
+    answer(world, memory_mib=79000, compute_milli=1000)
+    assert counted(world) == (20000, 250)
+
+
+def test_a_refusal_leaves_all_as_it_was_and_says_why(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=5000)
+    answer(world, refused="it uses 7000 MiB", used_mib=7000)
+    assert granted(world) == counted(world) == (20000, 250)
+    resize = world.state.tasks[TaskId("j1.1")].resize
+    assert resize is not None
+    assert (resize.pending, resize.refused, resize.used_mib) == (False, "it uses 7000 MiB", 7000)
+    assert world.job().message == "not resized: it uses 7000 MiB"
+    assert world.job().spec.gpu_memory_mib is None
+    assert only(ask(world, gpu_memory_mib=8000), fx.AskResize).resize.number == 2
+
+
+CONFLICTS = [
+    ({"gpu_memory_mib": 60001}, "g0 has 40000 MiB free, and 40001 MiB more are asked for"),
+    ({"gpu_compute_pct": 76}, "g0 has 50 % of its compute free, and 51 % more are asked for"),
+    (
+        {"gpu_memory_mib": 9000, "gpu_memory_max_mib": 8000},
+        "gpu_memory_max_mib 8000 is less than its share of 9000",
+    ),
+]
+
+
+@pytest.mark.parametrize(("patch", "words"), CONFLICTS)
+def test_a_share_grows_within_its_card_only(world: World, patch: dict[str, Any], words: str) -> None:
+    running(world)
+    running(world, "j2")
+    with pytest.raises(Conflict, match=words):
+        ask(world, **patch)
+    assert world.state.tasks[TaskId("j1.1")].resize is None, "nothing is half done"
+    ask(world, gpu_memory_mib=60000, gpu_compute_pct=75)
+    with pytest.raises(Conflict, match="g0 has 0 MiB free"):
+        ask(world, "j2", gpu_memory_mib=20001)
+
+
+def test_a_card_that_is_too_full_may_be_left_by_who_shrinks(world: World) -> None:
+    running(world, share=replace(QUARTER, compute_milli=700))
+    running(world, "j2", share=replace(QUARTER, compute_milli=700))  # while more compute could be promised
+    ask(world, gpu_compute_pct=50)
+    answer(world)
+    assert granted(world) == (20000, 500)
+
+
+def test_what_cannot_be_resized_is_told_why(world: World) -> None:
+    with pytest.raises(NotFound):
+        ask(world, "nobody", gpu_memory_mib=1)
+    world.submit("whole", gpus=2)  # which waits
+    with pytest.raises(Conflict, match="has no share"):
+        ask(world, "whole", gpu_memory_mib=1)
+    running(world)
+    world.state.set_task(replace(world.state.tasks[TaskId("j1.1")], state=TaskState.STARTING))
+    with pytest.raises(Conflict, match="only a running one"):
+        ask(world, gpu_memory_mib=1)
+    world.state.set_task(replace(world.state.tasks[TaskId("j1.1")], state=TaskState.RUNNING))
+    running(world, "exact", gpu_compute_pct=25, gpu_memory_mib=20000)
+    for gone in ("gpu_memory_mib", "gpu_compute_pct"):
+        with pytest.raises(Conflict, match="would have no share"):
+            world.feed(ev.ResizeRequested(JobId("exact"), {gone: None}))
+    ask(world, gpu_memory_mib=10000)
+    with pytest.raises(Conflict, match="is being resized since 0 s"):
+        ask(world, gpu_memory_mib=11000)
+    answer(world)
+    world.feed(ev.DrainRequested(Target.GPU, "g0", "a new fan", "ann"))
+    with pytest.raises(Conflict, match="g0 is drained by ann: a new fan"):
+        ask(world, gpu_memory_mib=11000)
+
+
+@pytest.mark.parametrize(
+    ("method", "patch", "words"),
+    [
+        (Method.SHIM_MPS2, {"gpu_compute_pct": 50}, "fixed when it starts"),
+        (Method.MIG, {"gpu_memory_mib": 10000}, "its memory is that of a MIG instance"),
+        (Method.MIG, {"gpu_compute_pct": 50}, "its compute is that of a MIG instance"),
+    ],
+)
+def test_what_cannot_change_while_it_runs_says_so_and_starts_again_if_that_is_wanted(
+    world: World, method: Method, patch: dict[str, Any], words: str
+) -> None:
+    running(world, share=replace(QUARTER, method=method))
+    with pytest.raises(Conflict, match=words) as refused:
+        ask(world, **patch)
+    assert "--restart" in refused.value.remedy
+    effects = ask(world, restart=True, **patch)
+    assert only(effects, fx.Kill).task_id == "j1.1"
+    assert every(effects, fx.AskResize) == []
+    job = world.job()
+    assert {key: getattr(job.spec, key) for key in patch} == patch
+    world.status("j1.1", "TASK_KILLED")
+    job = world.job()
+    assert (job.state in (JobState.PENDING, JobState.STARTING), job.attempts) == (True, 0)
+
+
+def test_memory_of_an_mps_share_changes_while_it_runs(world: World) -> None:
+    running(world, share=replace(QUARTER, method=Method.SHIM_MPS2))
+    assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.memory_mib == 10000
+
+
+def test_an_executor_that_cannot_may_have_its_job_start_again(world: World) -> None:
+    running(world)
+    ask(world, restart=True, gpu_memory_mib=10000)
+    effects = answer(world, refused="the limit is fixed here", restart=True)
+    assert only(effects, fx.Kill).task_id == "j1.1"
+    assert world.job().spec.gpu_memory_mib == 10000
+
+
+def test_a_gang_is_resized_as_a_whole_or_not_at_all(world: World) -> None:
+    running(world, tasks=2)
+    assert len(every(ask(world, gpu_memory_mib=10000), fx.AskResize)) == 2
+    answer(world, "j1.1.0")
+    assert world.job().spec.gpu_memory_mib is None, "one of two has answered"
+    back = only(answer(world, "j1.1.1", refused="it uses 15000 MiB", used_mib=15000), fx.AskResize)
+    assert (back.task_id, back.resize) == ("j1.1.0", Resize(2, 20000, 20000, 250))
+    assert (granted(world, "j1.1.0")[0], counted(world, "j1.1.0")[0]) == (10000, 20000)
+    answer(world, "j1.1.0")
+    assert granted(world, "j1.1.0") == granted(world, "j1.1.1") == (20000, 250)
+    assert world.job().spec.gpu_memory_mib is None
+    assert world.job().message == "not resized: it uses 15000 MiB"
+    ask(world, gpu_memory_mib=16000)
+    answer(world, "j1.1.1")
+    answer(world, "j1.1.0")
+    assert world.job().spec.gpu_memory_mib == 16000
+
+
+def test_a_card_counts_all_tasks_of_a_gang_that_grows(world: World) -> None:
+    running(world, tasks=2)
+    with pytest.raises(Conflict, match="g0 has 40000 MiB free, and 40002 MiB more"):
+        ask(world, gpu_memory_mib=40001)
+    ask(world, gpu_memory_mib=40000)
+
+
+def test_a_resize_under_way_outlives_the_scheduler(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    assert counted(world) == (30000, 250)
+    assert only(world.tick(3), fx.AskResize).resize == Resize(1, 30000, 30000, 250)
+    answer(world)
+    assert granted(world) == (30000, 250)
+
+
+def test_a_task_that_ends_meanwhile_frees_all_of_it(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    world.status("j1.1", "TASK_FINISHED")
+    assert world.state.sharers == {}
+    assert every(world.tick(5), fx.AskResize) == []
