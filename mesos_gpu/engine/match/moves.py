@@ -14,6 +14,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.share import number_of
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable
 from mesos_gpu.policy.room.defrag import Problem
@@ -45,10 +46,12 @@ def problem_of(state: State, settings: Settings, now: float, job: Job) -> Proble
                 gpus=backlog.allocation(task, node).gpus,
                 lost_gpu_s=_lost_gpu_s(other, task, now),
                 bound=places.is_bound(other.id),
+                share=task.share,
             )
             for other, task in moving.get(node.id, ())
         )
-        return CandidateNode(backlog.capacity(node), tasks, able=node.id in able)
+        # A GPU that is open, with no share on it, is a whole one as soon as it is waited for.
+        return CandidateNode(backlog.capacity(node).without(()), tasks, able=node.id in able)
 
     hopeless = ""
     if not able:
@@ -78,7 +81,7 @@ def _moving(state: State) -> dict[AgentId, list[tuple[Job, Task]]]:
 
 def _lost_gpu_s(job: Job, task: Task, now: float) -> float:
     run_s = 0.0 if task.started_at is None else max(now - task.started_at, 0.0)
-    return round(job.spec.gpus * run_s, 3)
+    return round(number_of(job.spec.counted_milli) * run_s, 3)
 
 
 def _may_move(job: Job, task: Task) -> bool:

@@ -9,6 +9,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.share import number_of
 from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.room.preemption import Victim, plan
 
@@ -74,7 +75,7 @@ def _victims(turn: Turn) -> dict[JobId, Victim]:
         members = turn.state.round_of(job)
         if not any(member.evicted for member in members):
             ran_s = sum(turn.now - (member.started_at or turn.now) for member in members)
-            victims[job.id] = Victim(job.id, job.spec.priority, job.spec.gpus * ran_s)
+            victims[job.id] = Victim(job.id, job.spec.priority, number_of(job.spec.counted_milli) * ran_s)
     return victims
 
 

@@ -3,12 +3,20 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mesos_gpu.model.ids import AgentId, GpuId, JobId
+from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Move, Target
 from mesos_gpu.model.resources import AMOUNTS
-from mesos_gpu.policy.capacity import NodeCapacity, Request, room_for
+from mesos_gpu.model.share import Share
+from mesos_gpu.policy.capacity import (
+    Allocation,
+    Chosen,
+    NodeCapacity,
+    Request,
+    room_for,
+    share_for,
+)
 
 #: Whether a job (None: the request) may go to an agent, when some jobs have moved, and members of the request are
 #: placed already.
@@ -25,6 +33,7 @@ class Movable:
     gpus: tuple[Gpu, ...]  # those that another job could use then
     lost_gpu_s: float
     bound: bool = False  # where it may go depends on where others are
+    share: Share | None = None  # what it holds of each of `gpus`; None: all of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +46,16 @@ class CandidateNode:
 
     def without(self, task: Movable) -> "CandidateNode":
         """After the job has left."""
-        free = self.node.free + task.request.resources
-        return replace(
-            self,
-            node=replace(self.node, free=free, gpus=self.node.gpus + task.gpus),
-            tasks=tuple(other for other in self.tasks if other.job_id != task.job_id),
-        )
+        tasks = tuple(other for other in self.tasks if other.job_id != task.job_id)
+        return replace(self, node=self.node.without([_held(task)]), tasks=tasks)
 
-    def less(self, request: Request, gpus: Sequence[GpuId]) -> "CandidateNode":
+    def emptied(self) -> NodeCapacity:
+        """The node when all that could leave it has left."""
+        return self.node.without([_held(task) for task in self.tasks])
+
+    def less(self, request: Request, place: Chosen) -> "CandidateNode":
         """After a launch."""
-        return replace(self, node=self.node.minus(request.resources, gpus))
+        return replace(self, node=self.node.minus(request.resources, place.gpus, place.share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,43 +72,50 @@ class Stage:
         self, task: Movable, source: tuple[int, CandidateNode], to: tuple[int, CandidateNode]
     ) -> "Stage | None":
         """After one more move; None: it does not fit there."""
-        gpus = chosen(task.request, to[1].node)
-        if gpus is None:
+        place = chosen(task.request, to[1].node)
+        if place is None:
             return None
         lost = 0.0 if task.job_id in self.moved else task.lost_gpu_s
-        ids = tuple(gpu.id for gpu in gpus)
-        there = to[1].less(task.request, ids)
-        there = replace(there, tasks=(*there.tasks, replace(task, gpus=gpus)))
+        gpus = tuple(gpu for gpu_id in place.gpus for gpu in to[1].node.gpus if gpu.id == gpu_id)
+        there = to[1].less(task.request, place)
+        there = replace(there, tasks=(*there.tasks, replace(task, gpus=gpus, share=place.share)))
         hosts = source[1].node.hostname, to[1].node.hostname
         return replace(
             self,
             changed={**self.changed, source[0]: source[1].without(task), to[0]: there},
             moved={**self.moved, task.job_id: to[1].node.agent_id},
-            moves=(*self.moves, Move(task.job_id, task.name, *hosts, ids, lost)),
+            moves=(*self.moves, Move(task.job_id, task.name, *hosts, place.gpus, lost)),
             lost_gpu_s=self.lost_gpu_s + lost,
         )
 
     def seating(self, request: Request, number: int, candidate: CandidateNode) -> "Stage | None":
         """With a member of the request there; None: it does not fit."""
-        gpus = chosen(request, candidate.node)
-        if gpus is None:
+        place = chosen(request, candidate.node)
+        if place is None:
             return None
-        ids = tuple(gpu.id for gpu in gpus)
-        member = Target(candidate.node.agent_id, candidate.node.hostname, ids)
+        member = Target(candidate.node.agent_id, candidate.node.hostname, place.gpus)
         return replace(
             self,
-            changed={**self.changed, number: candidate.less(request, ids)},
+            changed={**self.changed, number: candidate.less(request, place)},
             members=(*self.members, member),
         )
 
 
-def chosen(request: Request, node: NodeCapacity) -> tuple[Gpu, ...] | None:
-    """The GPUs that a launch gets on the node, all of one model; None: it does not fit."""
+def _held(task: Movable) -> Allocation:
+    return Allocation(task.job_id, task.request.resources, task.gpus, share=task.share)
+
+
+def chosen(request: Request, node: NodeCapacity) -> Chosen | None:
+    """What a launch gets on the node, GPUs all of one model; None: it does not fit."""
     size = request.gpu.count
     for model in _models(request, node.gpus):
-        if room_for(request, node, model).slots:
+        if request.gpu.share is not None:
+            if (place := share_for(request, node, model)) is not None:
+                return place
+        elif room_for(request, node, model).slots:
             good = [gpu for group in node.usable(request.gpu, model) for gpu in group] if size else []
-            return tuple(sorted(good, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))[:size])
+            first = sorted(good, key=lambda gpu: (gpu.memory_mib, gpu.minor, gpu.id))[:size]
+            return Chosen(node.agent_id, tuple([gpu.id for gpu in first]))
     return None
 
 
@@ -107,6 +123,8 @@ def least_departures(request: Request, candidate: CandidateNode) -> int | None:
     """How many jobs must leave before the request fits, at the least; None: it does not fit even when all have left."""
     if not as_new_as(candidate.node.driver, request.min_driver):
         return None
+    if _has_shares(request, candidate):
+        return _least_of_shares(request, candidate)
     by_model = [_of_model(request, candidate, model) for model in _models(request, _all(candidate))]
     known = [count for count in by_model if count is not None]
     if not known:
@@ -120,6 +138,18 @@ def least_departures(request: Request, candidate: CandidateNode) -> int | None:
                 return None
             least = max(least, count)
     return least
+
+
+def _has_shares(request: Request, candidate: CandidateNode) -> bool:
+    return request.gpu.share is not None or bool(candidate.node.parts)
+
+
+def _least_of_shares(request: Request, candidate: CandidateNode) -> int | None:
+    """As `least_departures`, where GPUs are shared: how many must leave one of them is not counted, but that some
+    must."""
+    if chosen(request, candidate.node) is not None:
+        return 0
+    return None if chosen(request, candidate.emptied()) is None else 1
 
 
 def _of_model(request: Request, candidate: CandidateNode, model: str | None) -> int | None:

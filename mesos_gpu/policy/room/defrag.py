@@ -16,7 +16,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import AMOUNTS, NOTHING, total, units
-from mesos_gpu.policy.capacity import Request
+from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Open, Stage, chosen, least_departures
 
 MOST_MOVES: Final = 16
@@ -127,7 +127,9 @@ def _too_little(problem: Problem) -> str:
     gpus = sum(
         len(candidate.node.gpus) for candidate in problem.candidates
     )  # Mesos counts those that are sick too
-    free = total(candidate.node.free for candidate in problem.candidates).with_gpus(gpus)
+    every = [candidate.node for candidate in problem.candidates]
+    # What covers GPUs that are open now comes back when their last share has moved to another one.
+    free = total(node.free + node.cover.scaled(len(node.parts)) for node in every).with_gpus(gpus)
     for amount, _ in sorted(free.lacking(need).items(), key=lambda each: each[0].name != "gpus"):
         i = AMOUNTS.index(amount)
         return (
@@ -227,7 +229,8 @@ class _Exact(_Seats):
 def _key(stage: Stage) -> object:
     """Stages of one key go on in the same way. Cards of one kind are alike; who has moved once may move for nothing."""
     kinds = frozenset(
-        (i, tuple(sorted(map(_card, candidate.node.gpus)))) for i, candidate in stage.changed.items()
+        (i, _cards(candidate.node), frozenset(map(_on_shared, candidate.tasks)))
+        for i, candidate in stage.changed.items()
     )
     return frozenset(stage.moved.items()), kinds
 
@@ -408,10 +411,25 @@ class _Rest:
 
 def _alike(candidate: CandidateNode) -> Hashable:
     """Candidates of one kind differ in names, and in how long their jobs have run."""
-    free = tuple(sorted(map(_card, candidate.node.gpus)))
-    tasks = Counter((task.request, tuple(sorted(map(_card, task.gpus)))) for task in candidate.tasks)
+    free, tasks = _cards(candidate.node), Counter(_seat(task) for task in candidate.tasks)
     amounts = candidate.node.free.without_gpus()
     return amounts, candidate.node.driver, candidate.able, free, frozenset(tasks.items())
+
+
+def _cards(node: NodeCapacity) -> tuple[tuple[object, ...], ...]:
+    """What is free of its GPUs, by kind; of those that are open to shares, which they are."""
+    parts = {part.gpu_id: part for part in node.parts}
+    return tuple(sorted([(*_card(gpu), repr(parts.get(gpu.id, ""))) for gpu in node.gpus]))
+
+
+def _seat(task: Movable) -> Hashable:
+    """What a job asks for and holds there; of a share, on which GPUs."""
+    return task.request, tuple(sorted(map(_card, task.gpus))), task.share, _on_shared(task)[1:]
+
+
+def _on_shared(task: Movable) -> tuple[str, ...]:
+    """Which GPUs a job has shares of, after its name; of one that has whole ones nothing."""
+    return (task.job_id, *(gpu.id for gpu in task.gpus)) if task.share is not None else ("",)
 
 
 def _card(gpu: Gpu) -> tuple[str, int, str]:

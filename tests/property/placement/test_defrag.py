@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import NodeCapacity
-from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Stage
+from mesos_gpu.model.share import Ability, ShareRequest, Sharing
+from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Stage, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.testing.builders import gpu, request
 
 MODELS = ("A100", "V100")
+COVER, KEEPER = Resources(cpus=0.25, mem_mib=1, gpus=1), Resources(cpus=0.5, mem_mib=32)
 
 
 @st.composite
@@ -41,6 +43,53 @@ def problems(draw: st.DrawFn) -> Problem:
         float(draw(st.integers(1, 4))), 64, gpus, draw(st.sampled_from([(), (), ("V100", "A100"), ("V100",)]))
     )
     return Problem(ask, draw(st.sampled_from([1, 1, 1, 2])), candidates, lambda *_: True)
+
+
+@st.composite
+def shared_problems(draw: st.DrawFn) -> Problem:
+    """At most 3 nodes of 2 GPUs, with up to 5 jobs of which most have shares; whoever asks."""
+    sharing = Sharing(80_000, ((Ability.SHIM, ""),))
+    candidates = []
+    for n in range(draw(st.integers(2, 3))):
+        cards = tuple(replace(gpu(f"n{n}-{i}"), sharing=sharing) for i in range(draw(st.integers(1, 2))))
+        amounts = Resources(cpus=draw(st.integers(4, 8)), mem_mib=1024, gpus=len(cards))
+        node = NodeCapacity(AgentId(f"a{n}"), f"n{n}", amounts, cards, cover=COVER, keeper=KEEPER)
+        candidates.append(CandidateNode(node))
+    for j in range(draw(st.integers(3, 5))):
+        ask, n = draw(wanted((100, 300, 300, 400, 600), whole=8)), draw(st.integers(0, len(candidates) - 1))
+        after = Stage().seating(ask, n, candidates[n])
+        if after is None:
+            continue
+        place = chosen(ask, candidates[n].node)
+        assert place is not None
+        held = tuple(card for card in candidates[n].node.gpus if card.id in place.gpus)
+        job = JobId(f"j{j}")
+        task = Movable(job, f"j{j}", ask, held, float(draw(st.integers(0, 3))), share=place.share)
+        stays = draw(st.integers(0, 3)) == 0
+        tasks = candidates[n].tasks if stays else (*candidates[n].tasks, task)
+        candidates[n] = replace(after.changed[n], tasks=tasks)
+    asks = [draw(wanted((400, 600, 700), whole=2)) for _ in range(4)]
+    blocked = (ask for ask in asks if not any(chosen(ask, candidate.node) for candidate in candidates))
+    ask = next(blocked, asks[0])
+    return Problem(ask, draw(st.sampled_from([1, 1, 2])), candidates, lambda *_: True)
+
+
+@st.composite
+def wanted(draw: st.DrawFn, milli: tuple[int, ...], whole: int) -> Request:
+    """A request for shares of such sizes; one in `whole` is for whole GPUs."""
+    cards = draw(st.sampled_from([1, 1, 1, 2]))
+    if draw(st.integers(1, whole)) == 1:
+        return request(1.0, 64, cards)
+    memory, compute = (draw(st.sampled_from(milli)) for _ in range(2))
+    share = ShareRequest(compute, memory)
+    ask = request(1.0, 64, cards, share=share)
+    return replace(ask, resources=ask.resources.without_gpus())
+
+
+def in_bounds(stage: Stage) -> bool:
+    """Whether no GPU has more shares than it has room for."""
+    parts = [part for candidate in stage.changed.values() for part in candidate.node.parts]
+    return all(part.milli >= 0 and part.memory_mib >= 0 for part in parts)
 
 
 def seats(problem: Problem, stage: Stage) -> int:
@@ -76,12 +125,37 @@ def fewest(problem: Problem) -> tuple[int, float] | None:
         later: dict[object, Stage] = {}
         for stage in level:
             for after in steps(problem, stage):
-                key = frozenset(after.moved.items())
+                key = frozenset(after.moved.items()), _shared_seats(after)
                 if key not in seen:
                     later.setdefault(key, after)
         seen |= set(later)
         level, number = list(later.values()), number + 1
     return None
+
+
+def _shared_seats(stage: Stage) -> frozenset[object]:
+    """Who has a share of which GPU: on a node there may be several that would do."""
+    tasks = [task for candidate in stage.changed.values() for task in candidate.tasks if task.share]
+    return frozenset((task.job_id, *(card.id for card in task.gpus)) for task in tasks)
+
+
+@given(shared_problems())
+@settings(max_examples=100, deadline=None)
+def test_a_plan_among_shares_is_the_shortest_and_never_too_much(problem: Problem) -> None:
+    made, want = plan(problem), fewest(problem)
+    event(f"moves: {want and want[0]}")
+    assert made.proven
+    assert ((len(made.moves), made.lost_gpu_s) if made.feasible else None) == want
+    if made.feasible:
+        done(problem, made)
+    other = plan(problem, small=0)
+    if other.feasible:
+        done(problem, other)
+        assert want is not None
+        assert len(other.moves) >= want[0]
+        assert not other.proven or len(other.moves) == want[0]
+    else:
+        assert not other.proven or want is None
 
 
 @given(problems())
@@ -121,5 +195,6 @@ def done(problem: Problem, made: Plan) -> None:
         after = stage.moving(task, source, to)
         assert after is not None
         assert after.moves[-1] == move
+        assert in_bounds(after)
         stage = after
     assert seats(problem, stage) >= problem.tasks

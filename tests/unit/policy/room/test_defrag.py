@@ -16,9 +16,10 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import NOTHING, Resources
+from mesos_gpu.model.share import Ability, ShareRequest, Sharing
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.capacity import NodeCapacity
-from mesos_gpu.policy.room.candidates import CandidateNode, Movable
+from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.room.candidates import CandidateNode, Movable, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import gpu, offer, request, spec
@@ -325,6 +326,46 @@ def test_a_plan_stays_valid_when_the_state_changes() -> None:
     cluster.state.tasks.clear()
     cluster.state.live.clear()
     assert moves(plan(asked)) == [("w", "n1", "n2")]
+
+
+def sharing(name: str, *sizes: int) -> CandidateNode:
+    """A node of one GPU, with shares of so many thousandths of it, in jobs that may move."""
+    card = replace(gpu(f"{name}-0"), sharing=Sharing(80_000, ((Ability.SHIM, ""),)))
+    free = Resources(cpus=9, mem_mib=9000, gpus=1)
+    candidate = CandidateNode(NodeCapacity(AgentId(name), name, free, (card,)))
+    for number, size in enumerate(sizes):
+        ask = share(size)
+        place = chosen(ask, candidate.node)
+        assert place is not None
+        job = JobId(f"{name}-{number}")
+        task = Movable(job, job, ask, (card,), 1.0, share=place.share)
+        candidate = replace(candidate.less(ask, place), tasks=(*candidate.tasks, task))
+    return candidate
+
+
+def share(milli: int) -> Request:
+    ask = request(1, 100, 1, share=ShareRequest(milli, milli))
+    return replace(ask, resources=ask.resources.without_gpus())
+
+
+@pytest.mark.parametrize(
+    ("ask", "sizes", "want"),
+    [
+        (request(1, 100, 1), ((400,), (300, 300)), [("n0-0", "n0", "n1")]),
+        (request(1, 100, 1), ((250, 250), (250, 250)), [("n0-0", "n0", "n1"), ("n0-1", "n0", "n1")]),
+        (request(1, 100, 1), ((400,), (400, 300)), None),
+        (share(700), ((400,), (600,)), [("n0-0", "n0", "n1")]),
+        (share(600), ((400,), (600,)), []),
+        (share(700), ((400, 300), (500, 400)), None),
+    ],
+)
+def test_shares_make_room_for_whole_gpus_and_for_shares(
+    ask: Request, sizes: tuple[tuple[int, ...], ...], want: list[tuple[str, str, str]] | None
+) -> None:
+    candidates = [sharing(f"n{i}", *each) for i, each in enumerate(sizes)]
+    made = plan(Problem(ask, 1, candidates, lambda *_: True))
+    assert (moves(made) if made.feasible else None) == want, made.reason
+    assert made.proven
 
 
 def test_a_thousand_nodes() -> None:
