@@ -145,8 +145,7 @@ def _has_shares(request: Request, candidate: CandidateNode) -> bool:
 
 
 def _least_of_shares(request: Request, candidate: CandidateNode) -> int | None:
-    """As `least_departures`, where GPUs are shared: how many must leave one of them is not counted, but that some
-    must."""
+    """Whether some must leave a node whose GPUs are shared, 0 or 1, but not how many; None as of `least_departures`."""
     if chosen(request, candidate.node) is not None:
         return 0
     return None if chosen(request, candidate.emptied()) is None else 1
