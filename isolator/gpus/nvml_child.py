@@ -17,6 +17,7 @@ from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 
 DEADLINE_S: Final = 15.0  # a driver without its persistence daemon takes seconds to wake a card
 KILL_S: Final = 1.0
+TRIAL_MIB: Final = 1024
 COMMAND: Final = (sys.executable, "-I", "-m", "isolator", "nvml")
 
 
@@ -136,5 +137,22 @@ def _set_limits(lib: Any, uuids: Sequence[str], cgroup: str, soft_mib: int, hard
         set_limits(lib, uuid, cgroup, Limits(soft_mib, hard_mib))
 
 
+def _try_limits(lib: Any, uuids: Sequence[str], cgroup: str) -> dict[str, str]:
+    """Set a limit of each card and take it away; why that cannot be, "": it can."""
+    why = {}
+    for uuid in uuids:
+        try:
+            _set_limits(lib, [uuid], cgroup, 0, TRIAL_MIB)
+            _set_limits(lib, [uuid], cgroup, 0, None)
+            why[uuid] = ""
+        except MesosGpuError as error:
+            why[uuid] = error.what
+    return why
+
+
 #: What a child can be asked for.
-ORDERS: Final[Mapping[str, Callable[..., Any]]] = {"limits": _read_limits, "limit": _set_limits}
+ORDERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "limits": _read_limits,
+    "limit": _set_limits,
+    "try limits": _try_limits,
+}

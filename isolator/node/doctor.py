@@ -1,6 +1,6 @@
 """Is this host fit to run GPU tasks? One small check for each thing that must be so; each says what mends it.
 
-Reads below a root, so that a test may give a host of its own; three checks try the kernel itself, and only where
+Reads below a root, so that a test may give a host of its own; some checks try the kernel itself, and only where
 the root is the real one.
 """
 
@@ -27,6 +27,7 @@ from isolator.host.own_code import places, weak
 from isolator.node import reaper
 from isolator.node.findings import Finding, Host, Level
 from isolator.runs.images import flags_of
+from isolator.shares.abilities import CAN, Abilities, words_of
 from mesos_gpu.adapters.credentials import VARIABLE, read
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -515,6 +516,23 @@ def _kept_state(host: Host, flags: Mapping[str, str]) -> Iterator[Finding]:
             yield Finding("agent", Level.WARN, text, f"chmod 700 {path}")
 
 
+def shares(host: Host) -> Iterator[Finding]:
+    """What keeps tasks to shares of a card, card by card where they differ."""
+    if host.inventory is None or not host.gpus() or not (host.real or host.simulated):
+        return
+    gpus = Abilities(host.env).at_once(host.inventory).gpus
+    texts: dict[str, list[str]] = {}
+    for gpu in gpus:
+        texts.setdefault(words_of(gpu.sharing), []).append(gpu.id)
+    for text, cards in texts.items():
+        whose = "" if len(texts) == 1 else f"{', '.join(cards)}: "
+        if text.startswith(CAN):
+            yield Finding("shares", Level.OK, whose + text)
+        else:
+            remedy = "none is needed where GPUs are given whole; shares with isolation `any` take equal turns"
+            yield Finding("shares", Level.WARN, whose + text, remedy)
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "driver": driver,
     "libraries": libraries,
@@ -532,6 +550,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "ledger": ledger,
     "leftovers": leftovers,
     "gpu users": gpu_users,
+    "shares": shares,
     "docker": docker,
     "agent": agent,
 }

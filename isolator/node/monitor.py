@@ -24,6 +24,7 @@ from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
 from isolator.host import control_ports
 from isolator.node.reaper import audit, reap, strangers
+from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
@@ -43,9 +44,14 @@ class Monitor:
     """`Handler` of the agent's events."""
 
     def __init__(
-        self, settings: Settings, probe: GpuProbe, ledger: Ledger, health: HealthSettings | None = None
+        self,
+        settings: Settings,
+        probe: GpuProbe,
+        ledger: Ledger,
+        health: HealthSettings | None = None,
+        abilities: Abilities | None = None,
     ) -> None:
-        """Nothing runs yet. `health`: None: as by default."""
+        """Nothing runs yet. `health`: None: as by default. `abilities`: None: as the environment says."""
         self._probe, self._ledger = probe, ledger
         self._health = health or HealthSettings()
         self._connection = Connection(settings, self)
@@ -55,6 +61,7 @@ class Monitor:
         self._wake = threading.Event()
         self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
         self._cards = Cards(ledger.directory / "health.json", self._health)
+        self._abilities = abilities or Abilities(os.environ)
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
         self._failure = ""  # why the last probe failed
@@ -168,7 +175,7 @@ class Monitor:
     def _inventory(self) -> Inventory:
         inventory = self._cards.inventory(self._isolation())
         ports = "off" if control_ports.is_off(os.environ) else "denied"
-        return self._volume.look(replace(inventory, control_ports=ports))
+        return self._abilities.completed(self._volume.look(replace(inventory, control_ports=ports)))
 
     def _survey(self) -> None:
         try:
@@ -323,10 +330,11 @@ def main() -> int:
     settings = Settings.from_environment(os.environ)
     try:
         probe, health = probe_from(os.environ), health_from(os.environ)
+        abilities = Abilities(os.environ)
     except BadConfiguration as error:
         logger.critical("%s", error)
         return error.exit_code
     try:
-        return Monitor(settings, probe, Ledger(), health).run()
+        return Monitor(settings, probe, Ledger(), health, abilities).run()
     finally:
         probe.close()

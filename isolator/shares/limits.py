@@ -145,5 +145,5 @@ def undo(trace: Trace, calls: NvmlCalls | None = None) -> None:
         if not Path("/proc/driver/nvidia/version").exists():  # limits go with the driver
             return
         raise
-    if present is not None:
+    if present is not None and (present["soft_mib"] or present["hard_mib"] is not None):
         calls.ask("limit", uuids=[uuid], cgroup=path, soft_mib=0, hard_mib=None)

@@ -22,9 +22,8 @@ class FakeLimits:
         if state.get("user"):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
         if state["memacct"] == "dmem":
-            if not (
-                path / "dmem.max"
-            ).exists():  # "Setting on a cgroup with no dmem files returns not found."
+            # "Setting on a cgroup with no dmem files returns not found." It has them if the one above enables them.
+            if "dmem" not in (path.parent / "cgroup.subtree_control").read_text():
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         elif path == Path(state["tree"]):  # memacctSetLimits: no limits of the root, to match dmem
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)

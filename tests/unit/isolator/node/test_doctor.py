@@ -137,7 +137,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_a_good_host(scene: Scene) -> None:
     findings = diagnose(Probe(scene.answer), scene.directory, scene.env, scene.root)
     assert {f.check for f in findings if f.level is not Level.OK} == {"agent"}, findings
-    assert {f.check for f in findings} >= set(doctor.CHECKS) - {"namespaces", "own code", "ports"}
+    assert {f.check for f in findings} >= set(doctor.CHECKS) - {"namespaces", "own code", "ports", "shares"}
 
 
 @pytest.mark.parametrize(("text", "version"), [(OLD, "535.183.01"), (OPEN, "575.57.08"), ("", None)])

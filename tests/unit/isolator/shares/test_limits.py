@@ -48,8 +48,7 @@ class Host:
         if memacct == "dmem":  # files that the kernel makes when the controller is enabled above
             (self.tree / "dmem.capacity").write_text("nvidia/0000:10:00.0/vidmem 85520809984\n")
             for directory in (self.cgroup.parent, self.cgroup):
-                for name in ("dmem.max", "dmem.min"):
-                    (directory / name).write_text("" if name == "dmem.max" else "0")
+                (directory / "dmem.min").write_text("0")
         self.calls = NvmlCalls(command=(sys.executable, "-c", PROGRAM, str(self._state)), deadline_s=60.0)
         self.measure = CgroupLimits(self.calls, self.tree)
 
@@ -157,9 +156,8 @@ def test_a_host_that_cannot_says_why(
 
 def test_a_cgroup_without_dmem_files_is_named(tmp_path: Path) -> None:
     host = Host(tmp_path, "dmem")
-    (host.cgroup / "dmem.max").unlink()
     with pytest.raises(Unavailable, match="the cgroup is not there, or has no dmem files"):
-        host.make(host.tenancy())
+        host.calls.ask("limit", uuids=[GPUS[0].id], cgroup=str(host.cgroup), soft_mib=0, hard_mib=1)
 
 
 def test_a_task_without_a_cgroup_of_version_2_does_not_start(host: Host) -> None:
