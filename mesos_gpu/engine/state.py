@@ -100,6 +100,9 @@ class State:
     keeper_failures: dict[AgentId, tuple[int, float]] = field(
         default_factory=dict
     )  # of the tasks that shall hold an agent's shared cards: how many in a row, and until when none is launched
+    gone_covers: dict[TaskId, None] = field(
+        default_factory=dict
+    )  # tasks that held shared cards, the latest to end
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order

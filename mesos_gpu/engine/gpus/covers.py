@@ -25,6 +25,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 PREFIX: Final = "gpu-cover."  # of the ids of cover tasks; a job's has a dash behind its name
 _ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
 _OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
+_REMEMBERED: Final = 1000  # cover tasks that have ended
 _STEADY_S: Final = 60.0  # a keeper that lived so long did not fail at its start
 
 
@@ -123,8 +124,10 @@ def held_for_covers(state: State, settings: Settings, agent_id: AgentId) -> Reso
 
 def adopt(turn: Turn, task_id: TaskId, agent_id: AgentId | None, state: TaskState) -> None:
     """Take up a cover task that the state does not know. One that nobody needs is ended: another one has its card."""
-    gpu_id = card_of(task_id)
-    if gpu_id is None or agent_id is None or gpu_id in turn.state.covers or gpu_id in turn.state.holders:
+    gpu_id, known = card_of(task_id), turn.state
+    is_held = gpu_id in known.covers or gpu_id in known.holders
+    # What was said before an end may arrive after it.
+    if gpu_id is None or agent_id is None or is_held or task_id in known.gone_covers:
         turn.effects.append(Kill(task_id, agent_id))
         return
     node = turn.state.nodes.get(agent_id)
@@ -152,6 +155,9 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
     if not task.ended:
         return
     del state.tasks[task.id]
+    state.gone_covers[task.id] = None
+    for task_id in list(state.gone_covers)[:-_REMEMBERED]:
+        del state.gone_covers[task_id]
     turn.effects.append(ForgetTask(task.id))
     if task.kill_sent_at is not None:
         return

@@ -109,9 +109,13 @@ class Remains:
         return resources_of((*agent.reserved, *agent.scalars))
 
     def reservations(self, agent_id: AgentId) -> tuple[Scalars, Scalars]:
-        """What is to be reserved, as it is then; and what was reserved, as it was offered, and nothing has taken."""
+        """What is to be reserved, as it is then; and what was reserved, as it was offered, and nothing needs any more.
+
+        After a (re)registration an offer may come before the word that a task has ended which held a shared card.
+        """
         agent = self._agents[agent_id]
-        return summed(agent.reserve), summed(agent.reserved)
+        known = self._state.reconciliation is None and not self._state.doubtful
+        return summed(agent.reserve), summed(agent.reserved) if known else ()
 
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
         """The agent as it could be used now."""

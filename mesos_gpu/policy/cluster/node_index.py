@@ -26,6 +26,7 @@ from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.cluster.view import View
+from mesos_gpu.policy.sharing.cards import emptiest, tightest
 
 Mask = npt.NDArray[np.bool_]
 
@@ -118,6 +119,8 @@ class NodeIndex:
             draw: For ties, as of `View.best`.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
         """
+        if request.gpu.share is not None:
+            return _share(request, open_to, apart=POLICIES[placement].apart)
         view, allowed = self._view(placement), self._allowed(request, open_to)
         masks = [allowed]
         if not request.gpu.count and gpu_nodes != "always":
@@ -199,6 +202,19 @@ class NodeIndex:
         counts = np.array([siblings.get(agent_id, 0) for agent_id, _ in self._rows])
         masks = [counts == count for count in sorted(set(counts.tolist()))]
         return masks if mask is None else [mask & each for each in masks]
+
+
+def _share(request: Request, open_to: Mapping[AgentId, NodeCapacity], *, apart: bool) -> Chosen | None:
+    """The node where a share does best: the fewest cards are opened for it, or, to be apart, as many as it takes."""
+    for model in request.gpu.models or (None,):
+        one, order = request.of_model(model), emptiest if apart else tightest
+        fits = [node for node in open_to.values() if not isinstance(fit(one, node), Misfit)]
+        places = [(node, share_for(one, node, order=order)) for node in fits]
+        able = [(node, chosen) for node, chosen in places if chosen is not None]
+        if able:
+            sign = -1 if apart else 1
+            return min(able, key=lambda each: (sign * len(each[1].opens), sign * len(each[0].gpus)))[1]
+    return None
 
 
 def _models(node: NodeCapacity) -> list[str]:

@@ -36,6 +36,17 @@ _BONDS: Final[tuple[dict[str, Any], ...]] = (
     {"constraints": _FIRST},
     {"app": "db", "away": "web"},
 )
+_SHARES: Final[tuple[dict[str, Any], ...]] = (
+    {},
+    {},
+    {},
+    {},
+    {"gpus": 1, "gpu_milli": 250},
+    {"gpus": 1, "gpu_milli": 500},
+    {"gpu_compute_pct": 30, "gpu_memory_mib": 6000},
+    {"gpu_compute_pct": 70, "gpu_memory_mib": 2000},
+)
+_USERS: Final = (None, "alice", "bob")
 _LEAST: Final = (None, None, None, None, "470", "535", "550.54")
 
 
@@ -80,8 +91,10 @@ def _mail(world: World, number: int) -> ev.Event | None:
 def _letter(event: ev.Event) -> str:
     match event:
         case ev.StatusArrived(status):
-            monitor = status.task_id.startswith("gpu-monitor.")
-            whose = f"{status.task_id.split('.')[1]}.example" if monitor else job_of(status.task_id)
+            kind, _, rest = status.task_id.partition(".")
+            whose = job_of(status.task_id)
+            if kind in ("gpu-monitor", "gpu-cover"):
+                whose = JobId(f"{rest.split('.')[0]}.example" if kind == "gpu-monitor" else rest)
             return f"{whose} {status.state} {status.uuid is None}"
         case ev.AgentLost(agent_id):
             return f"loss of {agent_id}"
@@ -114,6 +127,11 @@ def _submit(world: World, a: int, b: int) -> None:
         on_member_failure=_MEMBERS[b // 5292 % 2],
         **_BONDS[b // 10584 % len(_BONDS)],
     )
+    share = _SHARES[b // 74088 % len(_SHARES)]
+    if share and spec.gpus:
+        spec = replace(
+            spec, **{"gpus": min(spec.gpus, 2), "user": _USERS[b // 592704 % len(_USERS)], **share}
+        )
     needs = _LEAST[b // 63 % len(_LEAST)]
     world.mesos.facts[job_id] = Facts(needs)
     world.say(f"{job_id} is submitted: {_asked(spec)}")
@@ -121,7 +139,8 @@ def _submit(world: World, a: int, b: int) -> None:
 
 
 def _asked(spec: JobSpec) -> str:
-    words = f"{spec.tasks} tasks of {spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}"
+    part = f"shares {spec.compute_milli} and {spec.gpu_memory_mib} MiB of " if spec.is_share else ""
+    words = f"{spec.tasks} tasks of {part}{spec.gpus} GPUs, {spec.max_attempts} attempts, queue {spec.queue}"
     words += f", priority {spec.priority}" + (", preemptible" if spec.preemptible else "")
     bonds = [str(constraint) for constraint in spec.constraints] + (
         [f"away from {spec.away}"] if spec.away else []
@@ -263,6 +282,27 @@ def _progress(world: World, a: int, b: int) -> None:
             world.say(f"{run.id} on {run.agent.id}: {was} → {run.stage}")
 
 
+def _keeper_dies(world: World, a: int, b: int) -> None:
+    """An executor ends, and with it the tasks that hold the shared cards of its agent."""
+    covers = [run for run in world.mesos.alive() if run.item.task.covers is not None]
+    if run := _run(world, covers, a):
+        world.say(f"the keeper of {run.agent.id} dies")
+        for each in world.mesos.covers_on(run.agent):
+            if each.item.task.executor_id == run.item.task.executor_id:
+                world.mesos.update(each, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+
+
+def _other(world: World, a: int, b: int) -> None:
+    """Another framework takes the GPUs of an agent that it can get, or is done with them."""
+    if agent := _agent(world, a):
+        if b % 2 and agent.free["gpus"]:
+            world.say(f"another framework takes {agent.free['gpus']:g} GPUs of {agent.id}")
+            world.mesos.other_takes(agent)
+        elif agent.others:
+            world.say(f"another framework is done with the GPUs of {agent.id}")
+            world.mesos.other_leaves(agent)
+
+
 def _refuse(world: World, a: int, b: int) -> None:
     """A claim that nobody here made keeps an executor from its GPUs."""
     staging = [r for r in world.mesos.alive() if r.stage == "TASK_STAGING" and r.item.task.gpus]
@@ -272,7 +312,10 @@ def _refuse(world: World, a: int, b: int) -> None:
 
 
 def _refused(world: World, run: Run) -> None:
-    run.agent.claims.setdefault(run.item.task.gpus[0], run.id)
+    gpu_id = run.item.task.gpus[0]
+    if gpu_id in run.agent.shares:
+        return  # whoever had a share of it would be no stranger
+    run.agent.claims.setdefault(gpu_id, run.id)
     world.mesos.start(run)
 
 
@@ -326,7 +369,7 @@ def _come_back(world: World, a: int, b: int) -> None:
 def _upgrade(world: World, a: int, b: int) -> None:
     """A host's driver is changed, up or down, while nothing runs there."""
     agent = _agent(world, a)
-    if agent and not agent.claims and not agent.cut:
+    if agent and not (agent.claims or agent.shares or agent.cut):
         agent.driver = DRIVERS[b % len(DRIVERS)]
         world.say(f"{agent.id} has driver {agent.driver} now")
         world.mesos.report(agent)
@@ -359,6 +402,8 @@ ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "restart": (0.4, _restart),
     "progress": (22, _progress),
     "refuse": (0.3, _refuse),
+    "keeper dies": (0.5, _keeper_dies),
+    "other": (0.8, _other),
     "flap": (1, _flap),
     "garble": (0.1, _garble),
     "miss": (0.3, _miss),

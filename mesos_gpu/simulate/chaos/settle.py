@@ -55,7 +55,8 @@ def could_run(world: World, job: Job) -> bool:
 
 def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
     """How many tasks of a job its GPUs, ports and constraints let in."""
-    gpus = sum(model is None or gpu.model == model for gpu in agent.gpus)
+    able = [gpu for gpu in agent.gpus if gpu.sharing is not None or not spec.is_share]
+    gpus = sum(model is None or gpu.model == model for gpu in able)
     most = len(PORTS) if spec.tasks > 1 else 1
     for constraint in spec.constraints:
         if constraint.operator is Operator.UNIQUE:
@@ -84,6 +85,7 @@ def _mend(world: World) -> None:
     world.flush()
     for agent in list(world.mesos.agents.values()):
         world.mesos.come_back(agent)
+        world.mesos.other_leaves(agent)
         for gpu in agent.gpus:
             if gpu.health is not Health.OK:
                 world.mesos.set_health(agent, gpu.id, Health.OK, "mended")
@@ -120,6 +122,11 @@ def _difference(world: World) -> str:
     claims = {gpu: task for agent in mesos.agents.values() for gpu, task in agent.claims.items()}
     if claims != state.holders:
         return f"claimed are {claims}, the engine has {state.holders}"
+    shares = {gpu: dict(each) for agent in mesos.agents.values() for gpu, each in agent.shares.items()}
+    if shares != state.sharers:
+        return f"shared are {shares}, the engine has {state.sharers}"
+    if bare := shares.keys() - state.covers.keys():
+        return f"nothing holds {sorted(bare)} in Mesos"
     doomed = [job.id for job in state.jobs.values() if job.kill_requested and not job.state.ended]
     evicted = [task_id for task_id in truly if task_id in world.witness.evicted]
     if doomed or evicted:

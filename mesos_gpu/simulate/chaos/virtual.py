@@ -16,9 +16,11 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
+from mesos_gpu.model.share import WHOLE, Share
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.wire.mesos import assignment, report
+from mesos_gpu.wire.mesos.reservations import is_ours, reserved
 
 TERMINAL: Final = frozenset(
     f"TASK_{word}"
@@ -29,8 +31,22 @@ OFFER_TIMEOUT_S: Final = (
     60.0  # the master's --offer_timeout: without, an ACCEPT lost on its way takes its offer along
 )
 PORTS: Final = (31000, 31001, 31002, 31003, 31004, 31005)  # of each agent
+_PLAIN: Final = '{"role":"*"}'
 _encoded = lru_cache(maxsize=4096)(report.encode)
 _outcome = lru_cache(maxsize=4096)(assignment.encode)
+
+
+def no_amounts() -> dict[str, float]:
+    """None of what Mesos counts."""
+    return {"cpus": 0.0, "mem": 0.0, "gpus": 0.0}
+
+
+@dataclass(slots=True, eq=False)
+class Keeper:
+    """An executor that holds shared cards: it is there as long as one of its tasks is."""
+
+    info: str  # its ExecutorInfo
+    scalars: tuple[Scalar, ...]  # that it takes itself
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +62,13 @@ class Agent:
     hidden_until: float = 0.0  # it has not come back to a new master before then
     filtered_until: float = 0.0  # declined
     report_due: float = 0.0
-    claims: dict[GpuId, TaskId] = field(default_factory=dict)
+    claims: dict[GpuId, TaskId] = field(default_factory=dict)  # of whole GPUs
+    shares: dict[GpuId, dict[TaskId, Share]] = field(default_factory=dict)  # of the others
+    kept: dict[str, float] = field(
+        default_factory=no_amounts
+    )  # reserved for our role, neither used nor offered
+    keepers: dict[str, Keeper] = field(default_factory=dict)  # by executor id
+    others: float = 0.0  # GPUs that another framework has
     ports: list[int] = field(default_factory=lambda: list(PORTS))  # neither used nor offered
     generation: int = 0  # how often its host came back under a new id
 
@@ -71,7 +93,7 @@ class Run:
 
     @property
     def job_id(self) -> JobId | None:
-        """The job of the launch; None: a node monitor."""
+        """The job of the launch; None: a node monitor, or what holds a shared card."""
         return self.item.task.job_id
 
     @property
@@ -80,8 +102,13 @@ class Run:
         return self.stage not in TERMINAL
 
     @property
+    def is_monitor(self) -> bool:
+        """Whether it is a node monitor."""
+        return self.job_id is None and self.item.task.covers is None
+
+    @property
     def lasts(self) -> bool:
-        """Whether its command ends only by mischance: it is a node monitor, or an instance of an app."""
+        """Whether its command ends only by mischance: it is no job, or an instance of an app."""
         return self.job_id is None or "._app" in self.job_id
 
     @property
@@ -102,9 +129,10 @@ class Facts:
 class VirtualMesos:
     """The master and all its agents. Calls act at once; events wait in `mail`."""
 
-    def __init__(self, agents: Iterable[Agent]) -> None:
-        """Nothing runs, nobody is connected."""
+    def __init__(self, agents: Iterable[Agent], *, role: str = "*", reserves: bool = True) -> None:
+        """Nothing runs, nobody is connected. `role`: of the scheduler; `reserves`: whether it may reserve for that."""
         self.now = 0.0
+        self.role, self.reserves = role, reserves
         self.agents = {agent.id: agent for agent in agents}
         self.gone: set[AgentId] = set()  # an operator said so
         self.runs: dict[TaskId, Run] = {}  # alive, or with updates that nobody acknowledged
@@ -116,6 +144,7 @@ class VirtualMesos:
         self._serial = 0
         self._offered_at: dict[OfferId, float] = {}
         self.offered_ports: dict[OfferId, list[int]] = {}
+        self.offered_kept: dict[OfferId, dict[str, float]] = {}  # of each offer, what is reserved
 
     # --- who hears whom
 
@@ -151,7 +180,10 @@ class VirtualMesos:
     def offer(self, agent: Agent) -> ev.OffersArrived | None:
         """All that the agent has free, if the scheduler wants it and it is worth an offer."""
         deaf = not self.connected or self.suppressed or not self.hears(agent)
-        if deaf or self.now < agent.filtered_until or agent.free["cpus"] < 0.01 or agent.free["mem"] < 32:
+        enough = all(
+            agent.free[name] + agent.kept[name] >= least for name, least in (("cpus", 0.01), ("mem", 32))
+        )
+        if deaf or self.now < agent.filtered_until or not enough:
             return None
         self._serial += 1
         offer_id = OfferId(f"o{self._serial}")
@@ -160,7 +192,14 @@ class VirtualMesos:
         self._offered_at[offer_id] = self.now
         self.offered_ports[offer_id], agent.ports = agent.ports, []
         ports = tuple(PortRange(port, port) for port in self.offered_ports[offer_id])
-        scalars = tuple(Scalar(name, amount) for name, amount in amounts.items() if amount)
+        self.offered_kept[offer_id], agent.kept = agent.kept, no_amounts()
+        plain = [Scalar(name, amount, _PLAIN) for name, amount in amounts.items() if amount]
+        kept = [
+            reserved(Scalar(name, amount, _PLAIN), self.role, None)
+            for name, amount in self.offered_kept[offer_id].items()
+            if amount
+        ]
+        scalars = (*plain, *kept)
         url = "http://agent:5051"
         made = Offer(offer_id, agent.id, agent.hostname, url, scalars, {}, self.now, ports=ports)
         return ev.OffersArrived((made,))
@@ -170,7 +209,8 @@ class VirtualMesos:
         agent, amounts = self.offers.pop(offer_id)
         del self._offered_at[offer_id]
         agent.ports = sorted([*agent.ports, *self.offered_ports.pop(offer_id)])
-        _give(agent, amounts)
+        _add(agent.free, amounts)
+        _add(agent.kept, self.offered_kept.pop(offer_id))
 
     def rescind(self, offer_id: OfferId) -> None:
         """Take it back, and say so."""
@@ -224,20 +264,79 @@ class VirtualMesos:
 
     def _accept(self, launch: fx.Launch) -> None:
         valid = all(offer_id in self.offers for offer_id in launch.offer_ids)
+        of_offer = next((self.offers[o][0] for o in launch.offer_ids if o in self.offers), None)
         for offer_id in launch.offer_ids:
             if offer_id in self.offers:
                 self.take_back(offer_id)
+        if valid and of_offer is not None:
+            self._operate(launch, of_offer)
         for item in launch.tasks:
             task = item.task
             if not valid:
                 self._say(task.id, task.agent_id, "TASK_DROPPED", "REASON_INVALID_OFFERS")
                 continue
             agent = self.agents[task.agent_id]
+            if not self._admits(agent, item):
+                self._say(task.id, task.agent_id, "TASK_ERROR", "REASON_TASK_INVALID")
+                continue
             for scalar in (*item.resources, *item.executor_resources):
-                agent.free[scalar.name] = round(agent.free[scalar.name] - scalar.amount, 3)
+                _put(agent, scalar, -1)
             for port in item.ports:
                 agent.ports.remove(port.begin)
             self.runs[task.id] = Run(item, agent)
+
+    def _operate(self, launch: fx.Launch, agent: Agent) -> None:
+        """Reservations; the master drops one that it does not allow, and says nothing."""
+        if not self.reserves:
+            return
+        for scalar in launch.unreserve:
+            _add(agent.kept, {scalar.name: scalar.amount}, -1)
+            _add(agent.free, {scalar.name: scalar.amount})
+        for scalar in launch.reserve:
+            _add(agent.free, {scalar.name: scalar.amount}, -1)
+            _add(agent.kept, {scalar.name: scalar.amount})
+
+    def _admits(self, agent: Agent, item: fx.LaunchTask) -> bool:
+        """Whether the master lets a task in: what is reserved for it must be there, and its keeper."""
+        need = no_amounts()
+        for scalar in filter(is_ours, (*item.resources, *item.executor_resources)):
+            _add(need, {scalar.name: scalar.amount})
+        if any(agent.kept[name] + 1e-6 < amount for name, amount in need.items()):
+            return False
+        task = item.task
+        if task.covers is None:
+            return True
+        keeper = agent.keepers.get(task.executor_id)
+        if keeper is None:
+            if item.executor_resources:
+                agent.keepers[task.executor_id] = Keeper(task.keeper, item.executor_resources)
+            return bool(item.executor_resources)
+        return keeper.info == task.keeper and not item.executor_resources
+
+    def _of_executor(self, run: Run) -> tuple[Scalar, ...]:
+        """What goes with a task's executor; a keeper goes with its last task."""
+        task = run.item.task
+        if task.covers is None:
+            return run.item.executor_resources
+        runs = (other for other in self.runs.values() if other.alive and other is not run)
+        if any(
+            other.agent is run.agent and other.item.task.executor_id == task.executor_id for other in runs
+        ):
+            return ()
+        keeper = run.agent.keepers.pop(task.executor_id, None)
+        return keeper.scalars if keeper else ()
+
+    def covers_on(self, agent: Agent) -> list[Run]:
+        """What holds shared cards there."""
+        return [run for run in self.alive() if run.agent is agent and run.item.task.covers is not None]
+
+    def other_takes(self, agent: Agent) -> None:
+        """Another framework uses every GPU that it can get of an agent."""
+        agent.others, agent.free["gpus"] = agent.others + agent.free["gpus"], 0.0
+
+    def other_leaves(self, agent: Agent) -> None:
+        """Let it give them back."""
+        agent.free["gpus"], agent.others = agent.free["gpus"] + agent.others, 0.0
 
     def _acknowledge(self, task_id: TaskId, uuid: str) -> None:
         run = self.runs.get(task_id)
@@ -310,21 +409,30 @@ class VirtualMesos:
     def _release(self, run: Run) -> None:
         for gpu_id in [gpu_id for gpu_id, task_id in run.agent.claims.items() if task_id == run.id]:
             del run.agent.claims[gpu_id]
-        for scalar in (*run.item.resources, *run.item.executor_resources):
-            _give(run.agent, {scalar.name: scalar.amount})
+        shared = [
+            gpu_id for gpu_id, shares in run.agent.shares.items() if shares.pop(run.id, None) and not shares
+        ]
+        for gpu_id in shared:
+            del run.agent.shares[gpu_id]
+        for scalar in (*run.item.resources, *self._of_executor(run)):
+            _put(run.agent, scalar, 1)
         run.agent.ports = sorted([*run.agent.ports, *(port.begin for port in run.item.ports)])
 
     def start(self, run: Run) -> None:
         """The executor checks the driver, claims the GPUs, and starts; or refuses."""
         task = run.item.task
         facts = self.facts.get(task.job_id) if task.job_id else None
-        taken = tuple(gpu_id for gpu_id in task.gpus if gpu_id in run.agent.claims)
+        taken = tuple(gpu_id for gpu_id in task.gpus if not _lets_in(run.agent, gpu_id, task.share))
         if taken:
             self.update(run, "TASK_FAILED", Outcome(infrastructure=True, refused_gpus=taken))
         elif facts is not None and not as_new_as(run.agent.driver, facts.needs):
             self.update(run, "TASK_FAILED", Outcome(min_driver=facts.needs, needs="a newer driver"))
         else:
-            run.agent.claims.update(dict.fromkeys(task.gpus, task.id))
+            for gpu_id in task.gpus:
+                if task.share is None:
+                    run.agent.claims[gpu_id] = task.id
+                else:
+                    run.agent.shares.setdefault(gpu_id, {})[task.id] = task.share
             self.update(run, "TASK_STARTING")
 
     # --- agents
@@ -354,6 +462,7 @@ class VirtualMesos:
                 run.stage = "TASK_GONE"
                 self._release(run)
             del self.runs[run.id]
+        self.other_leaves(agent)
 
     def rename(self, agent: Agent) -> Agent:
         """A host that died comes back as another agent, and an operator marks the old one gone."""
@@ -363,7 +472,10 @@ class VirtualMesos:
             generation=agent.generation + 1,
             cut=False,
             claims={},
-            free=dict(agent.free),
+            shares={},
+            keepers={},
+            kept=no_amounts(),
+            free={name: round(amount + agent.kept[name], 3) for name, amount in agent.free.items()},
             ports=list(agent.ports),
         )
         del self.agents[agent.id]
@@ -373,7 +485,7 @@ class VirtualMesos:
 
     def monitor_of(self, agent: Agent) -> Run | None:
         """The monitor that runs there."""
-        monitors = (run for run in self.runs.values() if run.agent is agent and run.job_id is None)
+        monitors = (run for run in self.runs.values() if run.agent is agent and run.is_monitor)
         return next((run for run in monitors if run.stage == "TASK_RUNNING"), None)
 
     def report(self, agent: Agent, data: bytes | None = None, *, gpus: tuple[Gpu, ...] | None = None) -> None:
@@ -402,6 +514,27 @@ def _excused(outcome: Outcome) -> bool:
     return outcome.infrastructure or outcome.min_driver is not None
 
 
-def _give(agent: Agent, amounts: Mapping[str, float]) -> None:
+def _lets_in(agent: Agent, gpu_id: GpuId, share: Share | None) -> bool:
+    """Whether the host's own ledger lets a task have the GPU, or a share of it."""
+    others = list(agent.shares.get(gpu_id, {}).values())
+    if gpu_id in agent.claims or share is None:
+        return gpu_id not in agent.claims and not others
+    gpu = next((gpu for gpu in agent.gpus if gpu.id == gpu_id), None)
+    if gpu is None or gpu.sharing is None:
+        return False
+    every = [*others, share]
+    return (
+        sum(each.memory_mib for each in every) <= gpu.sharing.memory_mib
+        and sum(each.compute_milli for each in every) <= WHOLE
+        and len({(each.method, each.domain) for each in every}) == 1
+    )
+
+
+def _add(to: dict[str, float], amounts: Mapping[str, float], sign: int = 1) -> None:
     for name, amount in amounts.items():
-        agent.free[name] = round(agent.free[name] + amount, 3)
+        to[name] = round(to[name] + sign * amount, 3)
+
+
+def _put(agent: Agent, scalar: Scalar, sign: int) -> None:
+    """Give back, or take."""
+    _add(agent.kept if is_ours(scalar) else agent.free, {scalar.name: scalar.amount}, sign)

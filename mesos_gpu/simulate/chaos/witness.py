@@ -4,7 +4,7 @@ The witness reads none of the engine's decisions to judge them: it keeps its own
 and saved.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,11 +21,12 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.share import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.simulate.chaos import gangs, rollouts
+from mesos_gpu.simulate.chaos import gangs, rollouts, shares
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts
 from mesos_gpu.wire.mesos import report
+from mesos_gpu.wire.mesos.reservations import is_ours
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
@@ -204,7 +205,7 @@ class Witness(Account):
 
     def _launch(self, launch: fx.Launch, now: float) -> None:
         agents = {self._take(offer_id, "ACCEPT") for offer_id in launch.offer_ids}
-        if len(agents) != 1 or agents != {item.task.agent_id for item in launch.tasks}:
+        if len(agents) != 1 or not agents >= {item.task.agent_id for item in launch.tasks}:
             words = f"{', '.join(launch.offer_ids)} are of {sorted(agents)}"
             raise Violation("a launch uses offers of its own agent", words)
         void = any(offer_id not in self.mesos.offers for offer_id in launch.offer_ids)
@@ -217,6 +218,8 @@ class Witness(Account):
             if task.id in self.words:
                 raise Violation("no task id is used twice", f"{task.id} is", task.id)
             self.words[task.id] = Word()
+            if task.covers is not None:
+                shares.joined(self, task)
             if task.job_id is not None:
                 self.launched.add(task.job_id)
                 self._once(task, task.job_id, now)
@@ -224,6 +227,8 @@ class Witness(Account):
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
                 self._grant(task, now)
+                if task.share is not None:
+                    shares.granted(self, task, launch)
         self._within(launch)
 
     def _once(self, task: Task, job_id: JobId, now: float) -> None:
@@ -286,7 +291,10 @@ class Witness(Account):
             self._alone(task.id, gpu_id, "is granted to")
 
     def _alone(self, task_id: str, gpu_id: GpuId, words: str) -> None:
+        share = self.disk.tasks[TaskId(task_id)].share if task_id in self.disk.tasks else None
         for run in self.mesos.runs.values():
+            if share is not None and run.item.task.share is not None:
+                continue  # `shares` looks at these
             if run.alive and gpu_id in run.item.task.gpus and run.id != task_id:
                 words = f"{gpu_id} {words} {task_id} while {run.id} holds it ({run.stage})"
                 raise Violation("no GPU is granted twice", words, task_id, run.id)
@@ -295,15 +303,20 @@ class Witness(Account):
         offered = [self.mesos.offers[o][1] for o in launch.offer_ids if o in self.mesos.offers]
         if len(offered) != len(launch.offer_ids):
             return  # one was rescinded meanwhile
+        kept = [self.mesos.offered_kept[offer_id] for offer_id in launch.offer_ids]
+        for ours, given in ((False, offered), (True, kept)):
+            self._within_kind(launch, ours, given)
+
+    @staticmethod
+    def _within_kind(launch: fx.Launch, ours: bool, offered: Sequence[Mapping[str, float]]) -> None:
+        """Check it for what is reserved for shared cards, or for what is not."""
+        carved = [s for item in launch.tasks for s in (*item.resources, *item.executor_resources)]
         for name in ("cpus", "mem", "gpus"):
+            used = sum(each.amount for each in carved if each.name == name and is_ours(each) is ours)
+            more = sum(each.amount for each in launch.reserve if each.name == name)
+            less = sum(each.amount for each in launch.unreserve if each.name == name)
             has = sum(amounts[name] for amounts in offered)
-            used = sum(
-                scalar.amount
-                for item in launch.tasks
-                for scalar in (*item.resources, *item.executor_resources)
-                if scalar.name == name
-            )
-            if used > has + 1e-6:
+            if used + (less if ours else more) > has + (more if ours else less) + 1e-6:
                 tasks = [item.task.id for item in launch.tasks]
                 raise Violation("a launch fits its offers", f"{used} {name} of {has}", *tasks)
 
@@ -325,8 +338,11 @@ class Witness(Account):
         if job_id in self.user_killed or task_id in self.evicted or word is None:
             return
         if word.ended in ("", "TASK_FINISHED") and not self.given_up(task_id, now):
-            known = task_id in self.disk.tasks
-            if known or task_id in self.launches.get(job_id or JobId(""), ()):
+            task = self.disk.tasks.get(task_id)
+            if task is not None and task.covers is not None:
+                shares.unused(self, task, task.covers)
+                return
+            if task is not None or task_id in self.launches.get(job_id or JobId(""), ()):
                 raise Violation("no kill without a reason", f"of {task_id}", task_id)
 
     def _acknowledge(self, ack: fx.Acknowledge, now: float) -> None:
@@ -382,6 +398,7 @@ class Witness(Account):
         """
         for problem in state.problems():
             raise Violation("the state is sound", problem)
+        shares.counted(self)
         tasks = {task_id: replace(task, heard_at=0.0) for task_id, task in state.tasks.items()}
         saved = {task_id: replace(task, heard_at=0.0) for task_id, task in self.disk.tasks.items()}
         pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (

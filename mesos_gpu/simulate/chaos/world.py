@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from mesos_gpu.engine import effects as fx
@@ -15,6 +16,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.saves import Save
+from mesos_gpu.model.share import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import Agent, Run, VirtualMesos
@@ -25,6 +27,14 @@ START: Final = 1_000_000.0  # seconds since the epoch
 DRIVERS: Final = ("470.256.02", "535.104.05", "550.54.14")
 MODELS: Final = ("A100", "T4")
 CPUS, MEM_MIB = 8.0, 16384.0  # of each agent
+#: What hosts can enforce, by host: the CUDA library of ours; MPS, whose cards are one user's; nothing.
+SHARINGS: Final = (
+    Sharing(15000, ((Ability.SHIM, ""),)),
+    Sharing(15000, ((Ability.SHIM, ""), (Ability.MPS2, ""))),
+    None,
+)
+#: Of the framework, and whether the master lets it reserve for that.
+ROLES: Final = (("*", True), ("gpu", True), ("gpu", False))
 SETTINGS: Final = Settings(
     "executor",
     "monitor",
@@ -49,8 +59,18 @@ def _agents(shape: random.Random) -> list[Agent]:
     agents = []
     for n in range(shape.randint(1, 4)):
         count, model = shape.choice((0, 1, 2, 3)) if n else shape.choice((2, 4)), shape.choice(MODELS)
+        sharing = SHARINGS[(count + n) % len(SHARINGS)] if n else SHARINGS[0]
         gpus = tuple(
-            Gpu(GpuId(f"g{n}{i}"), model, 16384, i, f"0000:0{i}:00.0", i // 2, health=Health.OK)
+            Gpu(
+                GpuId(f"g{n}{i}"),
+                model,
+                16384,
+                i,
+                f"0000:0{i}:00.0",
+                i // 2,
+                health=Health.OK,
+                sharing=sharing,
+            )
             for i in range(count)
         )
         free = {"cpus": CPUS, "mem": MEM_MIB, "gpus": float(count)}
@@ -69,9 +89,10 @@ class World:
 
     def __init__(self, shape: int, *, closely: bool = False, story: bool = False) -> None:
         """The scheduler has just started and is connected."""
-        self.settings = SETTINGS
+        role, reserves = ROLES[shape % len(ROLES)]
+        self.settings = replace(SETTINGS, role=role)
         self.now = START
-        self.mesos = VirtualMesos(_agents(random.Random(shape)))
+        self.mesos = VirtualMesos(_agents(random.Random(shape)), role=role, reserves=reserves)
         self.witness = Witness(self.mesos, self.settings)
         self.state = State(started_at=self.now)
         self.inbox: list[ev.Event] = []
@@ -210,7 +231,9 @@ class World:
     def progress(self, run: Run, how: int) -> str:
         """A launch goes on a bit, in one of several ways; its new stage."""
         stage, mesos = run.stage, self.mesos
-        if stage == "TASK_STAGING":
+        if stage == "TASK_STAGING" and run.item.task.covers and not run.to_be_killed:
+            mesos.update(run, "TASK_RUNNING")
+        elif stage == "TASK_STAGING":
             if run.to_be_killed:
                 mesos.update(run, "TASK_KILLED")
             elif how % 12 == 11:
@@ -224,7 +247,7 @@ class World:
         elif stage == "TASK_STARTING":
             run.began_at = self.now
             mesos.update(run, "TASK_RUNNING")
-            if run.job_id is None:
+            if run.is_monitor:
                 mesos.report(run.agent)
         elif stage == "TASK_RUNNING" and run.to_be_killed and how % 4:
             mesos.update(run, "TASK_KILLING")
@@ -258,8 +281,10 @@ def _about(event: ev.Event) -> tuple[str, ...]:
 def _words(effect: fx.Effect) -> str | None:
     match effect:
         case fx.Launch(_, tasks):
-            each = (f"{i.task.id} with {', '.join(i.task.gpus) or 'no GPU'}" for i in tasks)
-            return f"launch on {tasks[0].task.agent_id}: {'; '.join(each)}"
+            each = (
+                f"{i.task.id} on {i.task.agent_id} with {', '.join(i.task.gpus) or 'no GPU'}" for i in tasks
+            )
+            return f"launch of {'; '.join(each) or 'nothing'}"
         case fx.Kill(task_id):
             return f"kill {task_id}"
         case fx.Reconcile(tasks):

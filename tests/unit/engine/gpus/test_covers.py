@@ -1,0 +1,349 @@
+"""Cards that are shared: a task of ours holds each in Mesos, for all that have shares of it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.gpus.covers import card_of
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.job import JobState, OnGpuFailure
+from mesos_gpu.model.nodes.drain import Target
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.saves import ForgetTask, SaveTask
+from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
+from mesos_gpu.wire.mesos.reservations import is_ours, reserved
+
+QUARTER = {"gpus": 1, "gpu_milli": 250}
+PLAIN = '{"role":"*"}'
+
+
+def shared(name: str, memory_mib: int = 81920) -> Gpu:
+    """A card whose host can enforce shares."""
+    return replace(gpu(name), sharing=Sharing(memory_mib, ((Ability.SHIM, ""),)))
+
+
+def world_of(*cards: Gpu, **settings: Any) -> World:
+    world = World(replace(Settings("executor", "monitor"), **settings))
+    world.register()
+    world.node("a1", *cards)
+    return world
+
+
+def rest(world: World, name: str, gpus: float, *, agent: str = "a1", kind: str = "{}") -> list[fx.Effect]:
+    """What an agent has left is offered."""
+    made = offer(name, agent, cpus=6, gpus=gpus)
+    scalars = tuple(replace(scalar, kind=kind) for scalar in made.resources)
+    return world.offers(replace(made, resources=scalars))
+
+
+def submit(world: World, name: str, **fields: object) -> list[fx.Effect]:
+    return world.feed(ev.JobSubmitted(JobId(name), spec(**fields)))
+
+
+def covers_in(effects: list[fx.Effect]) -> list[LaunchTask]:
+    items = [item for launch in every(effects, fx.Launch) for item in launch.tasks]
+    return [item for item in items if item.task.covers is not None]
+
+
+def run(world: World, *tasks: Task) -> None:
+    for task in tasks:
+        world.status(task.id, "TASK_RUNNING", agent=task.agent_id)
+
+
+def amounts(scalars: tuple[Scalar, ...]) -> dict[str, float]:
+    return {scalar.name: scalar.amount for scalar in scalars}
+
+
+def cover_task(world: World, name: str = "g1") -> Task:
+    return world.state.tasks[world.state.covers[GpuId(name)]]
+
+
+def test_the_first_share_of_a_card_opens_it_in_the_same_accept() -> None:
+    world = world_of(shared("g1"))
+    effects = submit(world, "j1", **QUARTER)
+    cover, fraction = only(effects, fx.Launch).tasks
+    assert (cover.task.covers, cover.spec, cover.task.job_id) == ("g1", None, None)
+    assert amounts(cover.resources) == {"cpus": 0.001, "mem": 1, "gpus": 1}
+    assert amounts(cover.executor_resources) == {"cpus": 0.01, "mem": 32}
+    assert "gpus" not in amounts(fraction.resources)
+    assert (fraction.task.gpus, fraction.task.share.memory_mib) == (("g1",), 20480)  # type: ignore[union-attr]
+    saved = [save.task.id for save in every(effects, SaveTask)]
+    assert saved[:2] == [fraction.task.id, cover.task.id] or saved[:2] == [cover.task.id, fraction.task.id]
+    assert world.state.holders == {}
+    assert world.state.sharers == {"g1": {fraction.task.id: fraction.task.share}}
+    assert card_of(cover.task.id) == "g1"
+
+
+def test_further_shares_need_no_gpu_of_mesos_and_four_quarters_fill_a_card() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    for n in range(2, 6):
+        effects = rest(world, f"o{n}", 0)
+        effects += submit(world, f"j{n}", **QUARTER)
+        assert covers_in(effects) == []
+    assert [world.job(f"j{n}").state for n in range(1, 6)] == [JobState.STARTING] * 4 + [JobState.PENDING]
+
+
+def test_a_second_card_joins_the_keeper_with_the_same_executor_info() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    world.submit("j1", **{**QUARTER, "gpu_milli": 900})
+    first = cover_task(world)
+    run(world, first)
+    effects = rest(world, "o2", 1) + submit(world, "j2", **{**QUARTER, "gpu_milli": 900})
+    (second,) = covers_in(effects)
+    assert second.executor_resources == ()
+    assert (second.task.executor_id, second.task.keeper) == (first.executor_id, first.keeper)
+    assert json.loads(first.keeper)["executor_id"] == {"value": first.executor_id}
+
+
+def test_two_cards_of_one_task_have_one_keeper() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    effects = submit(world, "j1", gpus=2, gpu_compute_pct=30, gpu_memory_mib=1024)
+    first, second = covers_in(effects)
+    assert bool(first.executor_resources) != bool(second.executor_resources)
+    assert first.task.keeper == second.task.keeper
+    assert {first.task.covers, second.task.covers} == {"g1", "g2"}
+
+
+def test_memory_is_never_promised_twice() -> None:
+    """KAI #416: 24 shares of 2,000 MiB on a card of 46,068; Volcano #3616: three of 12 GiB on one of 24 GiB."""
+    for memory_mib, size_mib, fit in ((46068, 2000, 23), (24576, 12288, 2)):
+        world = world_of(shared("g1", memory_mib))
+        for n in range(24):
+            world.submit(f"j{n}", gpus=1, gpu_compute_pct=1, gpu_memory_mib=size_mib)
+            world.offers(offer(f"o{n}", cpus=20))
+        assert len(world.state.sharers[GpuId("g1")]) == fit
+
+
+def test_the_card_stays_open_for_a_while_and_then_goes_back() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    world.status("j1.1", "TASK_FINISHED")
+    assert every(world.tick(55), fx.Kill) == []
+    assert only(world.tick(6), fx.Kill).task_id == cover.id
+    assert every(world.tick(8), fx.Kill) == []
+    assert only(world.tick(5), fx.Kill).task_id == cover.id, "it is repeated"
+    effects = world.status(cover.id, "TASK_KILLED")
+    assert only(effects, ForgetTask).task_id == cover.id
+    assert world.state.covers == {}
+
+
+def test_a_job_that_waits_for_a_whole_gpu_has_an_idle_card_closed_at_once() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    world.submit("whole", gpus=1)
+    rest(world, "o2", 0)
+    assert every(world.tick(5), fx.Kill) == [], "a share runs there"
+    effects = world.status("j1.1", "TASK_FINISHED") + world.tick(1)
+    assert only(effects, fx.Kill).task_id == cover.id
+    world.submit("more", **QUARTER)
+    assert world.job("more").state is JobState.PENDING, "it is being closed"
+    world.status(cover.id, "TASK_KILLED")
+    rest(world, "o3", 1)
+    assert world.job("whole").state is JobState.STARTING
+    assert world.state.holders == {"g1": "whole.1"}
+
+
+def test_without_its_keeper_a_card_takes_no_shares_until_it_is_covered_again() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+    assert world.job("j1").state is JobState.RUNNING
+    world.tick(1)
+    assert list(world.state.uncovered) == ["g1"]
+    world.submit("j2", **QUARTER)
+    rest(world, "o2", 0)
+    assert world.job("j2").state is JobState.PENDING
+    (again,) = covers_in(rest(world, "o3", 1))
+    assert again.task.covers == "g1"
+    assert again.task.executor_id != cover.executor_id
+    rest(world, "o4", 0)
+    assert world.job("j2").state is JobState.STARTING, "a card that is covered takes shares"
+    world.tick(1)
+    assert world.state.uncovered == {}
+
+
+def test_offers_are_asked_for_while_a_card_is_uncovered() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    world.tick(30)
+    assert world.state.suppressed
+    world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+    assert not world.state.suppressed
+
+
+def test_a_keeper_that_does_not_start_is_tried_less_and_less_and_opens_nothing() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    world.submit("j1", **{**QUARTER, "gpu_milli": 900})
+    tries = 0
+    for n in range(100):
+        for task_id in list(world.state.covers.values()):
+            tries += 1
+            world.status(task_id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+        world.tick(0.5)
+        rest(world, f"o{n}", 2)
+    assert 5 < tries < 15
+    world.report("a1", shared("g1"), shared("g2"))
+    world.submit("j2", **{**QUARTER, "gpu_milli": 900})
+    assert world.job("j2").state is JobState.PENDING
+    world.submit("whole", gpus=1)
+    assert world.job("whole").state is JobState.STARTING, "whole cards are none of its business"
+
+
+def test_with_a_role_the_gpu_is_reserved_with_what_its_keeper_takes() -> None:
+    world = world_of(shared("g1"), role="gpu", principal="me")
+    world.state.offers.clear()
+    rest(world, "o2", 1, kind=PLAIN)
+    launch = only(submit(world, "j1", **QUARTER), fx.Launch)
+    cover, fraction = launch.tasks
+    assert launch.unreserve == ()
+    assert amounts(launch.reserve) == {"gpus": 1, "cpus": 0.011, "mem": 33}
+    assert all(map(is_ours, (*cover.resources, *cover.executor_resources)))
+    assert not any(map(is_ours, (*fraction.resources, *fraction.executor_resources)))
+    kind = json.loads(launch.reserve[0].kind)
+    assert (kind["role"], kind["reservation"]["principal"]) == ("gpu", "me")
+
+
+def test_what_comes_back_reserved_is_given_back_or_covers_a_card_again() -> None:
+    world = world_of(shared("g1"), role="gpu")
+    world.state.offers.clear()
+    rest(world, "o2", 1, kind=PLAIN)
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+    world.tick(1)
+    launch = only(world.offers(_reserved_offer("o3", cpus=0.011, mem=33, gpus=1)), fx.Launch)
+    assert (launch.reserve, launch.unreserve) == ((), ())
+    assert [item.task.covers for item in launch.tasks] == ["g1"]
+    run(world, cover_task(world))
+    world.status("j1.1", "TASK_FINISHED")
+    world.tick(61)
+    world.status(cover_task(world).id, "TASK_KILLED")
+    launch = only(world.offers(_reserved_offer("o4", cpus=0.001, mem=1, gpus=1)), fx.Launch)
+    assert launch.tasks == ()
+    assert amounts(launch.unreserve) == {"gpus": 1, "cpus": 0.001, "mem": 1}
+
+
+def _reserved_offer(name: str, **given: float) -> Offer:
+    scalars = tuple(reserved(Scalar(kind, amount, PLAIN), "gpu", None) for kind, amount in given.items())
+    plain = (Scalar("cpus", 4.0, PLAIN), Scalar("mem", 4096.0, PLAIN))
+    return replace(offer(name), resources=(*scalars, *plain))
+
+
+def test_a_reservation_that_the_master_refuses_is_done_without() -> None:
+    world = world_of(shared("g1"), role="gpu")
+    world.state.offers.clear()
+    rest(world, "o2", 1, kind=PLAIN)
+    world.submit("j1", **QUARTER)
+    world.status(cover_task(world).id, "TASK_ERROR", reason="REASON_TASK_INVALID")
+    world.tick(1)
+    launch = only(rest(world, "o3", 1, kind=PLAIN), fx.Launch)
+    assert launch.reserve == ()
+    assert [item.task.covers for item in launch.tasks] == ["g1"]
+    assert not any(map(is_ours, launch.tasks[0].resources))
+
+
+def test_what_is_reserved_already_for_our_role_need_not_be() -> None:
+    world = world_of(shared("g1"), role="gpu")
+    world.state.offers.clear()
+    rest(world, "o2", 1, kind='{"role":"gpu"}')
+    assert only(submit(world, "j1", **QUARTER), fx.Launch).reserve == ()
+
+
+def test_gpu_memory_that_an_agent_offers_is_taken_as_far_as_it_goes() -> None:
+    world = world_of(shared("g1"))
+    world.state.offers.clear()
+    world.offers(offer("o2", gpus=1, gpu_mem=30000))
+    world.submit("j1", **QUARTER)
+    world.offers(offer("o3", gpu_mem=9520))
+    launch = only(submit(world, "j2", **QUARTER), fx.Launch)
+    assert amounts(launch.tasks[0].resources)["gpu_mem"] == 9520
+
+
+def test_a_broken_card_ends_each_of_its_shares_as_its_job_wants() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    for n, how in enumerate(OnGpuFailure, 1):
+        world.submit(f"j{n}", on_gpu_failure=how, **QUARTER)
+        world.offers(offer(f"o{n}", gpus=1))
+    tasks = list(world.state.sharers[GpuId("g1")])
+    run(world, *(world.state.tasks[task_id] for task_id in tasks))
+    effects = world.report("a1", replace(shared("g1"), health=Health.SICK, reason="XID 79"), shared("g2"))
+    killed = {effect.task_id for effect in every(effects, fx.Kill)}
+    assert killed == {
+        TaskId(f"j{n}.1") for n, how in enumerate(OnGpuFailure, 1) if how is OnGpuFailure.RESTART
+    }
+    told = [n for n, how in enumerate(OnGpuFailure, 1) if how is OnGpuFailure.NOTIFY]
+    assert ["XID 79" in world.job(f"j{n}").message for n in told] == [True]
+
+
+def test_a_drain_s_deadline_ends_all_shares_and_a_reset_names_all_tenants() -> None:
+    world = world_of(shared("g1"))
+    for n in (1, 2):
+        world.submit(f"j{n}", **QUARTER)
+        world.offers(offer(f"o{n}", gpus=0))
+    run(world, *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2)), cover_task(world))
+    with pytest.raises(Conflict, match=r"(?s)g1 is held by j1, j2.*until all of them have ended"):
+        world.feed(ev.ResetRequested(GpuId("g1"), "r1", "why"))
+    world.feed(ev.DrainRequested(Target.GPU, "g1", "why", deadline_s=1))
+    assert {effect.task_id for effect in every(world.tick(2), fx.Kill)} == {"j1.1", "j2.1"}
+    for n in (1, 2):
+        world.status(f"j{n}.1", "TASK_KILLED")
+    assert {effect.task_id for effect in every(world.tick(1), fx.Kill)} == {cover_task(world).id}, (
+        "no use to wait"
+    )
+
+
+def test_an_unreachable_cover_is_there_when_its_agent_is_back() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, world.state.tasks[TaskId("j1.1")])
+    for task_id in (cover.id, "j1.1"):
+        world.status(task_id, "TASK_UNREACHABLE", uuid=None)
+    world.tick(200)
+    assert world.state.tasks[TaskId("j1.1")].state is TaskState.ABANDONED
+    assert cover_task(world).state is TaskState.UNREACHABLE
+    world.submit("j2", **QUARTER)
+    rest(world, "o2", 1)
+    assert world.job("j2").state is JobState.PENDING
+    world.report("a1", shared("g1"))
+    assert world.job("j2").state is JobState.PENDING
+    world.status(cover.id, "TASK_RUNNING")
+    assert world.job("j2").state is JobState.STARTING
+
+
+def test_a_cover_that_the_state_does_not_know_is_taken_up_by_its_id() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    world.submit("j1", **QUARTER)
+    effects = world.status("gpu-cover.7.1.g2", "TASK_RUNNING")
+    assert every(effects, fx.Kill) == []
+    assert cover_task(world, "g2").id == "gpu-cover.7.1.g2"
+    assert only(world.status("gpu-cover.7.2.g1", "TASK_RUNNING"), fx.Kill).task_id == "gpu-cover.7.2.g1"
+    assert only(world.tick(62), fx.Kill).task_id == "gpu-cover.7.1.g2", "nobody shares it"
+
+
+def test_whole_gpus_know_nothing_of_all_this() -> None:
+    world = world_of(shared("g1"), role="gpu")
+    launch = only(submit(world, "j1", gpus=1), fx.Launch)
+    assert len(launch.tasks) == 1
+    assert (launch.reserve, launch.unreserve) == ((), ())
+    assert (world.state.covers, world.state.sharers, world.state.idle) == ({}, {}, {})
