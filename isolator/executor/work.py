@@ -34,6 +34,7 @@ from mesos_gpu.wire.mesos import assignment as wire
 
 if TYPE_CHECKING:  # their modules cost each executor what only one with health checks need pay
     from isolator.executor.checks import Checker
+    from isolator.executor.mps_watch import Watch as MpsWatch
     from isolator.runs.fetching import Fetch
     from isolator.shares.enforcing import Enforcing
     from mesos_gpu.model.jobs.healthcheck import HealthCheck
@@ -88,6 +89,7 @@ class Work:
         )
         self._prepared: Prepared | None = None
         self._upkeep: Upkeep | None = None
+        self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
     # --- until it can be started
 
@@ -278,7 +280,21 @@ class Work:
         )
         upkeep.start()
         self._upkeep = upkeep
+        self._watch_mps(run, float(launch.plan.kill_grace_s))
         self._post(Event(Kind.STARTED))
+
+    def _watch_mps(self, run: Run, grace_s: float) -> None:
+        if self._enforcing is None or not self._enforcing.tenancy.share.method.has_domain:
+            return
+        if self._enforcing.tenancy.simulated:
+            return
+        from isolator.executor.mps_watch import watch_of
+
+        def evict() -> None:
+            run.terminate(grace_s)
+
+        self._mps = watch_of(self._enforcing.tenancy, self._ledger, evict, log)
+        self._mps.start()
 
     def abort_start(self) -> None:
         """Let `start` come to an end soon."""
@@ -312,7 +328,10 @@ class Work:
             self._post(Event(Kind.UNHEALTHY, message=health.kill))
 
     def _explained(self, ended: Ended) -> Ended:
-        """The end with the want of memory that the kernel met in this container, unless it is known already."""
+        """The end with what the task's MPS daemon had to do with it, or with the want of memory that the kernel met in
+        this container, unless it is known already."""
+        if self._mps is not None:
+            ended = self._mps.explained(ended)
         if ended.limit or ended.infrastructure or not (ended.signal or ended.exit_status):
             return ended
         from isolator.runs.memory import lack
@@ -329,6 +348,8 @@ class Work:
         """
         if checker is not None:
             checker.stop()
+        if self._mps is not None:
+            self._mps.drain(grace_s)
         self._ready.run.terminate(grace_s)
         self._post(Event(Kind.TERMINATED))
 
@@ -339,6 +360,8 @@ class Work:
         try:
             if checker is not None:
                 checker.stop()
+            if self._mps is not None:
+                self._mps.stop()
             self._let_go()
             if self._upkeep is not None:  # what ran is gone: nobody is in the way of its last look
                 self._upkeep.stop()

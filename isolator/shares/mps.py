@@ -350,7 +350,7 @@ def most_of(limits: Sequence[Limits]) -> Limits:
 def _adopt(host: Host, domain: Domain, mps: Mps, most: Limits, others: Mapping[str, Limits]) -> bool:
     """Whether there is a daemon, which knows the limits then; one that cannot be used is ended if nobody uses it."""
     state = State.GONE
-    if _process(host, domain) is not None:
+    if daemon_pid(host, domain) is not None:
         try:
             mps.open(domain.gpu, domain.uid, most)
             return True
@@ -370,7 +370,7 @@ def _adopt(host: Host, domain: Domain, mps: Mps, most: Limits, others: Mapping[s
     return False
 
 
-def _process(host: Host, domain: Domain) -> int | None:
+def daemon_pid(host: Host, domain: Domain) -> int | None:
     """The pid of the daemon that was noted, if this very process runs; None: it does not."""
     try:
         pid, ticks, boot = json.loads(host.beside(domain, "daemon").read_text())
@@ -463,7 +463,7 @@ def _last_words(log: Path) -> str:
 
 def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
     """Ask it to go, then kill all that is in its cgroups; what would not die. `mode`: gives the compute mode back."""
-    if (pid := _process(host, domain)) is not None:
+    if (pid := daemon_pid(host, domain)) is not None:
         with contextlib.suppress(Unavailable):
             host.mps(domain).control.ask(f"quit -t {QUIT_S:g}")
         processes.send([pid], 15)

@@ -108,9 +108,16 @@ def step(state: State, event: Event) -> Move:
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
-    """What a daemon's log says: whether a server is in fault now, and pids of clients that it names for that."""
+    """What a daemon's log says.
+
+    Attributes:
+        fault: Whether a server is in fault at its end.
+        met: Whether one was, at any time.
+        culprits: Pids of the clients that it names for the last fault.
+    """
 
     fault: bool = False
+    met: bool = False
     culprits: tuple[int, ...] = ()
 
 
@@ -127,18 +134,17 @@ def read_log(text: str) -> LogReading:
     Args:
         text: Of the daemon and its servers, in the order in which it was written; its first line may be cut.
     """
-    fault, culprits = False, list[int]()
+    fault, met, culprits = False, False, list[int]()
     for line in text.splitlines():
         client = _CLIENT_FAULT.search(line)
-        if client:
-            fault = True
-            culprits.append(int(client[1]))
-        elif _FAULT.search(line):
-            fault = True
+        if client or _FAULT.search(line):
+            if not fault:
+                culprits.clear()
+            fault = met = True
+            culprits += [int(client[1])] if client else []
         elif _NEW_SERVER.search(line):
             fault = False
-            culprits.clear()
-    return LogReading(fault, tuple(dict.fromkeys(culprits)))
+    return LogReading(fault, met, tuple(dict.fromkeys(culprits)))
 
 
 #: Source: NVIDIA's page on XID errors, "NVRM: Xid (PCI:0000:03:00): 31, pid=1194, name=python3, Ch 00000008, …".

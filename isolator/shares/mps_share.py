@@ -37,7 +37,7 @@ class ByMps:
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
         """The daemon of its card, for its user."""
-        return tuple(CardTrace(gpu.id, mps.KIND, str(_domain(tenancy, gpu))) for gpu in tenancy.gpus)
+        return tuple(CardTrace(gpu.id, mps.KIND, str(domain_of(tenancy, gpu))) for gpu in tenancy.gpus)
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
         """Join the daemon, as `mps.join`; say the percentage, which may be less than was granted."""
@@ -45,7 +45,7 @@ class ByMps:
         cap = mps.cap_for(tenancy.share, gpu.compute_capability, tenancy.own)
         joined = mps.join(
             self._of(tenancy),
-            _domain(tenancy, gpu),
+            domain_of(tenancy, gpu),
             tenancy.task,
             limits_of(tenancy.share, gpu, tenancy.own),
             self._others(tenancy, gpu, ledger),
@@ -59,7 +59,7 @@ class ByMps:
     def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
         """Set the namespace of a task; by protocol 2 the limits of a client that runs stay as they are."""
         (gpu,) = tenancy.gpus
-        domain, mine = _domain(tenancy, gpu), limits_of(tenancy.share, gpu, tenancy.own)
+        domain, mine = domain_of(tenancy, gpu), limits_of(tenancy.share, gpu, tenancy.own)
         if domain.protocol == 2:
             before = {h.task: h.share for h in card.sharers(ledger, gpu.id)}.get(tenancy.task)
             if before is not None and limits_of(before, gpu, tenancy.own) == mine:
@@ -106,7 +106,12 @@ def limits_of(share: Share, gpu: Gpu, own: Mapping[str, str]) -> Limits:
     return Limits(mps.cap_for(share, gpu.compute_capability, own).percent, share.memory_max_mib)
 
 
-def _domain(tenancy: Tenancy, gpu: Gpu) -> Domain:
+def domain_of(tenancy: Tenancy, gpu: Gpu) -> Domain:
+    """The card and the user of a task.
+
+    Raises:
+        Unavailable: This host does not know the user.
+    """
     try:
         uid = _uid(tenancy.share)
     except KeyError:

@@ -83,16 +83,16 @@ def test_a_card_is_whole_again_from_every_state() -> None:
     [
         ("", LogReading()),
         (HEAD, LogReading()),
-        (HEAD + FAULT, LogReading(fault=True, culprits=(4711,))),
-        (HEAD + FAULT + FAULT, LogReading(fault=True, culprits=(4711,))),
-        (HEAD + FAULT + EXITED, LogReading()),
+        (HEAD + FAULT, LogReading(fault=True, met=True, culprits=(4711,))),
+        (HEAD + FAULT + FAULT, LogReading(fault=True, met=True, culprits=(4711,))),
+        (HEAD + FAULT + EXITED, LogReading(met=True, culprits=(4711,))),
         (
             HEAD + FAULT + EXITED + HEAD + FAULT.replace("4711", "4712"),
-            LogReading(fault=True, culprits=(4712,)),
+            LogReading(fault=True, met=True, culprits=(4712,)),
         ),
         (
             HEAD + "[… Control 1] Server encountered a fatal exception. Shutting down\n",
-            LogReading(fault=True),
+            LogReading(fault=True, met=True),
         ),
         ("ess 4711 encountered a fatal GPU error.\n", LogReading()),  # its beginning is cut off
     ],

@@ -1,0 +1,280 @@
+"""A task's executor watches the MPS daemon that its task is a client of: when that is dead, hung or in fault, the task
+ends and moves, by the infrastructure's fault; by its own if it was the one that met the fault.
+
+Nobody else must live for that: each executor looks for its own task, and says on the card that no more shares may come.
+"""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from isolator.devices import cgroups
+from isolator.gpus.ledger import CLOSED, CardTrace, Ledger
+from isolator.host import processes
+from isolator.runs.run import Ended
+from isolator.shares import mps
+from isolator.shares.mps import Domain, Host
+from isolator.shares.mps_life import Action, Event, LogReading, State, culprit, read_log, read_xid, step
+from isolator.shares.mps_share import domain_of, limits_on
+from isolator.shares.tenancy import Tenancy
+from mesos_gpu.adapters.mps_control import Absent, Disobeyed, Limits, Silent
+from mesos_gpu.errors import MesosGpuError, Unavailable
+
+LOOK_S: Final = 5.0
+PIDS_S: Final = 1.0
+MOST_LOG: Final = 1 << 20  # bytes; each question makes five lines
+_MINE, _OTHERS = "mine", "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one look has shown, and in words what is wrong; "": nothing."""
+
+    event: Event
+    why: str = ""
+
+
+class Watch:
+    """Watches for one task. `look`, `explained` and `drain` may be called without the thread."""
+
+    def __init__(
+        self,
+        host: Host,
+        domain: Domain,
+        ledger: Ledger,
+        *,
+        own: Callable[[], Collection[int]],
+        limits: Callable[[], dict[str, Limits]],
+        evict: Callable[[], None],
+        say: Callable[[str], None],
+        xids: Callable[[], Iterable[int]] | None = None,
+    ) -> None:
+        """The daemon has been joined; nothing is watched yet.
+
+        Args:
+            host, domain: As of `mps.join`.
+            ledger: Of this host.
+            own: Processes of the task, now.
+            limits: Of all tasks of the domain, as the ledger says; a task that is alone there is its fault's culprit.
+            evict: Ends the task.
+            say: Takes lines for the log.
+            xids: Pids that the kernel's log names since the boot; None: it is read.
+        """
+        self._host, self._domain, self._ledger = host, domain, ledger
+        self._mps = host.mps(domain)
+        self._own, self._limits, self._evict, self._say = own, limits, evict, say
+        self._xids = xids or kernel_xids
+        self._before = frozenset(self._xids())
+        self._begin = self._log_size()
+        self._seen: dict[int, str] = {}
+        self._stop = threading.Event()
+        self.state, self.why = State.ACTIVE, ""
+        self.evicted = False
+
+    def start(self) -> None:
+        """Look from a thread, until `stop`."""
+        threading.Thread(target=self._run, name="mps", daemon=True).start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        due = time.monotonic() + LOOK_S
+        while not self._stop.wait(PIDS_S):
+            try:
+                self._note_processes()
+                if time.monotonic() >= due:
+                    self.look()
+                    due = time.monotonic() + LOOK_S
+            except (MesosGpuError, OSError) as error:
+                self._say(f"the MPS daemon of {self._domain.gpu} cannot be watched: {error}")
+
+    def look(self) -> tuple[Action, ...]:
+        """Look once, and do what follows from it: what the table says (`mps_life`)."""
+        self._note_processes()
+        sight = self._sight()
+        move = step(self.state, sight.event)
+        if move.to is not self.state:
+            self._say(f"the MPS daemon of {self._domain.gpu} is {move.to.value}: {sight.why or 'it answers'}")
+        self.state, self.why = move.to, sight.why
+        for action in move.does:
+            self._do(action, sight)
+        if sight.event is Event.ANSWERS:
+            self._see_settings()
+            self._shorten_log()
+        return move.does
+
+    def explained(self, ended: Ended) -> Ended:
+        """The end of the task, with what its daemon had to do with it; a success stays one unless it was evicted."""
+        failed = bool(ended.signal or ended.exit_status)
+        if not (failed or self.evicted):
+            return ended
+        reading = self._log()
+        if not (self.evicted or reading.met or self._sight().why):
+            return ended
+        whose = culprit(self._tenants(), self._seen, frozenset(self._xids()) - self._before, reading.culprits)
+        if reading.met and whose == _MINE:
+            why = f"it met a fatal fault on {self._domain.gpu}, which ended all its user's tasks there"
+            return Ended(ended.exit_status, ended.signal, why, limit=ended.limit)
+        why = self.why or "a client of it met a fatal fault"
+        return Ended(why=f"the MPS daemon of {self._domain.gpu} failed: {why}", infrastructure=True)
+
+    def drain(self, grace_s: float) -> None:
+        """Before the task is killed, at the end of its grace: have its clients' work end. On a thread if there is one.
+
+        Args:
+            grace_s: From SIGTERM to SIGKILL.
+        """
+        lead_s = min(mps.DRAIN_S, grace_s / 2)
+        if not lead_s:
+            mps.drain(self._host, self._domain, tuple(self._own()), mps.QUIT_S)
+            return
+
+        def late() -> None:
+            time.sleep(grace_s - lead_s)
+            mps.drain(self._host, self._domain, tuple(self._own()), lead_s)
+
+        threading.Thread(target=late, name="mps-drain", daemon=True).start()
+
+    # --- what is seen
+
+    def _sight(self) -> Sight:
+        if mps.daemon_pid(self._host, self._domain) is None:
+            return Sight(Event.EXITED, "its process has ended")
+        try:
+            servers = self._mps.servers()
+            clients = {server.pid: self._mps.clients(server.pid) for server in servers}
+        except Silent as error:
+            return Sight(Event.SILENT, error.what)
+        except Absent as error:
+            return Sight(Event.ABSENT, error.what)
+        for pid in (pid for pids in clients.values() for pid in pids):
+            self._seen.setdefault(pid, _OTHERS)
+        told = [server.fault for server in servers if server.fault is not None]
+        if any(told) if told else bool(servers) and self._log().fault:
+            left = sum(map(len, clients.values()))
+            event = Event.FAULT if left else Event.OVER
+            return Sight(event, f"its server is in fault, and has {left} clients" if left else "")
+        return Sight(Event.ANSWERS)
+
+    def _note_processes(self) -> None:
+        self._seen |= dict.fromkeys(self._own(), _MINE)
+
+    def _tenants(self) -> set[str]:
+        return {_MINE, _OTHERS} if len(self._limits()) > 1 else {_MINE}
+
+    def _log_size(self) -> int:
+        try:
+            return self._host.beside(self._domain, "log").stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _log(self) -> LogReading:
+        """What was written since the task joined; all of it, if it was shortened meanwhile."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            open(self._host.beside(self._domain, "log"), "rb") as file,
+        ):
+            file.seek(self._begin if self._log_size() >= self._begin else 0)
+            return read_log(file.read(2 * MOST_LOG).decode(errors="replace"))
+        return LogReading()
+
+    # --- what is done
+
+    def _do(self, action: Action, sight: Sight) -> None:
+        gpu = self._domain.gpu
+        if action is Action.CLOSE:
+            self._ledger.note(CardTrace(gpu, CLOSED, _closed(self.state)))
+        elif action is Action.OPEN:
+            for state in State:
+                self._ledger.forget(CardTrace(gpu, CLOSED, _closed(state)))
+        elif action is Action.EVICT and not self.evicted:
+            self.evicted = True
+            self._say(f"the task ends, as the MPS daemon of {gpu} is {self.state.value}: {sight.why}")
+            self._evict()
+        # KILL: the next share that joins finds what is left, and ends it first.
+
+    def _see_settings(self) -> None:
+        """What a client has changed is set again, unless another is at work on the card."""
+        with contextlib.suppress(Unavailable), self._ledger.turn([self._domain.gpu], timeout_s=0.0):
+            limits = self._limits()
+            if not limits:
+                return
+            most = mps.most_of(tuple(limits.values()))
+            try:
+                self._mps.holds(limits, most)
+            except Disobeyed as error:
+                self._say(error.what)
+                self._mps.open(self._domain.gpu, self._domain.uid, most)
+                for task, own in limits.items():
+                    self._mps.admit(task, own)
+
+    def _shorten_log(self) -> None:
+        """The daemon appends, so what was written can be cut off under it."""
+        if self._log_size() > MOST_LOG:
+            os.truncate(self._host.beside(self._domain, "log"), 0)
+
+
+def watch_of(
+    tenancy: Tenancy, ledger: Ledger, evict: Callable[[], None], say: Callable[[str], None]
+) -> Watch:
+    """The watch of a task that has joined a daemon.
+
+    Args:
+        tenancy: The task, with the cgroups that its processes join.
+        ledger: Of this host.
+        evict, say: As of `Watch`.
+
+    Raises:
+        MesosGpuError: The host is not as it was when the task joined.
+    """
+    (gpu,) = tenancy.gpus
+
+    def own() -> set[int]:
+        below = [pid for path in tenancy.cgroups for pid in cgroups.pids_below(Path(path))]
+        return {*processes.descendants(os.getpid()), *below}
+
+    return Watch(
+        mps.host_of(tenancy.own),
+        domain_of(tenancy, gpu),
+        ledger,
+        own=own,
+        limits=lambda: limits_on(ledger, gpu, tenancy.own),
+        evict=evict,
+        say=say,
+    )
+
+
+def _closed(state: State) -> str:
+    return f"its MPS daemon is {state.value}"
+
+
+def kernel_xids() -> frozenset[int]:
+    """Pids that XIDs in the kernel's log name; none where it cannot be read.
+
+    Source: the kernel's Documentation/ABI/testing/dev-kmsg: a record a read, EAGAIN after the last, EPIPE where one
+    was overwritten.
+    """
+    pids: set[int] = set()
+    try:
+        fd = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return frozenset()
+    try:
+        while True:
+            try:
+                record = os.read(fd, 8192)
+            except BrokenPipeError:
+                continue
+            if told := read_xid(record.decode(errors="replace")):
+                pids.add(told.pid)
+    except OSError:  # EAGAIN: that was all
+        return frozenset(pids)
+    finally:
+        os.close(fd)

@@ -1,0 +1,290 @@
+"""The control program of MPS without a GPU, by protocol 2 or 3: a daemon that sees what a test says.
+
+Run as a file, with the arguments and variables of nvidia-cuda-mps-control; `program` makes the executable. What servers
+and clients there are is in `fake.json` beside the sockets, which a test writes with `play`.
+
+Source of the answers by protocol 2: the daemon of 535.261.03, tried (tests/contract/test_mps.py asks both), and its
+manual page; of `get_server_status` and of all by protocol 3: NVIDIA's MPS documentation of release 615. What a log says
+of a fault are strings of libcuda.so of 535.261.03.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import socket
+import sys
+from typing import Any
+
+WORDS_OF_FAULT = (
+    "Client process {pid} encountered a fatal GPU error.",
+    "Server is handling a fatal GPU error.",
+)
+
+
+def program(directory: str, protocol: int) -> str:
+    """Make the executable of that protocol in a directory; its path."""
+    path = os.path.join(directory, "nvidia-cuda-mps-control")
+    with open(path, "w") as file:
+        file.write(
+            f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(os.path.abspath(__file__))} "
+            f'{protocol} "$@"\n'
+        )
+    os.chmod(path, 0o755)
+    return path
+
+
+def play(pipes: str, **state: Any) -> None:
+    """Say what the daemon at these pipes is to see.
+
+    Args:
+        pipes: Its directory.
+        state: `servers`: by pid, as text: "ACTIVE", "INITIALIZING" or "FAULT"; `clients`: pairs of server and pid;
+            `sticky`: pids that no command lets go; `absent`: UUIDs of cards that are not there; `old`: it cannot be
+            asked for a server's state, as 535.
+    """
+    part = os.path.join(pipes, ".fake.json")
+    with open(part, "w") as file:
+        json.dump(state, file)
+    os.replace(part, os.path.join(pipes, "fake.json"))
+
+
+def seen(pipes: str) -> dict[str, Any]:
+    """What `play` has said last, less the clients that were let go."""
+    nothing = {"servers": {}, "clients": [], "sticky": [], "absent": [], "old": False}
+    try:
+        with open(os.path.join(pipes, "fake.json")) as file:
+            return {**nothing, **json.load(file)}
+    except FileNotFoundError:
+        return nothing
+
+
+# --- protocol 2
+
+
+class Daemon2:
+    """Answers of the daemon of 535; those of servers are as its manual page has them."""
+
+    def __init__(self, pipes: str) -> None:
+        """Begin with the defaults."""
+        self._pipes = pipes
+        percent = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")
+        self._percents: dict[str | None, float] = {None: float(percent)}
+        self._memory: dict[tuple[str | None, str], str] = {}
+
+    def answer(self, line: str) -> list[str]:
+        """Obey one command; the lines of the answer."""
+        name, *arguments = line.split()
+        method = getattr(self, f"_{name}", None)
+        if name == "get_server_status" and seen(self._pipes)["old"]:
+            method = None
+        return [f'Unknown command "{name}"'] if method is None else list(method(*arguments))
+
+    def _get_server_list(self) -> list[str]:
+        return list(seen(self._pipes)["servers"])
+
+    def _get_client_list(self, server: str) -> list[str]:
+        if server not in seen(self._pipes)["servers"]:
+            return [f"Server {server} not found"]
+        return [str(pid) for of, pid in seen(self._pipes)["clients"] if str(of) == server]
+
+    def _get_server_status(self, server: str) -> list[str]:
+        return [seen(self._pipes)["servers"].get(server, f"Server {server} not found")]
+
+    def _terminate_client(self, server: str, pid: str) -> list[str]:
+        if server not in seen(self._pipes)["servers"]:
+            return [f"Server {server} not found", f"Server {server} not found!", "1"]
+        _let_go(self._pipes, int(pid))
+        return ["0"]
+
+    def _set_default_active_thread_percentage(self, text: str) -> list[str]:
+        self._set_percent(None, text)
+        return self._get_default_active_thread_percentage()
+
+    def _get_default_active_thread_percentage(self) -> list[str]:
+        return [f"{self._percents[None]:.1f}"]
+
+    def _set_active_thread_percentage(self, server: str, text: str) -> list[str]:
+        self._set_percent(server, text)
+        return self._get_active_thread_percentage(server)
+
+    def _get_active_thread_percentage(self, server: str) -> list[str]:
+        if server not in seen(self._pipes)["servers"]:
+            return [f"Server {server} not found"]
+        return [f"{self._percents.get(server, self._percents[None]):.1f}"]
+
+    def _set_percent(self, server: str | None, text: str) -> None:
+        number = re.match(r"[0-9.]+", text)
+        if number and 0 < float(number[0]) <= 100:
+            self._percents[server] = float(number[0])
+
+    def _set_default_device_pinned_mem_limit(self, device: str, text: str) -> list[str]:
+        self._memory[None, device] = text
+        return []
+
+    def _get_default_device_pinned_mem_limit(self, device: str = "0") -> list[str]:
+        return _shown(self._memory.get((None, device)))
+
+    def _set_device_pinned_mem_limit(self, server: str, device: str, text: str) -> list[str]:
+        self._memory[server, device] = text
+        return []
+
+    def _get_device_pinned_mem_limit(self, server: str, device: str) -> list[str]:
+        return _shown(self._memory.get((server, device), self._memory.get((None, device))))
+
+    def _quit(self, *_: str) -> list[str]:
+        os._exit(1)
+
+
+def _shown(text: str | None) -> list[str]:
+    """Whole GiB where there are some; a fraction is cut off before its unit is looked at."""
+    number = re.match(r"\d+", text or "")
+    if text is None or number is None or int(number[0]) == 0:
+        return []
+    mib = int(number[0]) * (1024 if text.endswith("G") and "." not in text else 1)
+    return [f"{mib // 1024}G" if mib >= 1024 else f"{mib}M"]
+
+
+# --- protocol 3
+
+
+class Daemon3:
+    """Servers with namespaces; tables as CSV with the names of columns first."""
+
+    def __init__(self, pipes: str) -> None:
+        """Begin without servers."""
+        self._pipes = pipes
+        #: By name: uid, cards, and of each namespace percentage and memory.
+        self._servers: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {}
+
+    def answer(self, line: str) -> list[str]:
+        """Obey one command; the lines of the answer."""
+        module, verb, *arguments = (*line.split(), "", "")
+        arguments = [text for text in arguments if text]
+        options = dict(text[2:].split("=", 1) for text in arguments if text.startswith("--"))
+        names = [text for text in arguments if not text.startswith("--")]
+        method = getattr(self, f"_{module}_{verb}", None)
+        return (
+            [f"unknown command {module} {verb}"]
+            if method is None
+            else list(method(*names, **_as_names(options)))
+        )
+
+    def _server_create(self, name: str, uid: str, allowed_devices: str) -> list[str]:
+        if not re.fullmatch(r"[a-z0-9_]{1,64}", name):
+            return [f"invalid name {name}"]
+        if set(allowed_devices.split(",")) & set(seen(self._pipes)["absent"]):
+            return [f"server {name} created"]  # and it ends at once
+        self._servers[name] = (uid, allowed_devices, {"default": ("100", "")})
+        os.makedirs(os.path.join(self._pipes, name, "default"), exist_ok=True)
+        return [f"server {name} created"]
+
+    def _server_list(self, format: str = "table") -> list[str]:
+        states = list(seen(self._pipes)["servers"].items()) or [(str(1000 + len(self._servers)), "ACTIVE")]
+        rows = [
+            f"{name},{pid},{of[0]},{state}"
+            for (name, of), (pid, state) in zip(self._servers.items(), states, strict=False)
+        ]
+        return ["NAME,PID,UID,STATUS", *rows]
+
+    def _namespace_create(self, name: str, server: str, **limits: str) -> list[str]:
+        if not re.fullmatch(r"[a-z0-9_]{1,64}", name) or server not in self._servers:
+            return [f"invalid namespace {server}/{name}"]
+        self._servers[server][2][name] = ("100", "")
+        os.makedirs(os.path.join(self._pipes, server, name), exist_ok=True)
+        return self._namespace_set(name, server, **limits)
+
+    def _namespace_set(
+        self,
+        name: str,
+        server: str,
+        active_thread_percentage: str | None = None,
+        pinned_memory_limit: str | None = None,
+    ) -> list[str]:
+        percent, memory = self._servers[server][2][name]
+        if active_thread_percentage is not None and 0 < float(active_thread_percentage) <= 100:
+            percent = active_thread_percentage
+        if pinned_memory_limit is not None and int(pinned_memory_limit[:-1]):
+            memory = pinned_memory_limit
+        self._servers[server][2][name] = (percent, memory)
+        return []
+
+    def _namespace_list(self, server: str, format: str = "table") -> list[str]:
+        if server not in self._servers:
+            return [f"no server {server}"]
+        rows = [f"{name},{percent},{memory}" for name, (percent, memory) in self._servers[server][2].items()]
+        return ["NAME,ACTIVE THREAD PERCENTAGE,PINNED MEMORY LIMIT", *rows]
+
+    def _client_list(self, format: str = "table") -> list[str]:
+        return ["PID,SERVER", *(f"{pid},{server}" for server, pid in seen(self._pipes)["clients"])]
+
+    def _client_terminate(self, pid: str) -> list[str]:
+        _let_go(self._pipes, int(pid))
+        return []
+
+
+def _as_names(options: dict[str, str]) -> dict[str, str]:
+    return {name.replace("-", "_"): value for name, value in options.items()}
+
+
+def _let_go(pipes: str, pid: int) -> None:
+    state = seen(pipes)
+    if pid not in state["sticky"]:
+        play(pipes, **{**state, "clients": [each for each in state["clients"] if each[1] != pid]})
+
+
+# --- both
+
+
+def serve(pipes: str, protocol: int) -> None:
+    """Answer one after the other, for ever. Settings are lost with the process."""
+    path = os.path.join(pipes, "control")
+    if os.path.exists(path):
+        os.unlink(path)
+    daemon = Daemon3(pipes) if protocol == 3 else Daemon2(pipes)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        os.chmod(path, 0o666)
+        listener.listen(16)
+        print(f"[… Control {os.getpid()}] Starting control daemon using socket {path}", flush=True)
+        while True:
+            peer, _ = listener.accept()
+            # Whoever asked may be gone by now.
+            with contextlib.suppress(ConnectionError), peer, peer.makefile("rw") as lines:
+                for line in lines:
+                    answer = daemon.answer(line.strip()) if line.strip() else []
+                    lines.write("".join(f"{each}\n" for each in answer) + "\0\n")
+                    lines.flush()
+
+
+def ask(pipes: str) -> int:
+    """Pass commands from stdin on, and print the answers."""
+    with socket.socket(socket.AF_UNIX) as daemon:
+        try:
+            daemon.connect(os.path.join(pipes, "control"))
+        except OSError:
+            print("Cannot find MPS control daemon process", file=sys.stderr)
+            return 1
+        with daemon.makefile("rw") as lines:
+            for command in sys.stdin:
+                lines.write(f"{command.strip()}\n")
+                lines.flush()
+                for line in lines:
+                    if line == "\0\n":
+                        break
+                    print(line, end="")
+    return 0
+
+
+def main() -> int:
+    """Be the daemon, or ask one."""
+    protocol, *arguments = sys.argv[1:]
+    pipes = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+    if "-f" in arguments:
+        serve(pipes, int(protocol))
+    return ask(pipes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,299 @@
+"""What every MPS daemon must do for us: NVIDIA's real one of 535, and fakes of both protocols, asked alike."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.adapters.mps2 import Mps2
+from mesos_gpu.adapters.mps3 import LEAST, Mps3, namespace_of
+from mesos_gpu.adapters.mps_control import Absent, Control, Disobeyed, Limits, Mps, Silent
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing import fake_mps
+from mesos_gpu.testing.driver_packages import CURRENT, install
+from tests.conftest import wait_until
+
+GPU, UID = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 65534
+QUARTER, HALF = Limits(25, 20480), Limits(50, 1500)
+
+
+class Daemon:
+    """A daemon in a directory of its own, and what speaks to it."""
+
+    def __init__(self, mps: Mps) -> None:
+        self.mps = mps
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, most: Limits = QUARTER) -> None:
+        """Start it, in the foreground, and wait until it answers."""
+        control = self.mps.control
+        arguments, more = self.mps.daemon(most)
+        self.process = subprocess.Popen(
+            [control.program, *arguments],
+            env={**control.environment(), "CUDA_VISIBLE_DEVICES": GPU, **more},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+        wait_until("it answers", self.answers)
+
+    def answers(self) -> bool:
+        """Whether it does."""
+        try:
+            self.mps.servers()
+        except Unavailable:
+            return False
+        return True
+
+    def send(self, number: int) -> None:
+        """Signal it; wait for its end if that is what comes."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        if number == signal.SIGKILL:
+            self.process.wait()
+
+    def play(self, **state: object) -> None:
+        """Have the fake see this."""
+        fake_mps.play(str(self.mps.control.pipes), **state)
+
+    def end(self) -> None:
+        """Whatever state it is in."""
+        if self.process is not None and self.process.poll() is None:
+            self.send(signal.SIGKILL)
+
+
+def made(kind: str, directory: Path, program: Path) -> Daemon:
+    pipes = directory / "p"
+    pipes.mkdir()
+    control = Control(program, pipes, deadline_s=20.0)  # a fake is a Python, and the machine may be busy
+    return Daemon(Mps3(control) if kind == "fake 3" else Mps2(control))
+
+
+@pytest.fixture(scope="module")
+def real_program(open_directory: Path) -> Path:
+    try:
+        install(open_directory, CURRENT, only=("nvidia-cuda-mps",))
+    except Unavailable as error:
+        pytest.skip(error.what)
+    return open_directory / "usr/bin/nvidia-cuda-mps-control"
+
+
+@pytest.fixture(params=["real 2", "fake 2", "fake 3"])
+def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+    """By turns each; not started."""
+    short = Path(f"/tmp/mgm-{os.getpid()}")  # sockets need short paths
+    short.mkdir()
+    if request.param == "real 2":
+        program = request.getfixturevalue("real_program")
+    else:
+        program = Path(fake_mps.program(str(tmp_path), int(request.param[-1])))
+    daemon = made(request.param, short, program)
+    yield daemon
+    daemon.end()
+    shutil.rmtree(short)
+
+
+@contextmanager
+def fake_of(protocol: int, directory: Path) -> Iterator[Daemon]:
+    """A fake of that protocol, started."""
+    short = Path(f"/tmp/mgm-{os.getpid()}")
+    short.mkdir()
+    daemon = made(f"fake {protocol}", short, Path(fake_mps.program(str(directory), protocol)))
+    try:
+        daemon.start()
+        yield daemon
+    finally:
+        daemon.end()
+        shutil.rmtree(short)
+
+
+@pytest.fixture(params=[2, 3])
+def fake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+    with fake_of(request.param, tmp_path) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Daemon]:
+    with fake_of(3, tmp_path) as daemon:
+        yield daemon
+
+
+# --- settings
+
+
+def test_what_it_was_told_it_has(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.mps.open(GPU, UID, HALF)
+    daemon.mps.admit("t1", QUARTER)
+    daemon.mps.holds({"t1": QUARTER}, HALF)
+
+
+def test_to_open_again_is_harmless_and_may_allow_more(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.mps.open(GPU, UID, QUARTER)
+    daemon.mps.admit("t1", QUARTER)
+    daemon.mps.open(GPU, UID, HALF)
+    daemon.mps.admit("t2", HALF)
+    daemon.mps.holds({"t1": QUARTER, "t2": HALF}, HALF)
+
+
+def test_limits_of_a_task_may_change(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.mps.open(GPU, UID, HALF)
+    daemon.mps.admit("t1", QUARTER)
+    daemon.mps.admit("t1", HALF)
+    daemon.mps.holds({"t1": HALF}, HALF)
+
+
+@pytest.mark.parametrize("limits", [Limits(101, 1024), Limits(0, 1024), Limits(25, 0)], ids=str)
+def test_what_it_does_not_take_is_no_silent_success(daemon: Daemon, limits: Limits) -> None:
+    daemon.start()
+    by = (
+        daemon.mps.admit
+        if isinstance(daemon.mps, Mps3)
+        else lambda _, given: daemon.mps.open(GPU, UID, given)
+    )
+    daemon.mps.open(GPU, UID, QUARTER)
+    with pytest.raises(Disobeyed):
+        by("t1", limits)
+
+
+def test_what_another_changed_is_seen(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.mps.open(GPU, UID, QUARTER)
+    daemon.mps.admit("t1", QUARTER)
+    if isinstance(daemon.mps, Mps3):
+        name = namespace_of("t1")
+        daemon.mps.control.ask(f"namespace set {name} --server=domain --active-thread-percentage=77")
+    else:
+        daemon.mps.control.ask("set_default_active_thread_percentage 77")
+    with pytest.raises(Disobeyed):
+        daemon.mps.holds({"t1": QUARTER}, QUARTER)
+
+
+def test_after_a_restart_settings_are_lost_and_can_be_set_again(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.mps.open(GPU, UID, HALF)
+    daemon.mps.admit("t1", HALF)
+    daemon.send(signal.SIGKILL)
+    daemon.start(HALF)
+    with pytest.raises(Disobeyed):
+        daemon.mps.holds({"t1": HALF}, HALF)
+    daemon.mps.open(GPU, UID, HALF)
+    daemon.mps.admit("t1", HALF)
+    daemon.mps.holds({"t1": HALF}, HALF)
+
+
+def test_a_client_is_told_where_the_pipes_are_and_cannot_be_told_more(daemon: Daemon) -> None:
+    client = daemon.mps.client("t1", QUARTER)
+    if isinstance(daemon.mps, Mps3):
+        assert (client.pipes, client.env) == (f"domain/{namespace_of('t1')}", {})
+    else:
+        assert (client.pipes, client.env) == (
+            ".",
+            {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M"},
+        )
+
+
+# --- no answer
+
+
+def test_where_no_daemon_is_it_says_so(daemon: Daemon) -> None:
+    with pytest.raises(Absent, match="Cannot find MPS control daemon process"):
+        daemon.mps.servers()
+
+
+def test_a_killed_one_is_absent(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.send(signal.SIGKILL)
+    with pytest.raises(Absent):
+        daemon.mps.servers()
+
+
+def test_a_stopped_one_is_silent_within_the_deadline(daemon: Daemon) -> None:
+    daemon.start()
+    control = Control(daemon.mps.control.program, daemon.mps.control.pipes, deadline_s=0.5)
+    daemon.mps.control = control
+    daemon.send(signal.SIGSTOP)
+    begun = time.monotonic()
+    with pytest.raises(Silent, match=r"did not answer .* within 0\.5 s"):
+        daemon.mps.servers()
+    assert time.monotonic() - begun < 10
+    daemon.send(signal.SIGCONT)
+    daemon.mps.control = Control(control.program, control.pipes, deadline_s=20.0)
+    daemon.mps.servers()
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    mps = Mps2(Control(tmp_path / "nvidia-cuda-mps-control", tmp_path))
+    with pytest.raises(Unavailable, match="cannot be run: No such file"):
+        mps.servers()
+
+
+# --- servers and clients
+
+
+def test_without_a_client_nobody_is_let_go(daemon: Daemon) -> None:
+    daemon.start()
+    daemon.mps.open(GPU, UID, QUARTER)
+    daemon.mps.terminate(4711, 4712)
+    assert daemon.mps.clients(4711) == ()
+
+
+def test_clients_are_listed_and_let_go(fake: Daemon) -> None:
+    fake.mps.open(GPU, UID, QUARTER)
+    fake.play(servers={"1234567": "ACTIVE"}, clients=[[1234567, 2345678], [1234567, 3456789]])
+    (server,) = fake.mps.servers()
+    assert (server.pid, server.fault) == (1234567, False)
+    assert fake.mps.clients(server.pid) == (2345678, 3456789)
+    fake.mps.terminate(server.pid, 2345678)
+    assert fake.mps.clients(server.pid) == (3456789,)
+
+
+def test_a_server_in_fault_says_so(fake: Daemon) -> None:
+    fake.mps.open(GPU, UID, QUARTER)
+    fake.play(servers={"11": "FAULT"}, clients=[[11, 21]])
+    assert [server.fault for server in fake.mps.servers()] == [True]
+
+
+def test_a_server_that_runs_is_told_too(fake: Daemon) -> None:
+    fake.play(servers={"11": "ACTIVE"})
+    fake.mps.open(GPU, UID, QUARTER)
+    fake.mps.holds({}, QUARTER)
+    if isinstance(fake.mps, Mps2):
+        assert fake.mps.control.ask("get_active_thread_percentage 11") == ["25.0"]
+        fake.mps.control.ask("set_active_thread_percentage 11 77")
+        with pytest.raises(Disobeyed, match="those of its server 11"):
+            fake.mps.holds({}, QUARTER)
+
+
+# --- protocol 3
+
+
+def test_the_namespace_that_nobody_is_given_has_the_least(three: Daemon) -> None:
+    three.mps.open(GPU, UID, HALF)
+    rows = three.mps.control.ask("namespace list --server=domain --format=csv")
+    assert f"default,{LEAST.percent},{LEAST.memory_mib}M" in rows
+    three.mps.control.ask("namespace set default --server=domain --active-thread-percentage=90")
+    with pytest.raises(Disobeyed, match="namespace default"):
+        three.mps.holds({}, HALF)
+
+
+def test_a_server_that_ends_at_once_is_no_server(three: Daemon) -> None:
+    """For a card that is not there: its clients would run without limits."""
+    three.play(absent=[GPU])
+    with pytest.raises(Disobeyed, match=f"has no server for {GPU}"):
+        three.mps.open(GPU, UID, HALF)
+
+
+def test_names_of_namespaces_are_what_the_daemon_takes() -> None:
+    names = {namespace_of(task) for task in ("job-1.1", "JOB-1.1", "job-1.1/../../x", "ä" * 300)}
+    assert len(names) == 4
+    assert all(name.replace("_", "").isalnum() and name.islower() and len(name) <= 64 for name in names)

@@ -1,0 +1,318 @@
+"""An executor beside an MPS daemon that fails: what it does for its task, and whose fault it says it was."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from isolator.executor import mps_watch
+from isolator.executor.mps_watch import Watch
+from isolator.gpus.ledger import CLOSED, Ledger
+from isolator.runs.run import Ended
+from isolator.shares import mps
+from isolator.shares.mps import Domain, Host
+from isolator.shares.mps_life import Action, State
+from mesos_gpu.adapters.mps_control import Limits
+from mesos_gpu.adapters.proc import boot_id, start_ticks
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing import fake_mps
+from tests.conftest import wait_until
+
+GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")
+MINE, OTHER, SERVER = 4711, 4712, 900
+QUARTER = Limits(25, 20480)
+CRASHED = Ended(exit_status=1)
+
+
+@dataclass
+class Beside:
+    """A fake daemon, and the executor of a task that is its client."""
+
+    host: Host
+    domain: Domain
+    ledger: Ledger
+    daemon: subprocess.Popen[bytes]
+    limits: dict[str, Limits] = field(default_factory=lambda: {"t1": QUARTER, "t2": QUARTER})
+    xids: set[int] = field(default_factory=set)
+    evictions: int = 0
+    said: list[str] = field(default_factory=list)
+
+    def watch(self) -> Watch:
+        """Begin to watch, without the thread."""
+
+        def evict() -> None:
+            self.evictions += 1
+
+        return Watch(
+            self.host, self.domain, self.ledger, own=lambda: {MINE}, limits=lambda: self.limits, evict=evict,
+            say=self.said.append, xids=lambda: set(self.xids),
+        )  # fmt: skip
+
+    def play(
+        self, server: str = "ACTIVE", clients: tuple[int, ...] = (MINE, OTHER), *, old: bool = False
+    ) -> None:
+        """Have the daemon see a server and its clients."""
+        fake_mps.play(
+            str(self.host.pipes(self.domain)), servers={str(SERVER): server}, clients=[[SERVER, c] for c in clients],
+            old=old,
+        )  # fmt: skip
+
+    def log(self, *lines: str) -> None:
+        """Write to the daemon's log, as its server does."""
+        with open(self.host.beside(self.domain, "log"), "a") as file:
+            file.write("".join(f"[2026-11-22 06:58:01.100 Other {SERVER}] {line}\n" for line in lines))
+
+    def fault(self, pid: int) -> None:
+        """Have a client meet a fatal fault."""
+        self.log(*(words.format(pid=pid) for words in fake_mps.WORDS_OF_FAULT))
+
+    def closed(self) -> list[str]:
+        """Why the ledger says that the card takes no more shares."""
+        return [row.what for row in self.ledger.cards(GPU) if row.kind == CLOSED]
+
+    def end(self) -> None:
+        """Kill the daemon."""
+        self.daemon.kill()
+        self.daemon.wait()
+
+
+def beside(protocol: int, directory: Path) -> Iterator[Beside]:
+    root = Path(f"/tmp/mgw-{os.getpid()}")  # sockets need short paths
+    host = Host(Path(fake_mps.program(str(directory), protocol)), root=root, shared_memory=directory / "shm")
+    domain = Domain(GPU, os.getuid(), protocol)
+    host.pipes(domain).mkdir(parents=True)
+    daemon_of = host.mps(domain)
+    arguments, more = daemon_of.daemon(QUARTER)
+    with open(host.beside(domain, "log"), "ab") as log:
+        daemon = subprocess.Popen(
+            [daemon_of.control.program, *arguments],
+            env={**daemon_of.control.environment(), **more},
+            stdout=log,
+        )
+    host.beside(domain, "daemon").write_text(json.dumps([daemon.pid, start_ticks(daemon.pid), boot_id()]))
+    wait_until("it listens", (host.pipes(domain) / "control").exists)
+    daemon_of.open(GPU, domain.uid, QUARTER)
+    for task in ("t1", "t2"):
+        daemon_of.admit(task, QUARTER)
+    made = Beside(host, domain, Ledger(directory / "ledger.sqlite"), daemon)
+    yield made
+    made.end()
+    shutil.rmtree(root)
+
+
+@pytest.fixture(params=[2, 3])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Beside]:
+    yield from beside(request.param, tmp_path)
+
+
+@pytest.fixture
+def place2(tmp_path: Path) -> Iterator[Beside]:
+    yield from beside(2, tmp_path)
+
+
+def test_a_daemon_that_answers_is_left_alone(place: Beside) -> None:
+    place.play()
+    watch = place.watch()
+    assert watch.look() == ()
+    assert (watch.state, place.said, place.closed()) == (State.ACTIVE, [], [])
+    assert watch.explained(CRASHED) == CRASHED
+
+
+def test_a_fault_closes_the_card_and_ends_the_task_once(place: Beside) -> None:
+    place.play()
+    watch = place.watch()
+    watch.look()
+    place.play("FAULT")
+    assert watch.look() == (Action.CLOSE, Action.EVICT)
+    assert watch.look() == (Action.EVICT,)
+    assert place.evictions == 1
+    assert place.closed() == ["its MPS daemon is fault"]
+    place.play("ACTIVE", (OTHER,))
+    assert watch.look() == (Action.OPEN,)
+    assert place.closed() == []
+
+
+def test_a_fault_that_only_the_log_tells_of_is_seen_as_well(place2: Beside) -> None:
+    """The daemon of 535 cannot be asked for a server's state."""
+    place2.play(old=True)
+    watch = place2.watch()
+    assert watch.look() == ()
+    place2.fault(OTHER)
+    assert watch.look() == (Action.CLOSE, Action.EVICT)
+    place2.play(clients=(), old=True)
+    assert watch.look() == (Action.OPEN,)
+
+
+#: Pids that the log names, those that the kernel names, and whether it was not this task's fault.
+FAULTS = {
+    "the log names another": ([OTHER], [], True),
+    "the log names this one": ([MINE], [], False),
+    "the log names both": ([MINE, OTHER], [], True),
+    "the kernel names this one, the log both": ([MINE, OTHER], [MINE], False),
+    "the kernel names the server": ([OTHER], [SERVER], True),
+}
+
+
+@pytest.mark.parametrize(("log", "kernel", "infrastructure"), FAULTS.values(), ids=FAULTS)
+def test_only_the_culprit_fails_as_its_own(
+    place: Beside, log: list[int], kernel: list[int], infrastructure: bool
+) -> None:
+    place.play()
+    watch = place.watch()
+    watch.look()
+    for pid in log:
+        place.fault(pid)
+    place.xids.update(kernel)
+    ended = watch.explained(CRASHED)
+    assert ended.infrastructure is infrastructure
+    if infrastructure:
+        assert (ended.exit_status, ended.why) == (
+            None,
+            f"the MPS daemon of {GPU} failed: a client of it met a fatal fault",
+        )
+    else:
+        assert (ended.exit_status, ended.why) == (
+            1,
+            f"it met a fatal fault on {GPU}, which ended all its user's tasks there",
+        )
+
+
+def test_who_is_alone_met_its_own_fault(place: Beside) -> None:
+    place.play(clients=(MINE,))
+    place.limits = {"t1": QUARTER}
+    watch = place.watch()
+    watch.look()
+    place.fault(99)
+    assert watch.explained(CRASHED).infrastructure is False
+
+
+def test_a_fault_before_the_task_is_not_its_matter(place: Beside) -> None:
+    place.fault(OTHER)
+    place.xids.add(MINE)  # of an earlier process
+    place.log(f"Server {SERVER} exited with status 1")
+    place.play()
+    watch = place.watch()
+    assert watch.look() == ()
+    assert watch.explained(CRASHED) == CRASHED
+
+
+def test_a_success_stays_one_while_the_daemon_fails(place: Beside) -> None:
+    place.play()
+    watch = place.watch()
+    place.fault(OTHER)
+    assert watch.explained(Ended(exit_status=0)) == Ended(exit_status=0)
+
+
+def test_who_was_evicted_has_not_succeeded(place: Beside) -> None:
+    """A command that takes SIGTERM for its end exits with 0, and is to run again."""
+    place.play("FAULT")
+    watch = place.watch()
+    watch.look()
+    ended = watch.explained(Ended(exit_status=0))
+    assert (ended.exit_status, ended.infrastructure) == (None, True)
+
+
+def test_a_killed_daemon_ends_the_task_as_the_infrastructures_fault(place: Beside) -> None:
+    place.play()
+    watch = place.watch()
+    place.end()
+    assert watch.look() == (Action.CLOSE, Action.EVICT, Action.KILL)
+    assert (place.evictions, place.closed()) == (1, ["its MPS daemon is gone"])
+    ended = watch.explained(Ended(signal=signal.SIGTERM))
+    assert (ended.infrastructure, ended.signal) == (True, None)
+    assert ended.why == f"the MPS daemon of {GPU} failed: its process has ended"
+
+
+def test_a_daemon_that_was_killed_before_any_look_explains_the_end(place: Beside) -> None:
+    place.play()
+    watch = place.watch()
+    place.end()
+    assert watch.explained(CRASHED).infrastructure is True
+
+
+def test_a_hung_daemon_closes_the_card_and_then_ends_the_task(place2: Beside) -> None:
+    place2.play()
+    watch = place2.watch()
+    place2.daemon.send_signal(signal.SIGSTOP)
+    assert watch.look() == (Action.CLOSE,)
+    assert (place2.evictions, place2.closed()) == (0, ["its MPS daemon is hung"])
+    assert watch.look() == (Action.EVICT,)
+    assert place2.evictions == 1
+    place2.daemon.send_signal(signal.SIGCONT)
+    assert watch.look() == (Action.OPEN,)
+    assert place2.closed() == []
+
+
+def test_settings_that_a_client_changed_are_set_again(place: Beside) -> None:
+    place.play()
+    watch, daemon = place.watch(), place.host.mps(place.domain)
+    if place.domain.protocol == 3:
+        daemon.control.ask("namespace set default --server=domain --active-thread-percentage=90")
+    else:
+        daemon.control.ask("set_default_active_thread_percentage 90")
+    assert watch.look() == ()
+    daemon.holds(place.limits, QUARTER)
+    assert len(place.said) == 1
+    watch.look()
+    assert len(place.said) == 1
+
+
+def test_settings_are_left_to_who_has_the_cards_turn(place2: Beside) -> None:
+    place2.play()
+    watch, daemon = place2.watch(), place2.host.mps(place2.domain)
+    daemon.control.ask("set_default_active_thread_percentage 90")
+    with place2.ledger.turn([GPU]):
+        watch.look()
+        assert daemon.control.ask("get_default_active_thread_percentage") == ["90.0"]
+    watch.look()
+    assert daemon.control.ask("get_default_active_thread_percentage") == ["25.0"]
+
+
+def test_the_log_stays_short(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mps_watch, "MOST_LOG", 4096)
+    place2.play()
+    watch, log = place2.watch(), place2.host.beside(place2.domain, "log")
+    place2.log(*["NEW UI"] * 100)
+    watch.look()
+    assert log.stat().st_size == 0
+    place2.fault(OTHER)
+    assert watch.explained(CRASHED).infrastructure is True  # read from the new beginning
+
+
+def test_the_thread_looks_until_it_is_stopped(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mps_watch, "PIDS_S", 0.02)
+    monkeypatch.setattr(mps_watch, "LOOK_S", 0.02)
+    place2.play()
+    watch = place2.watch()
+    watch.start()
+    place2.end()
+    wait_until("the task is ended", lambda: place2.evictions == 1)
+    watch.stop()
+
+
+def test_clients_are_drained_before_they_are_killed(place: Beside) -> None:
+    place.play()
+    assert mps.drain(place.host, place.domain, [MINE, 9999], 20.0) == ()
+    daemon = place.host.mps(place.domain)
+    assert daemon.clients(SERVER) == (OTHER,)
+
+
+def test_a_client_that_does_not_let_go_is_named(place: Beside) -> None:
+    fake_mps.play(
+        str(place.host.pipes(place.domain)),
+        servers={str(SERVER): "ACTIVE"},
+        clients=[[SERVER, MINE]],
+        sticky=[MINE],
+    )
+    assert mps.drain(place.host, place.domain, [MINE], 0.2) == (MINE,)
+
+
+def test_without_a_daemon_nothing_is_to_be_drained(place: Beside) -> None:
+    place.end()
+    assert mps.drain(place.host, place.domain, [MINE]) == ()
