@@ -8,6 +8,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -88,6 +89,7 @@ class Work:
             None  # what is to be undone before the release; None: no claim
         )
         self._prepared: Prepared | None = None
+        self._share_turn = threading.Lock()  # a resize, or the release
         self._upkeep: Upkeep | None = None
         self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
@@ -338,6 +340,19 @@ class Work:
 
         return replace(ended, limit=lack(self._container, self._ready.launch.plan.mem_mib))
 
+    def resize(self, data: bytes) -> None:
+        """Have it keep to another share, as a message of the scheduler says. Posts RESIZED, whatever comes of it: it
+        runs on in any case."""
+        from isolator.shares.resizing import answer_to
+
+        with self._share_turn:
+            answered = answer_to(data, self._enforcing, self._owner)
+        if answered is None:
+            log(f"a message of the scheduler that cannot be understood: {data[:200]!r}")
+            return
+        log(answered.words)
+        self._post(Event(Kind.RESIZED, message=answered.words, payload=answered.data))
+
     # --- its end
 
     def terminate(self, grace_s: float, checker: "Checker | None") -> None:
@@ -377,7 +392,8 @@ class Work:
             if left:
                 log(f"processes {left} would not die: the claim stays until they do")
             elif self._claimed is not None and self._enforcing is not None:
-                self._enforcing.let_go(self._owner)
+                with self._share_turn:
+                    self._enforcing.let_go(self._owner)
             elif self._claimed is not None:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts

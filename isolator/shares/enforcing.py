@@ -8,18 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from isolator.gpus.ledger import Ledger, Owner, Room, ShareClaim, Trace
+from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card, files, limits
 from isolator.shares.files import Files
 from isolator.shares.limits import CgroupLimits
 from isolator.shares.shim.region import Region
 from isolator.shares.tenancy import Given, Measure, Tenancy
-from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Method
+from mesos_gpu.model.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.model.tasks.resize import Resized
 
 
 class Enforcing:
@@ -29,6 +30,7 @@ class Enforcing:
         """Nothing is made. `compute_milli`: what all shares of a card may have of its compute."""
         self._tenancy, self._ledger, self._compute_milli = tenancy, ledger, compute_milli
         self._measures = measures(tenancy)
+        self.resized: Resized | None = None  # the last answer to the wish for another share
 
     @property
     def tenancy(self) -> Tenancy:
@@ -79,8 +81,35 @@ class Enforcing:
         given = Given()
         for measure in self._measures:
             given += measure.make(self._tenancy, self._ledger)
-        card.plan(self._ledger, [gpu.id for gpu in self._tenancy.gpus])
+        self.plan()
         return given
+
+    def plan(self) -> None:
+        """Plan anew the turns that the tasks of its cards take, in the cards' turn."""
+        card.plan(self._ledger, [gpu.id for gpu in self._tenancy.gpus])
+
+    def hold(self, owner: Owner, share: Share) -> Claimed | Refused | Stale:
+        """Have the ledger hold another share of its cards, if it fits there."""
+        claim = replace(self.claim(), share=share)
+        return self._ledger.resize(self._tenancy.task, owner, claim)
+
+    def limit(self, share: Share, before: Share) -> None:
+        """Keep the running task to another share, in the cards' turn.
+
+        Raises:
+            Conflict, MesosGpuError, OSError: As `Measure.resize`; then it is kept to the one before, where it can be.
+        """
+        wanted, old = replace(self._tenancy, share=share), replace(self._tenancy, share=before)
+        changed: list[Measure] = []
+        try:
+            for measure in self._measures:
+                measure.resize(wanted, self._ledger, before)
+                changed.append(measure)
+        except (MesosGpuError, OSError):
+            for measure in reversed(changed):
+                measure.resize(old, self._ledger, share)
+            raise
+        self._tenancy = wanted
 
     def let_go(self, owner: Owner) -> None:
         """Release the claim, as the function of that name."""

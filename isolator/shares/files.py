@@ -2,13 +2,15 @@
 written there for the libraries that it gets in place of the driver's."""
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
 from isolator.shares.shim.region import MIB, CardLimits, Region, region_of
-from isolator.shares.tenancy import Given, Tenancy
+from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.share import Share
 from mesos_gpu.policy.gpus.image import VOLUME_PATH
 
 KIND: Final = "share"  # of a trace: the directory of the files
@@ -46,20 +48,32 @@ class Files:
             mounts=((directory, SEEN_AT, True), (f"{directory}/{usage}", f"{SEEN_AT}/{usage}", False))
         )
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
-        """Write other limits, as `Measure.resize`."""
-        region = _region(tenancy)
-        gpus = [gpu.id for gpu in tenancy.gpus]
-        usage, wanted = region.usage(gpus), limits_of(tenancy)
-        for card in wanted:
-            used = usage.cards[card.gpu].memory_bytes if card.gpu in usage.cards else 0
-            if used > card.memory_bytes:
-                raise Conflict(
-                    f"it has {-(-used // MIB)} MiB of {card.gpu} in use, and {card.memory_bytes // MIB} are asked for",
-                    remedy="ask for more, or let it free memory first",
-                )
-        for card in wanted:
-            region.change(card.gpu, memory_bytes=card.memory_bytes)
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
+        """Write other limits, as `Measure.resize`. What is asked for less is compared with what is in use when nothing
+        more can be had."""
+        region, limits = _region(tenancy), limits_of(tenancy)
+        old = {card.gpu: card.memory_bytes for card in region.limits([card.gpu for card in limits])}
+        _write(region, {card.gpu: card.memory_bytes for card in limits})
+        if all(card.memory_bytes >= old.get(card.gpu, 0) for card in limits):
+            return
+        usage = region.usage([card.gpu for card in limits])
+        over = [
+            (usage.cards[card.gpu].memory_bytes, card.memory_bytes)
+            for card in limits
+            if card.gpu in usage.cards and usage.cards[card.gpu].memory_bytes > card.memory_bytes
+        ]
+        if over or usage.problem:
+            _write(region, old)
+        if usage.problem:
+            raise Conflict(f"what it uses is not known: {usage.problem}", remedy="let it start again")
+        if over:
+            used, wanted = max(over)
+            raise InUse(-(-used // MIB), wanted // MIB)
+
+
+def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:
+    for gpu, amount in memory_bytes.items():
+        region.change(gpu, memory_bytes=amount)
 
 
 def limits_of(tenancy: Tenancy) -> list[CardLimits]:

@@ -59,7 +59,7 @@ class CgroupLimits:
         self._set(tenancy, cgroup)
         return Given()
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
         """Set other limits, as `Measure.resize`; NVML refuses less than is in use."""
         self._set(tenancy, self._cgroup(tenancy))
 

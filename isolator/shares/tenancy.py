@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.share import Share
 
@@ -64,6 +65,18 @@ class Given:
         )
 
 
+class InUse(Conflict):
+    """A task uses more memory than it is to have. `used_mib`: how much, of the card where it is most."""
+
+    def __init__(self, used_mib: int, wanted_mib: int) -> None:
+        """Say both."""
+        super().__init__(
+            f"it has {used_mib} MiB in use, and would have {wanted_mib}",
+            remedy="ask for more, or let it free memory first",
+        )
+        self.used_mib = used_mib
+
+
 class Measure(Protocol):
     """A way to keep tasks to their memory or their compute (`Method.memory_by`, `Method.compute_by`).
 
@@ -87,10 +100,12 @@ class Measure(Protocol):
             MesosGpuError, OSError: It cannot be: the task must not start.
         """
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
-        """Keep a running task to another share, that of `tenancy`.
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
+        """Keep a running task to another share, that of `tenancy`, in place of the one before. The ledger has the more
+        of both meanwhile.
 
         Raises:
-            Conflict: It has more in use than that, or cannot be changed while it runs; nothing was changed.
+            InUse: It has more memory in use than that; nothing was changed.
+            Conflict: It cannot be changed while it runs; nothing was changed.
             MesosGpuError, OSError: It cannot be.
         """
