@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isolator.agent.agent_api import Connection
@@ -111,10 +112,9 @@ class Work:
         enclosure = run.adapt(
             enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=plan.share)
         )
-        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
-        volume = choose(self._env, inventory)
-        log_limit_mib = limit_of(self._env, plan.log_limit_mib)
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
+        volume = self._volume(plan, inventory)
+        log_limit_mib = limit_of(self._env, plan.log_limit_mib)
         given = None
         with self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume))):
             if volume is not None and not volume.exists():  # it was removed before it was leased
@@ -133,6 +133,12 @@ class Work:
             self._post(Event(Kind.SET_UP))
         else:
             self._make_ready(plan)
+
+    def _volume(self, plan: Assignment, inventory: Inventory) -> Path | None:
+        if self._enforcing is not None and (build := self._enforcing.volume()) is not None:
+            return build
+        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
+        return choose(self._env, inventory)
 
     def _fetch_of(self, launch: Launch) -> "Fetch | None":
         if not launch.plan.fetch:

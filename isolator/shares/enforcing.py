@@ -14,6 +14,7 @@ from isolator.shares import card, files, limits
 from isolator.shares.files import Files
 from isolator.shares.limits import CgroupLimits
 from isolator.shares.shim.region import Region
+from isolator.shares.shim.volume import for_tasks
 from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
@@ -36,6 +37,12 @@ class Enforcing:
     def tenancy(self) -> Tenancy:
         """The task, and what it has."""
         return self._tenancy
+
+    def volume(self) -> Path | None:
+        """The build of the driver volume that has the libraries for shares; None: it needs none, or there is none."""
+        if not any(isinstance(measure, Files) for measure in self._measures):
+            return None
+        return for_tasks(self._tenancy.own, self._tenancy.inventory)
 
     def see(self) -> None:
         """See that this host can do what was granted.
@@ -139,6 +146,7 @@ def enforcing_of(
         node=ledger.directory,
         own=own,
         simulated=inventory.source == "simulated",
+        inventory=inventory,
     )
     enforcing = Enforcing(tenancy, ledger, plan.shared_compute_milli)
     enforcing.see()

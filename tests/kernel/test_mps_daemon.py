@@ -432,6 +432,6 @@ def test_a_running_share_of_protocol_2_is_not_resized(
     tenancy = tenancy_on(domain, "t1", 250, ledger)
     claim(ledger, tenancy, by)
     by.make(tenancy, ledger)
-    by.resize(tenancy, ledger)  # to what it has
+    by.resize(tenancy, ledger, tenancy.share)  # to what it has
     with pytest.raises(Conflict, match="cannot change while it runs"):
-        by.resize(tenancy_on(domain, "t1", 500, ledger), ledger)
+        by.resize(tenancy_on(domain, "t1", 500, ledger), ledger, tenancy.share)
