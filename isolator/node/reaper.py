@@ -12,7 +12,7 @@ from isolator.devices import cgroups, facts
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
-from isolator.shares import card
+from isolator.shares import card, mps
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -143,6 +143,9 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
             ours = _member_of(holding)
             for gpu in on:
                 tells[gpu].append(ours)
+    for row in ledger.cards():
+        if row.kind == mps.KIND and row.gpu in tells:
+            tells[row.gpu].append(mps.member_of(row.what))
     strangers_by_gpu = {}
     for gpu, present in pids.items():
         strange = [

@@ -99,7 +99,7 @@ _BY: Final[Mapping[str, str]] = MappingProxyType(
         "dmem": "kernel",
         "misc": "driver",
         "mps3": "driver",
-        "mps2": "driver",
+        "mps2": "cooperative",  # a client chooses its percentage, and may change its user's server's (docs/mps.md)
         "shim": "cooperative",
         "windows": "cooperative",
         "turns": "none",
