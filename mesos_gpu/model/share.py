@@ -39,6 +39,14 @@ class Isolation(Enum):
     ANY = "any"  # equal turns will do: nothing limits its memory
 
 
+class OnExcess(Enum):
+    """What is done about a task that uses more memory than its share, where its own libraries alone keep that."""
+
+    IGNORE = "ignore"
+    WARN = "warn"  # its job says so
+    END = "end"  # and then it is ended
+
+
 class Ability(Enum):
     """What a host can use to enforce shares of a card."""
 

@@ -49,6 +49,7 @@ def test_a_card_lists_its_shares_and_what_is_left(rig: Rig) -> None:
             "task_id": "a.1", "job_id": None, "job_name": None, "memory_mib": 20000, "memory_max_mib": 20000,
             "compute_pct": 25.0, "method": "shim+windows", "instance": None,
             "guarantee": {"memory": "cooperative", "compute": "cooperative", "faults": "contained"},
+            "used": None,
         }
     ]  # fmt: skip
     assert card["sharing"] == {
