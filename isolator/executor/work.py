@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isolator.agent.agent_api import Connection
+from isolator.confinement.enclosure import Enclosure, undo
 from isolator.confinement.enclosure import plan as enclosure_for
-from isolator.confinement.enclosure import undo
 from isolator.devices.facts import read_inventory
 from isolator.executor.life import Event, Kind, Terms, Verdict
 from isolator.executor.upkeep import Upkeep, limit_of
@@ -109,8 +109,9 @@ class Work:
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run_for(plan, inventory)
         denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
+        share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
         enclosure = run.adapt(
-            enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=plan.share)
+            enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=share)
         )
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
         volume = self._volume(plan, inventory)
@@ -121,6 +122,7 @@ class Work:
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
             if not plan.hosts:
                 self._post(Event(Kind.CLAIMED))
+            enclosure = self._with_instance(plan, enclosure, inventory)
             enclosure.set_up()
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
@@ -139,6 +141,16 @@ class Work:
             return build
         choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
         return choose(self._env, inventory)
+
+    def _with_instance(self, plan: Assignment, enclosure: Enclosure, inventory: Inventory) -> Enclosure:
+        """The enclosure with the nodes of the MIG instance that is made for the task now, if one is."""
+        if self._enforcing is None or not _makes_instance(plan):
+            return enclosure
+        from isolator.shares.instances import with_instance
+
+        inventory = with_instance(inventory, plan.gpus[0], self._enforcing.divide())
+        again = enclosure_for(self._container, plan.gpus, inventory, self._env, share=plan.share)
+        return replace(enclosure, devices=again.devices)
 
     def _fetch_of(self, launch: Launch) -> "Fetch | None":
         if not launch.plan.fetch:
@@ -404,6 +416,11 @@ class Work:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+
+def _makes_instance(plan: Assignment) -> bool:
+    """Whether it is granted a MIG instance that is yet to be made, "PROFILE@START"."""
+    return plan.share is not None and "@" in plan.share.instance
 
 
 def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
+from isolator.shares import instances
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
@@ -76,7 +77,9 @@ def settle(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
         MesosGpuError, OSError: It cannot be; it stays on record.
     """
     for gpu in gpus:
-        if sharers(ledger, gpu):
+        shares = sharers(ledger, gpu)
+        instances.sweep(ledger, gpu, {each.share.instance for each in shares if each.share is not None})
+        if shares:
             plan(ledger, [gpu])
             continue
         for trace in reversed(ledger.cards(gpu)):
@@ -89,7 +92,8 @@ def tend(ledger: Ledger) -> None:
     for gpu in dict.fromkeys(trace.gpu for trace in ledger.cards()):
         try:
             with ledger.turn([gpu], timeout_s=0.0):
-                if not sharers(ledger, gpu):
+                made = any(row.kind == instances.KIND for row in ledger.cards(gpu))
+                if made or not sharers(ledger, gpu):
                     settle(ledger, [gpu])
         except (MesosGpuError, OSError) as error:
             import logging  # the executor has none

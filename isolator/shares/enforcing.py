@@ -12,6 +12,7 @@ from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareCla
 from isolator.host.not_started import NotStarted
 from isolator.shares import card, files, limits
 from isolator.shares.files import Files
+from isolator.shares.instances import Instance
 from isolator.shares.limits import CgroupLimits
 from isolator.shares.shim.region import Region
 from isolator.shares.shim.volume import for_tasks
@@ -19,7 +20,7 @@ from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.share import Method, MigInstance, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 from mesos_gpu.model.tasks.resize import Resized
 
@@ -73,6 +74,19 @@ class Enforcing:
         """
         with self._ledger.turn(gpu.id for gpu in self._tenancy.gpus):
             yield
+
+    def divide(self) -> MigInstance:
+        """Make the MIG instance that the share is to be, in the card's turn.
+
+        Raises:
+            NotStarted: It cannot be made there: the task is to be placed again.
+        """
+        (measure,) = self._measures
+        assert isinstance(measure, Instance)
+        try:
+            return measure.divide(self._tenancy)
+        except MesosGpuError as error:
+            raise refused(self._tenancy, error.what) from error
 
     def make(self, cgroups: tuple[str, ...], volume: Path | None) -> Given:
         """Make what keeps the task to its share, and what all shares of its cards need, in the cards' turn.
@@ -174,8 +188,10 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
         NotStarted: This program does not know how.
     """
     method = tenancy.share.method
-    if method in (Method.TURNS, Method.MIG):  # the card's own; the devices of an instance are the enclosure's
+    if method is Method.TURNS:  # the card's own
         return ()
+    if method is Method.MIG:
+        return (Instance(),)
     if tenancy.simulated or method is Method.SHIM_WINDOWS:
         return (Files(),)
     if method in (Method.DMEM_WINDOWS, Method.MISC_WINDOWS):
