@@ -297,6 +297,13 @@ def grid(us: int = 0) -> int:
     return call("cuLaunchGrid", None, us, 1)
 
 
+def phase() -> float:
+    """How far into a second of CLOCK_MONOTONIC it is."""
+    import time
+
+    return time.monotonic() % 1.0
+
+
 def sync() -> int:
     return call("cuCtxSynchronize")
 
@@ -322,6 +329,18 @@ def fork(mib: int) -> int:
         os._exit(0)
     os.wait()
     return int(os.read(reader, 16))
+
+
+def fork_and_stay() -> int:
+    """The pid of a child that does nothing, for long."""
+    import time
+
+    pid = os.fork()
+    if pid == 0:
+        os.closerange(0, 3)
+        time.sleep(60)
+        os._exit(0)
+    return pid
 
 
 def close_descriptors() -> int:

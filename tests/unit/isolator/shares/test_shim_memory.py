@@ -267,6 +267,17 @@ def test_the_child_of_a_fork_is_a_process_of_its_own(bench: Bench) -> None:
         assert task.usage().memory_bytes == 600 * MIB, "the children are gone, and what they held"
 
 
+def test_a_child_that_lives_on_does_not_keep_its_dead_parents_memory(bench: Bench) -> None:
+    task = bench.task(1000)
+    with task.program() as program:
+        child = int(program.ask("[alloc(600), fork_and_stay()][1]"))
+        assert task.usage().memory_bytes == 600 * MIB
+        program.kill()
+        assert os.path.exists(f"/proc/{child}")
+        assert (task.usage().memory_bytes, task.usage().processes) == (0, 0)
+        os.kill(child, 9)
+
+
 def test_a_program_that_closes_all_descriptors_still_counts(bench: Bench) -> None:
     """A daemon closes what it does not know; the kernel then lets our locks go."""
     task = bench.task(1000)
