@@ -9,7 +9,7 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Isolation, OnExcess
+from mesos_gpu.model.share import Isolation
 
 LOG_LIMIT_MIB: Final = 1024
 #: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it stays
@@ -41,6 +41,9 @@ class Settings:
     role: str = "*"  # of the framework; of another one the GPUs of shared cards are reserved
     principal: str | None = None  # of the framework, as reservations name it
     cover_linger_s: float = 60.0  # how long a card stays open to shares when nobody has one of it
+    open_after_s: float = (
+        2.0  # so long a share waits for the offer of an open card before it has another opened
+    )
     uncovered_alarm_s: float = (
         300.0  # how long no task may hold a shared card in Mesos before somebody is told
     )
@@ -77,7 +80,6 @@ class Settings:
     gpu_compute_overcommit: float = (
         1.0  # how often the compute of a shared card may be promised; memory never is
     )
-    on_gpu_excess: OnExcess = OnExcess.END  # of tasks that use more memory than their share
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
     preemption: bool = True  # whether a job may end preemptible ones of lower priority
     preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from mesos_gpu.api.spec.shapes import Job
 from mesos_gpu.cli.client import Client, ended
@@ -69,3 +70,92 @@ def test_a_share_runs_and_mesos_counts_its_card(stack: Stack, client: Client) ->
     client.kill(job["id"])
     wait_until("the end", lambda: ended(client.job(job["id"])))
     wait_until("Mesos has the card back", lambda: used(stack) == 0 and not cover_tasks(stack))
+
+
+def gone(stack: Stack, client: Client, *jobs: Job) -> None:
+    """Kill the jobs; all that they had is free again, and nothing of ours holds a card."""
+    for job in jobs:
+        client.kill(job["id"])
+    wait_until("all have ended", lambda: all(ended(client.job(job["id"])) for job in jobs), 60)
+    wait_until("Mesos has the cards back", lambda: used(stack) == 0 and not cover_tasks(stack), 60)
+
+
+def cards_of(client: Client, *jobs: Job) -> list[str]:
+    return [gpu for job in jobs for gpu in client.job(job["id"])["gpu_ids"]]
+
+
+def test_four_quarters_share_one_card_beside_a_whole_one(stack: Stack, client: Client) -> None:
+    quarters = [submit(client, "sleep 600") for _ in range(4)]
+    whole = submit(client, "sleep 600", gpus=1)
+    running(client, *quarters, whole)
+    assert len(set(cards_of(client, *quarters))) == 1
+    assert not set(cards_of(client, whole)) & set(cards_of(client, *quarters))
+    assert used(stack) == 2
+    (cover,) = cover_tasks(stack)
+    fractions = [task for task in framework_of(stack)["tasks"] if task["name"] == "part"]
+    labels = [{label["key"]: label["value"] for label in task["labels"]} for task in fractions]
+    shared = [each for each in labels if "mesos_gpu.share" in each]
+    assert len(shared) == 4
+    assert {each["mesos_gpu.gpu"] for each in shared} == {cover["name"].removeprefix("shared-")}
+    assert {each["mesos_gpu.share"] for each in shared} == {"0.25"}
+    assert all(int(each["mesos_gpu.memory_mib"]) > 0 and each["mesos_gpu.guarantee"] for each in shared)
+    gone(stack, client, *quarters, whole)
+
+
+def test_twelve_jobs_at_once_onto_two_cards_all_start_or_wait_with_a_reason(
+    stack: Stack, client: Client
+) -> None:
+    """KAI #2153: pods that come at once over-pack a card, or keep each other from it for ever."""
+    whole = [submit(client, "sleep 600", gpus=1) for _ in range(2)]
+    running(client, *whole)
+    jobs = [submit(client, "sleep 600") for _ in range(12)]
+    wait_until("eight run", lambda: states(client, jobs).count("running") == 8, 60)
+    assert sorted(states(client, jobs)) == ["pending"] * 4 + ["running"] * 8
+    runs = [job for job in jobs if client.job(job["id"])["state"] == "running"]
+    assert sorted(map(cards_of(client, *runs).count, set(cards_of(client, *runs)))) == [4, 4]
+    waits = [client.why(job["id"])["summary"] for job in jobs if job not in runs]
+    assert all(waits), waits
+    assert used(stack) == 4
+    for job in runs:
+        client.kill(job["id"])
+    rest = [job for job in jobs if job not in runs]
+    running(client, *rest)
+    gone(stack, client, *jobs, *whole)
+
+
+def states(client: Client, jobs: list[Job]) -> list[str]:
+    return [client.job(job["id"])["state"] for job in jobs]
+
+
+def test_a_second_card_of_a_node_is_held_by_the_keeper_that_is_there(stack: Stack, client: Client) -> None:
+    exact = {"gpus": 1, "gpu_compute_pct": 60, "gpu_memory_mib": 1024}
+    other_node = submit(client, "sleep 600", gpus=2)
+    running(client, other_node)
+    first = submit(client, "sleep 600", **exact)
+    running(client, first)
+    took_ms = []
+    for _ in range(3):
+        second = submit(client, "sleep 600", **exact)
+        running(client, second)
+        assert len({task["executor_id"] for task in cover_tasks(stack)}) == 1
+        late = max(cover_tasks(stack), key=lambda task: float(task["statuses"][0]["timestamp"]))
+        took_ms.append(_held_after_ms(stack, late["id"]))
+        client.kill(second["id"])
+        wait_until("the card is given back", lambda: len(cover_tasks(stack)) == 1, 60)
+    assert min(took_ms) < 50, took_ms
+    client.kill(first["id"])
+    wait_until("the node is free", lambda: not cover_tasks(stack), 60)
+    both = submit(client, "sleep 600", **{**exact, "gpus": 2})
+    running(client, both)
+    assert len({task["executor_id"] for task in cover_tasks(stack)}) == 1
+    assert used(stack) == 4
+    gone(stack, client, both, other_node)
+
+
+def _held_after_ms(stack: Stack, task_id: str) -> float:
+    """From the scheduler's launch of a task to its executor's word that it runs."""
+    tasks = requests.get(f"{stack.url}/v1/tasks", timeout=30).json()["tasks"]
+    (launched_at,) = [task["launched_at"] for task in tasks if task["id"] == task_id]
+    (task,) = [task for task in cover_tasks(stack) if task["id"] == task_id]
+    (said_at,) = [status["timestamp"] for status in task["statuses"] if status["state"] == "TASK_RUNNING"]
+    return (float(said_at) - float(launched_at)) * 1000

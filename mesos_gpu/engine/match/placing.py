@@ -46,6 +46,10 @@ class Placing:
             draw=self._drawn,
         )
 
+    def spreads(self, job: Job) -> bool:
+        """Whether its tasks are to be apart, rather than together."""
+        return POLICIES[self._placement(job.spec).value].apart
+
     def key(self, job: Job) -> GpuNodes | None:
         """Jobs with one key, that take the same, fit the same nodes."""
         return None if job.spec.gpus else self._gpu_nodes(job)

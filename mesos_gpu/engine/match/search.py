@@ -90,6 +90,8 @@ class Search:
             chosen = self._placing.place(job, request, open_to)
             if chosen is None:
                 return None
+            if chosen.opens and not self._placing.spreads(job) and self._backlog.joins_soon(job, request):
+                return None
             takes.append(self._made(job, request, chosen))
             self._ledger.take(takes[-1])
         return _by_rank(takes)

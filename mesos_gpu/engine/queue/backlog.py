@@ -23,10 +23,13 @@ from mesos_gpu.policy.capacity import (
     Allocation,
     Chosen,
     GpuRequest,
+    Misfit,
     NodeCapacity,
     Request,
     Reservation,
     by_end,
+    fit,
+    share_for,
 )
 from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
@@ -279,6 +282,23 @@ class Backlog:
     def new_enough(self, job: Job, node: Node) -> bool:
         """Whether the node's driver is what the job needs."""
         return as_new_as(node.driver_version, job.min_driver)
+
+    def joins_soon(self, job: Job, request: Request) -> bool:
+        """Whether there is room on an open card whose agent's offer is on its way: what was left of one comes again."""
+        if self._now - max(job.submitted_at, job.not_before) >= self._settings.open_after_s:
+            return False
+        agents = dict.fromkeys(self._state.tasks[task_id].agent_id for task_id in self._state.covers.values())
+        nodes = (self._state.nodes.get(agent_id) for agent_id in agents if not self._offered(agent_id))
+        return any(node is not None and self._joins(job, request, node) for node in nodes)
+
+    def _joins(self, job: Job, request: Request, node: Node) -> bool:
+        began = self._now - self._settings.open_after_s
+        if not self.serves(job, node) or all(task.launched_at < began for task in self._tasks_on(node.id)):
+            return False
+        # How much else is left there is not known before it is offered.
+        capacity = replace(self.capacity(node), free=request.resources)
+        chosen = None if isinstance(fit(request, capacity), Misfit) else share_for(request, capacity)
+        return chosen is not None and not chosen.opens
 
     def kept_by_others(self, job: Job, node: Node) -> list[Reservation]:
         """What of the node is kept for other jobs."""

@@ -182,7 +182,8 @@ class World:
             self.mesos.call(effect)
 
     def restart(self) -> None:
-        """The scheduler starts anew from its disk; what it had heard and not saved is lost."""
+        """The scheduler starts anew from its disk, a moment later; what it had heard and not saved is lost."""
+        self.now = self.mesos.now = round(self.now + 0.001, 3)
         self.witness.inspect(restored := State.restored(self.now, self.witness.disk.load()))
         self.state = restored
         self.inbox.clear()

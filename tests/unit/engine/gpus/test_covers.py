@@ -13,7 +13,7 @@ from mesos_gpu.engine.gpus.covers import card_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
-from mesos_gpu.model.jobs.job import JobState, OnGpuFailure
+from mesos_gpu.model.jobs.job import JobState, OnGpuFailure, Placement
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import Offer, Scalar
@@ -347,3 +347,25 @@ def test_whole_gpus_know_nothing_of_all_this() -> None:
     assert len(launch.tasks) == 1
     assert (launch.reserve, launch.unreserve) == ((), ())
     assert (world.state.covers, world.state.sharers, world.state.idle) == ({}, {}, {})
+
+
+def test_a_share_waits_a_moment_for_the_offer_of_an_open_card_before_another_is_opened() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    world.node("a2", shared("g2"))
+    world.submit("j2", **QUARTER)
+    assert world.job("j2").state is JobState.PENDING
+    rest(world, "o2", 0)
+    assert world.state.tasks[TaskId("j2.1")].gpus == ("g1",)
+    world.submit("j3", **QUARTER)
+    assert world.job("j3").state is JobState.PENDING
+    world.tick(3)
+    assert world.state.tasks[TaskId("j3.1")].gpus == ("g2",), "no longer than that"
+
+
+def test_a_share_that_is_to_be_apart_waits_for_no_open_card() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    world.node("a2", shared("g2"))
+    world.submit("j2", placement=Placement.SPREAD, **QUARTER)
+    assert world.state.tasks[TaskId("j2.1")].gpus == ("g2",)
