@@ -22,12 +22,14 @@ from isolator.confinement.pids import mounted as pids_mounted
 from isolator.devices import cgroups, facts
 from isolator.devices.cgroups import Cgroup
 from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
+from isolator.gpus.ledger import CLOSED
 from isolator.host import control_ports, hardening, processes, user_pool
 from isolator.host.own_code import places, weak
 from isolator.node import reaper
 from isolator.node.findings import Finding, Host, Level
 from isolator.runs.images import flags_of
 from isolator.shares.abilities import CAN, Abilities, words_of
+from isolator.shares.shim.region import regions
 from mesos_gpu.adapters.credentials import VARIABLE, read
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -330,8 +332,14 @@ def ledger(host: Host) -> Iterator[Finding]:
         yield Finding("ledger", Level.OK, f"none yet in {host.directory}")
         return
     holdings = opened.holdings()
-    gpus = sum(len(holding.gpus) for holding in holdings)
-    yield Finding("ledger", Level.OK, f"whole: {len(holdings)} tasks hold {gpus} GPUs")
+    gpus = sum(len(holding.gpus) for holding in holdings if holding.share is None)
+    shares = sum(len(holding.gpus) for holding in holdings if holding.share is not None)
+    more = f", and {shares} shares of GPUs" if shares else ""
+    yield Finding("ledger", Level.OK, f"whole: {len(holdings)} tasks hold {gpus} GPUs{more}")
+    for row in opened.cards():
+        if row.kind == CLOSED:
+            text = f"{row.gpu} takes no more shares: {row.what}"
+            yield Finding("ledger", Level.WARN, text, "end the tasks that share it; it is whole again then")
 
 
 def leftovers(host: Host) -> Iterator[Finding]:
@@ -353,16 +361,18 @@ def _dead(host: Host) -> Iterator[Finding]:
 
 
 def _stray_paths(host: Host) -> Iterator[Finding]:
-    """Nodes and cgroups that no holding has as its trace; those of the dead were named with them."""
+    """Nodes, cgroups and files of shares that no holding has as its trace; those of the dead were named with them."""
     mounts = {*cgroups.mounted(host.root).values(), *filter(None, [pids_mounted(host.root)])}
     places = [NODES, *sorted(mount / cgroups.OWN_ROOT for mount in mounts)]
     seen = [place / p.name for place in places for p in sorted(host.below(place).glob("*")) if p.is_dir()]
+    seen += sorted(regions(host.directory).glob("*"))
     # After the look: a trace is in the ledger before it is made.
     accounted = {trace.what for holding in host.holdings() for trace in holding.traces}
     alive = _in_cgroups(host)
     for path in seen:
         if str(path) not in accounted and path.name not in alive:
-            remedy = f"rm -r {path}" if path.parent == NODES else f"end what is in it, then: rmdir {path}"
+            of_files = path.parent in (NODES, regions(host.directory))
+            remedy = f"rm -r {path}" if of_files else f"end what is in it, then: rmdir {path}"
             yield _stray(host, str(path), remedy)
 
 

@@ -42,8 +42,6 @@ def _plan(ledger: Ledger, row: CardTrace, idle: Collection[str]) -> None:
     tenants = [windows.Tenant(task, share.compute_milli, task not in idle) for task, share in shares if share]
     planned = windows.plan(tenants, _own(row.state))
     state = json.dumps({task: astuple(window) for task, window in planned.own.items()})
-    if state != row.state:
-        ledger.note(replace(row, state=state))
     for task, window in sorted(planned.granted.items(), key=lambda item: item[1].length_us):
         region = region_of(ledger.directory, task)
         if not region.path.exists():  # its end is under way
@@ -53,6 +51,8 @@ def _plan(ledger: Ledger, row: CardTrace, idle: Collection[str]) -> None:
                 region.change(row.gpu, window=window)
         except Damaged as error:
             ledger.note(CardTrace(row.gpu, CLOSED, error.what))
+    if state != row.state:  # last: what is noted is done
+        ledger.note(replace(row, state=state))
 
 
 def _own(state: str) -> dict[TaskId, windows.Window]:

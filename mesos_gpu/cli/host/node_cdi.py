@@ -15,7 +15,7 @@ from isolator.devices.facts import read_driver, read_inventory
 from isolator.gpus.ledger import Ledger, directory
 from isolator.node.monitor import probe_from
 from mesos_gpu.cli import output
-from mesos_gpu.errors import NotFound, Unavailable
+from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.policy.gpus.health import at_first_sight
@@ -99,6 +99,11 @@ def _held(task: str) -> tuple[GpuId, ...]:
     ledger = Ledger()
     for holding in ledger.holdings():
         if holding.task == task and ledger.alive(holding):
+            if holding.share is not None:
+                raise Conflict(
+                    f"{task} has a share of {', '.join(holding.gpus)}, and a container by CDI would have all of it",
+                    remedy="run what needs the share within the task",
+                )
             return holding.gpus
     raise NotFound(f"no task {task} runs on this host", remedy="see `mesos-gpu ps` for where it runs")
 

@@ -12,8 +12,11 @@ import pytest
 from isolator.agent.docker_engine import DockerEngine
 from isolator.devices.facts import write_inventory
 from isolator.node.reaper import reap
+from isolator.shares.shim.region import region_of
 from mesos_gpu.local import helpers
+from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.share import Method, Share, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
@@ -264,3 +267,37 @@ def test_what_is_fetched_for_root_of_an_image_is_not_fetched_by_root_of_the_host
         message, _ = one.end(end)
         said = (False, "0\nof root\n") if end == "TASK_FINISHED" else (True, "")
         assert ("could not fetch" in message, one.stdout()) == said
+
+
+# --- with a share of its card
+
+
+def test_a_share_sees_its_limits_to_read_and_its_usage_to_write(
+    one: Host,
+) -> None:
+    """The image asks for no driver; a share gets what keeps it to that all the same."""
+    directory = one.sandbox.parent
+    (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()
+    sharing = tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus)
+    write_inventory(directory / "node", replace(NEW, gpus=sharing))
+    run(
+        one,
+        "cd /usr/local/nvidia/share; echo x > limits; echo x > more; test -s limits && echo read;"
+        " echo x > usage && echo written; for f in /dev/nvidia?; do cat $f 2>&1; done; echo $LD_LIBRARY_PATH;"
+        " env | grep -c CUDA_MPS; sleep 600",
+        image="plain:1",
+        share=Share(250, 1000, 1000, Method.SHIM_WINDOWS),
+        env={"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mine"},
+    )
+    wait_until("it has looked", lambda: one.stdout().split()[-1:] == ["0"], 60)
+    says = one.stdout().splitlines()
+    assert says[:2] == ["read", "written"]
+    assert says[2] == f"cat: can't open '/dev/nvidia0': {ALLOWED}"
+    assert says[3] == "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
+    assert one.stderr().count("Read-only file system") == 2
+    region = region_of(directory / "node", TaskId(one.task))
+    assert region.usage_path.read_bytes()[:2] == b"x\n"
+    one.kill(grace_s=0.0)
+    one.end("TASK_KILLED")
+    assert not region.path.exists()
+    assert one.ledger.cards() == ()

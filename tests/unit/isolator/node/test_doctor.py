@@ -14,16 +14,18 @@ import pytest
 from click.testing import CliRunner
 
 from isolator.devices import cgroups
-from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
+from isolator.gpus.ledger import CLOSED, CardTrace, Claimed, Ledger, Owner, Room, ShareClaim, Trace
 from isolator.node import doctor
 from isolator.node.doctor import diagnose
 from isolator.node.findings import Finding, Host, Level
+from isolator.shares.shim.region import CardLimits, region_of
 from mesos_gpu.cli import main
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
-from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.model.share import Method, Share
 from mesos_gpu.testing.builders import gpu
 from tests.hosts import driver_volume
 
@@ -264,6 +266,27 @@ def test_the_ledger_is_counted_and_not_made(scene: Scene) -> None:
     claimed = scene.ledger.claim("job.1", [GpuId("GPU-1"), GpuId("GPU-2")], Owner.of(os.getpid()))
     assert isinstance(claimed, Claimed)
     scene.one("ledger", Level.OK, "1 tasks hold 2 GPUs")
+
+
+def test_shares_are_counted_and_a_card_that_takes_no_more_is_named(scene: Scene) -> None:
+    gpu = GpuId("GPU-1")
+    claim = ShareClaim(Share(250, 1000, 1000, Method.SHIM_WINDOWS), {gpu: Room(4000)})
+    for task in ("job.1", "job.2"):
+        assert scene.ledger.claim(task, [gpu], Owner.of(os.getpid()), share=claim) == Claimed()
+    scene.one("ledger", Level.OK, "2 tasks hold 0 GPUs, and 2 shares of GPUs")
+    scene.ledger.note(CardTrace(gpu, CLOSED, "its daemon hangs"))
+    assert [each.text for each in scene.findings("ledger") if each.level is Level.WARN] == [
+        "GPU-1 takes no more shares: its daemon hangs"
+    ]
+
+
+def test_files_of_a_share_that_nobody_has_are_leftovers(scene: Scene) -> None:
+    region = region_of(scene.directory, TaskId("job.1"))
+    region.create([CardLimits(GpuId("GPU-1"), 5)])
+    scene.ledger.claim("job.1", [], Owner.of(os.getpid()), traces=[Trace("share", str(region.path))])
+    scene.one("leftovers", Level.OK, "none")
+    scene.ledger.release("job.1", Owner.of(os.getpid()))
+    assert scene.one("leftovers", Level.WARN, "belongs to no task").remedy.startswith(f"rm -r {region.path}")
 
 
 def test_a_damaged_ledger_fails_with_a_remedy(scene: Scene) -> None:
