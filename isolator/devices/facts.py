@@ -158,21 +158,21 @@ def granted_devices(
     Raises:
         Unavailable: It holds a MIG instance that is not there now.
     """
-    if share is None or not share.instance:
+    if share is None or not share.instance or inventory.source == "simulated":  # no driver numbers those
         return nvidia_devices(driver, minors.values())
     return nvidia_devices(driver, minors.values(), _capabilities(share.instance, minors, inventory, root))
 
 
 def _capabilities(
-    uuid: str, minors: Mapping[GpuId, int], inventory: Inventory, root: Path
+    instance: str, minors: Mapping[GpuId, int], inventory: Inventory, root: Path
 ) -> tuple[int, int]:
     from mesos_gpu.adapters.nvml.mig import capability_minors
 
     for gpu in inventory.gpus:
         for each in gpu.sharing.instances if gpu.sharing is not None and gpu.id in minors else ():
-            if each.uuid == uuid:
+            if instance in (each.uuid, f"{each.profile}@{each.start}"):
                 return capability_minors(minors[gpu.id], each.gpu_instance, each.compute_instance, root)
-    raise Unavailable(f"the MIG instance {uuid} is not on this host now", remedy="it is placed again")
+    raise Unavailable(f"the MIG instance {instance} is not on this host now", remedy="it is placed again")
 
 
 def extra_devices(env: Mapping[str, str], driver: DriverFacts, root: Path = Path("/")) -> tuple[Device, ...]:

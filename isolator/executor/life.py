@@ -51,6 +51,8 @@ class Kind(Enum):
     CHECKS_READY = "checks_ready"  # its health checks can begin
     HEALTH = "health"  # another answer of a health check, or one more failure that counts
     UNHEALTHY = "unhealthy"  # its health checks have failed too often
+    RESIZE = "resize"  # the scheduler wants it to have more or less of its cards
+    RESIZED = "resized"  # what came of that
     OVER_DISK = "over_disk"  # its sandbox holds more than was asked for
     ENDED = "ended"  # the command
     TERMINATED = "terminated"  # SIGKILL is sent to what outlived the grace
@@ -75,6 +77,8 @@ class Action(Enum):
     SAY_STARTING = "say_starting"
     SAY_RUNNING = "say_running"
     SAY_HEALTH = "say_health"
+    RESIZE = "resize"  # its share of its cards
+    SAY_RESIZED = "say_resized"
     SAY_KILLING = "say_killing"
     SAY_END = "say_end"
     REFUSE_TASK = "refuse_task"  # another one than the executor's
@@ -200,6 +204,7 @@ NO_TASK: Final = Ignored("no task was launched")
 NOT_AWAITED: Final = Ignored("the command does not wait for the scheduler's word")
 ENDS_ALREADY: Final = Ignored("the first wish for the end is the one that counts")
 OVER: Final = Ignored("what it speaks of is over")
+ASKED_AGAIN: Final = Ignored("the scheduler asks again until it is answered")
 NOT_AT_WORK: Final = Refused("nothing that is at work in this state reports it")
 
 
@@ -230,7 +235,7 @@ def _as_wanted(life: Life, event: Event) -> Verdict:
 
 
 _PREPARES: Final = (K.CLAIMED, K.SET_UP, K.READY, K.IN_PLACE)
-_RUNS: Final = (K.CHECKS_READY, K.HEALTH, K.UNHEALTHY, K.OVER_DISK, K.ENDED)
+_RUNS: Final = (K.CHECKS_READY, K.HEALTH, K.RESIZED, K.UNHEALTHY, K.OVER_DISK, K.ENDED)
 _LIMITS: Final = (K.TIMED_OUT, K.DEATH_OVERDUE)
 _SECOND: Final = (A.REFUSE_TASK,)
 _FAILS: Final = {kind: Move(S.UNDOING, (A.UNDO,), _own) for kind in (K.NOT_STARTED, K.BROKEN)}
@@ -244,7 +249,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.GONE: Move(S.DONE),
         },
         {
-            NO_TASK: (K.KILL, K.ACKNOWLEDGED),
+            NO_TASK: (K.KILL, K.RESIZE, K.ACKNOWLEDGED),
             NOT_AT_WORK: (*_PREPARES, K.NOT_STARTED, K.BROKEN, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS,
                           K.OVERDUE),
         },
@@ -262,7 +267,10 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.IN_PLACE: Move(S.AT_BARRIER, (A.SAY_STARTING,)),
             **_FAILS,
         },
-        {NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE)},
+        {
+            ASKED_AGAIN: (K.RESIZE,),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
+        },
     ),
     S.FETCHING: (
         {
@@ -276,6 +284,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             **_FAILS,
         },
         {
+            ASKED_AGAIN: (K.RESIZE,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.CLAIMED, K.SET_UP, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS,
                           K.OVERDUE),
         },
@@ -294,7 +303,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
@@ -308,6 +317,7 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.BROKEN: Move(S.UNDOING, (A.UNDO,), _own),
         },
         {
+            ASKED_AGAIN: (K.RESIZE,),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, *_RUNS, K.TERMINATED, K.UNDONE,
                           *_LIMITS, K.OVERDUE),
         },
@@ -324,8 +334,9 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.UNHEALTHY, K.ENDED, K.TERMINATED,
-                          K.UNDONE, *_LIMITS, K.OVERDUE),
+            ASKED_AGAIN: (K.RESIZE,),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.UNHEALTHY, K.ENDED,
+                          K.TERMINATED, K.UNDONE, *_LIMITS, K.OVERDUE),
         },
     ),
     S.ABORTING: (
@@ -339,9 +350,9 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.OVER_DISK),
-            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.UNHEALTHY, K.ENDED, K.TERMINATED,
-                          K.UNDONE, *_LIMITS),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.OVER_DISK),
+            NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.CHECKS_READY, K.HEALTH, K.RESIZED, K.UNHEALTHY, K.ENDED,
+                          K.TERMINATED, K.UNDONE, *_LIMITS),
         },
     ),
     S.RUNNING: (
@@ -352,6 +363,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
             K.GONE: Move(S.KILLING, (A.SAY_KILLING, A.TERMINATE, A.LIMIT_STAY), kept=True),
             K.CHECKS_READY: Move(S.RUNNING, (A.CHECK,)),
             K.HEALTH: Move(S.RUNNING, (A.SAY_HEALTH,)),
+            K.RESIZE: Move(S.RUNNING, (A.RESIZE,)),
+            K.RESIZED: Move(S.RUNNING, (A.SAY_RESIZED,)),
             K.UNHEALTHY: Move(S.KILLING, (A.SAY_KILLING, A.TERMINATE)),
             K.OVER_DISK: Move(S.KILLING, (A.TERMINATE,)),
             K.TIMED_OUT: Move(S.KILLING, (A.TERMINATE,)),
@@ -375,8 +388,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH,),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.HEALTH, K.RESIZED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED, K.UNDONE, K.DEATH_OVERDUE),
         },
     ),
@@ -392,8 +405,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.HEALTH,),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.HEALTH, K.RESIZED),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.NOT_STARTED, K.STARTED, K.TERMINATED, K.UNDONE),
         },
     ),
@@ -407,8 +420,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
+            ENDS_ALREADY: (K.KILL, K.SHUTDOWN, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (K.ACKNOWLEDGED, *_PREPARES, K.STARTED),
         },
     ),
@@ -422,8 +435,8 @@ _ROWS: Final[Mapping[State, tuple[Mapping[Kind, Move], Mapping[Ignored | Refused
         },
         {
             NOT_AWAITED: (K.GO,),
-            ENDS_ALREADY: (K.KILL, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
-            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
+            ENDS_ALREADY: (K.KILL, K.RESIZE, K.UNHEALTHY, K.OVER_DISK, K.TIMED_OUT),
+            OVER: (K.NOT_STARTED, K.BROKEN, K.HEALTH, K.RESIZED, K.ENDED, K.TERMINATED, K.DEATH_OVERDUE),
             NOT_AT_WORK: (*_PREPARES, K.STARTED, K.UNDONE, K.OVERDUE),
         },
     ),

@@ -85,9 +85,12 @@ class Executor:
             self._post(Event(Kind.ACKNOWLEDGED, task_id))
 
     def message(self, data: bytes) -> None:
-        """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin."""
+        """Hear the scheduler, as `Handler.message` says: it tells when a gang's members may begin, and what a task's
+        share is to be."""
         if may_start(data):
             self._post(Event(Kind.GO))
+        elif b'"resize"' in data:
+            self._post(Event(Kind.RESIZE, payload=data))
 
     # --- other threads
 
@@ -202,6 +205,19 @@ class Executor:
             reason="REASON_TASK_HEALTH_CHECK_STATUS_UPDATED",
         )
 
+    def _resize(self, effect: Effect) -> None:
+        data = effect.event.payload
+        self._aside_if_possible(lambda: self._at.resize(data))
+
+    def _say_resized(self, effect: Effect) -> None:
+        self._connection.update(
+            effect.life.task_id,
+            "TASK_RUNNING",
+            message=effect.event.message,
+            data=effect.event.payload,
+            healthy=effect.life.healthy,
+        )
+
     def _say_killing(self, effect: Effect) -> None:
         assert effect.life.end is not None
         self._say(effect, "TASK_KILLING", effect.life.end.message)
@@ -240,6 +256,8 @@ DO: Final[Mapping[Action, Callable[[Executor, Effect], None]]] = {
     Action.SAY_STARTING: lambda self, effect: self._say(effect, "TASK_STARTING"),
     Action.SAY_RUNNING: lambda self, effect: self._say(effect, "TASK_RUNNING"),
     Action.SAY_HEALTH: Executor._say_health,
+    Action.RESIZE: Executor._resize,
+    Action.SAY_RESIZED: Executor._say_resized,
     Action.SAY_KILLING: Executor._say_killing,
     Action.SAY_END: Executor._say_end,
     Action.REFUSE_TASK: lambda self, effect: self._connection.update(

@@ -8,14 +8,16 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from isolator.agent.agent_api import Connection
+from isolator.confinement.enclosure import Enclosure, undo
 from isolator.confinement.enclosure import plan as enclosure_for
-from isolator.confinement.enclosure import undo
 from isolator.devices.facts import read_inventory
 from isolator.executor.life import Event, Kind, Terms, Verdict
 from isolator.executor.upkeep import Upkeep, limit_of
@@ -88,6 +90,7 @@ class Work:
             None  # what is to be undone before the release; None: no claim
         )
         self._prepared: Prepared | None = None
+        self._share_turn = threading.Lock()  # a resize, or the release
         self._upkeep: Upkeep | None = None
         self._mps: MpsWatch | None = None  # of a share whose compute MPS limits
 
@@ -106,19 +109,20 @@ class Work:
         inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
         run = self._run_for(plan, inventory)
         denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
+        share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
         enclosure = run.adapt(
-            enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=plan.share)
+            enclosure_for(self._container, plan.gpus, inventory, self._env, denied=denied, share=share)
         )
-        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
-        volume = choose(self._env, inventory)
-        log_limit_mib = limit_of(self._env, plan.log_limit_mib)
         self._run, self._enforcing = run, self._enforcing_of(plan, inventory)
+        volume = self._volume(plan, inventory)
+        log_limit_mib = limit_of(self._env, plan.log_limit_mib)
         given = None
         with self._claim(plan, enclosure.traces(), (*run.traces(), *driver_volume.lease(volume))):
             if volume is not None and not volume.exists():  # it was removed before it was leased
                 raise NotStarted(f"the driver volume {volume} is gone", Outcome(infrastructure=True))
             if not plan.hosts:
                 self._post(Event(Kind.CLAIMED))
+            enclosure = self._with_instance(plan, enclosure, inventory)
             enclosure.set_up()
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
@@ -131,6 +135,22 @@ class Work:
             self._post(Event(Kind.SET_UP))
         else:
             self._make_ready(plan)
+
+    def _volume(self, plan: Assignment, inventory: Inventory) -> Path | None:
+        if self._enforcing is not None and (build := self._enforcing.volume()) is not None:
+            return build
+        choose = driver_volume.awaited if plan.image else driver_volume.for_tasks
+        return choose(self._env, inventory)
+
+    def _with_instance(self, plan: Assignment, enclosure: Enclosure, inventory: Inventory) -> Enclosure:
+        """The enclosure with the nodes of the MIG instance that is made for the task now, if one is."""
+        if self._enforcing is None or not _makes_instance(plan):
+            return enclosure
+        from isolator.shares.instances import with_instance
+
+        inventory = with_instance(inventory, plan.gpus[0], self._enforcing.divide())
+        again = enclosure_for(self._container, plan.gpus, inventory, self._env, share=plan.share)
+        return replace(enclosure, devices=again.devices)
 
     def _fetch_of(self, launch: Launch) -> "Fetch | None":
         if not launch.plan.fetch:
@@ -338,6 +358,19 @@ class Work:
 
         return replace(ended, limit=lack(self._container, self._ready.launch.plan.mem_mib))
 
+    def resize(self, data: bytes) -> None:
+        """Have it keep to another share, as a message of the scheduler says. Posts RESIZED, whatever comes of it: it
+        runs on in any case."""
+        from isolator.shares.resizing import answer_to
+
+        with self._share_turn:
+            answered = answer_to(data, self._enforcing, self._owner)
+        if answered is None:
+            log(f"a message of the scheduler that cannot be understood: {data[:200]!r}")
+            return
+        log(answered.words)
+        self._post(Event(Kind.RESIZED, message=answered.words, payload=answered.data))
+
     # --- its end
 
     def terminate(self, grace_s: float, checker: "Checker | None") -> None:
@@ -377,11 +410,17 @@ class Work:
             if left:
                 log(f"processes {left} would not die: the claim stays until they do")
             elif self._claimed is not None and self._enforcing is not None:
-                self._enforcing.let_go(self._owner)
+                with self._share_turn:
+                    self._enforcing.let_go(self._owner)
             elif self._claimed is not None:
                 self._ledger.release(self._task_id, self._owner, self._container)
         except (MesosGpuError, OSError) as error:  # the command's own end is what counts
             log(f"what was made for the task could not be undone, and its claim stays: {error}")
+
+
+def _makes_instance(plan: Assignment) -> bool:
+    """Whether it is granted a MIG instance that is yet to be made, "PROFILE@START"."""
+    return plan.share is not None and "@" in plan.share.instance
 
 
 def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":

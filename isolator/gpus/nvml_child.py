@@ -150,9 +150,23 @@ def _try_limits(lib: Any, uuids: Sequence[str], cgroup: str) -> dict[str, str]:
     return why
 
 
+def _make_instance(lib: Any, uuid: str, profile: str, start: int) -> dict[str, Any]:
+    from mesos_gpu.adapters.nvml.mig import make_instance
+
+    return asdict(make_instance(lib, uuid, profile, start))
+
+
+def _remove_instance(lib: Any, uuid: str, profile: str, start: int) -> None:
+    from mesos_gpu.adapters.nvml.mig import remove_instance
+
+    remove_instance(lib, uuid, profile, start)
+
+
 #: What a child can be asked for.
 ORDERS: Final[Mapping[str, Callable[..., Any]]] = {
     "limits": _read_limits,
     "limit": _set_limits,
     "try limits": _try_limits,
+    "make instance": _make_instance,
+    "remove instance": _remove_instance,
 }

@@ -26,10 +26,13 @@ from isolator.host import control_ports
 from isolator.node.reaper import audit, reap, strangers
 from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
+from isolator.shares.watch import LOOK_S as WATCH_S
+from isolator.shares.watch import Watch, slack_from
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.health import Survey
+from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.policy.gpus.health import HealthSettings, tiers_from
 from mesos_gpu.ports import GpuProbe
 from mesos_gpu.wire.mesos import report
@@ -62,6 +65,8 @@ class Monitor:
         self._probing = threading.Lock()  # the probe and the cards: a survey, or a reset
         self._cards = Cards(ledger.directory / "health.json", self._health)
         self._abilities = abilities or Abilities(os.environ)
+        self._watch = Watch(ledger, os.environ)
+        self._looked = Survey()  # the last that could be had
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
         self._failure = ""  # why the last probe failed
@@ -144,6 +149,10 @@ class Monitor:
         driver volume is built, which takes a second."""
         if self._known.volume_problem == driver_volume.AT_WORK:
             return LOOK_S
+        watch_s = WATCH_S if self._known.uses else math.inf
+        return min(watch_s, self._recheck_s())
+
+    def _recheck_s(self) -> float:
         return max(LOOK_S, self._health.recheck_s / LOOKS_PER_RECHECK) if self._cards.restless() else math.inf
 
     def _sent(self) -> bool:
@@ -165,7 +174,7 @@ class Monitor:
         try:
             self._survey()
             self._known = self._inventory()
-            write_inventory(self._ledger.directory, self._known)
+            write_inventory(self._ledger.directory, replace(self._known, uses=()))
         except OSError as error:
             logger.error("what this host's executors need cannot be written: %s", error)
         finally:
@@ -175,7 +184,16 @@ class Monitor:
     def _inventory(self) -> Inventory:
         inventory = self._cards.inventory(self._isolation())
         ports = "off" if control_ports.is_off(os.environ) else "denied"
-        return self._abilities.completed(self._volume.look(replace(inventory, control_ports=ports)))
+        said = replace(inventory, control_ports=ports, uses=self._uses())
+        return self._abilities.completed(self._volume.look(said))
+
+    def _uses(self) -> tuple[ShareUse, ...]:
+        """What tasks use of their shares; nothing is said of a look that failed."""
+        try:
+            return self._watch.look(self._looked.readings)
+        except (MesosGpuError, OSError) as error:
+            logger.error("what tasks use of their shares cannot be told: %s", error)
+            return ()
 
     def _survey(self) -> None:
         try:
@@ -186,8 +204,9 @@ class Monitor:
                 "the GPUs could not be read: %s", error, exc_info=not isinstance(error, MesosGpuError)
             )
             self._cards.failed(self._failure, time.time())
+            self._looked = Survey()
             return
-        self._failure = ""
+        self._failure, self._looked = "", survey
         self._cards.surveyed(survey, self._strangers(survey), time.time())
 
     def _strangers(self, survey: Survey) -> dict[GpuId, str]:
@@ -329,6 +348,7 @@ def main() -> int:
     logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     settings = Settings.from_environment(os.environ)
     try:
+        slack_from(os.environ)  # or it would fail at its first look
         probe, health = probe_from(os.environ), health_from(os.environ)
         abilities = Abilities(os.environ)
     except BadConfiguration as error:

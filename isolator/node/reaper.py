@@ -9,10 +9,11 @@ from typing import Final
 
 from isolator.confinement.enclosure import DENIED, undo
 from isolator.devices import cgroups, facts
+from isolator.devices.members import member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
-from isolator.shares import card
+from isolator.shares import card, mps
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
@@ -140,9 +141,12 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
     tells: dict[GpuId, list[Callable[[int], bool]]] = {gpu: [] for gpu in pids}
     for holding in ledger.holdings():
         if (on := pids.keys() & set(holding.gpus)) and ledger.alive(holding):
-            ours = _member_of(holding)
+            ours = member_of(holding)
             for gpu in on:
                 tells[gpu].append(ours)
+    for row in ledger.cards():
+        if row.kind == mps.KIND and row.gpu in tells:
+            tells[row.gpu].append(mps.member_of(row.what))
     strangers_by_gpu = {}
     for gpu, present in pids.items():
         strange = [
@@ -153,20 +157,6 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
         if strange:
             strangers_by_gpu[gpu] = "; ".join(_who(pid) for pid in strange) + ", which no task accounts for"
     return strangers_by_gpu
-
-
-def _member_of(holding: Holding) -> Callable[[int], bool]:
-    """Tells the owner, all below it, and all in cgroups of its container: Mesos' and ours are named as that."""
-    tree = frozenset({holding.owner.pid, *processes.descendants(holding.owner.pid)})
-
-    def is_member(pid: int) -> bool:
-        try:
-            paths = cgroups.membership(pid).values()
-        except OSError:  # it has ended
-            paths = {}.values()
-        return pid in tree or any(holding.container in path.split("/") for path in paths if holding.container)
-
-    return is_member
 
 
 def _who(pid: int) -> str:

@@ -57,7 +57,7 @@ class HostRun:
             cwd=launch.sandbox,
             user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
             mounts=_mounts(launch, user),
-            given=given_mounts(launch),
+            given=(*given_mounts(launch), *_over(launch)),
             private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
             domain=apart.domain,
             filter=apart.program.hex(),
@@ -124,6 +124,13 @@ def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, 
     from isolator.runs.host_paths import granted, in_host
 
     return in_host(granted(asked, launch.own, user), launch.sandbox)
+
+
+def _over(launch: Launch) -> list[tuple[str, str, bool]]:
+    """What stands in the place of the host's own files, for the sake of its share; of those that the host has."""
+    over = launch.given.over if launch.given is not None else ()
+    real = ((source, os.path.realpath(target)) for source, target in over)
+    return [(source, target, True) for source, target in real if os.path.isfile(target)]
 
 
 def _confined(order: Order, enclosure: Enclosure) -> Order:

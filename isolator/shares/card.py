@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
+from isolator.shares import instances
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
@@ -76,7 +77,9 @@ def settle(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
         MesosGpuError, OSError: It cannot be; it stays on record.
     """
     for gpu in gpus:
-        if sharers(ledger, gpu):
+        shares = sharers(ledger, gpu)
+        instances.sweep(ledger, gpu, {each.share.instance for each in shares if each.share is not None})
+        if shares:
             plan(ledger, [gpu])
             continue
         for trace in reversed(ledger.cards(gpu)):
@@ -85,18 +88,28 @@ def settle(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
 
 
 def tend(ledger: Ledger) -> None:
-    """Undo what is left of cards that nobody shares any more: whoever was to do it died before. For the monitor."""
+    """Do what whoever was to do it died before: undo what is left of cards that nobody shares any more, plan anew for
+    those that are left on others. For the monitor."""
     for gpu in dict.fromkeys(trace.gpu for trace in ledger.cards()):
         try:
-            with ledger.turn([gpu], timeout_s=0.0):
-                if not sharers(ledger, gpu):
+            if not _is_settled(ledger, gpu):
+                with ledger.turn([gpu], timeout_s=0.0):
                     settle(ledger, [gpu])
         except (MesosGpuError, OSError) as error:
             import logging  # the executor has none
 
             logging.getLogger(__name__).error(
-                "what was made of %s for its shares cannot be undone: %s", gpu, error
+                "what was made of %s for its shares cannot be set right: %s", gpu, error
             )
+
+
+def _is_settled(ledger: Ledger, gpu: GpuId) -> bool:
+    """Whether a card has shares, its plan is of just these, and each instance that was made is one's."""
+    shares = {holding.task: holding.share for holding in sharers(ledger, gpu)}
+    held = {share.instance for share in shares.values() if share is not None}
+    rows = ledger.cards(gpu)
+    planned = all(_own(row.state).keys() == shares.keys() for row in rows if row.kind == WINDOWS)
+    return bool(shares) and planned and all(row.what in held for row in rows if row.kind == instances.KIND)
 
 
 def undo(trace: CardTrace) -> None:

@@ -8,18 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from isolator.gpus.ledger import Ledger, Owner, Room, ShareClaim, Trace
+from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card, files, limits
 from isolator.shares.files import Files
+from isolator.shares.instances import Instance
 from isolator.shares.limits import CgroupLimits
 from isolator.shares.shim.region import Region
+from isolator.shares.shim.volume import for_tasks
 from isolator.shares.tenancy import Given, Measure, Tenancy
-from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Method
+from mesos_gpu.model.share import Method, MigInstance, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+from mesos_gpu.model.tasks.resize import Resized
 
 
 class Enforcing:
@@ -29,11 +32,18 @@ class Enforcing:
         """Nothing is made. `compute_milli`: what all shares of a card may have of its compute."""
         self._tenancy, self._ledger, self._compute_milli = tenancy, ledger, compute_milli
         self._measures = measures(tenancy)
+        self.resized: Resized | None = None  # the last answer to the wish for another share
 
     @property
     def tenancy(self) -> Tenancy:
         """The task, and what it has."""
         return self._tenancy
+
+    def volume(self) -> Path | None:
+        """The build of the driver volume that has the libraries for shares; None: it needs none, or there is none."""
+        if not any(isinstance(measure, Files) for measure in self._measures):
+            return None
+        return for_tasks(self._tenancy.own, self._tenancy.inventory)
 
     def see(self) -> None:
         """See that this host can do what was granted.
@@ -65,6 +75,19 @@ class Enforcing:
         with self._ledger.turn(gpu.id for gpu in self._tenancy.gpus):
             yield
 
+    def divide(self) -> MigInstance:
+        """Make the MIG instance that the share is to be, in the card's turn.
+
+        Raises:
+            NotStarted: It cannot be made there: the task is to be placed again.
+        """
+        (measure,) = self._measures
+        assert isinstance(measure, Instance)
+        try:
+            return measure.divide(self._tenancy)
+        except MesosGpuError as error:
+            raise refused(self._tenancy, error.what) from error
+
     def make(self, cgroups: tuple[str, ...], volume: Path | None) -> Given:
         """Make what keeps the task to its share, and what all shares of its cards need, in the cards' turn.
 
@@ -79,8 +102,35 @@ class Enforcing:
         given = Given()
         for measure in self._measures:
             given += measure.make(self._tenancy, self._ledger)
-        card.plan(self._ledger, [gpu.id for gpu in self._tenancy.gpus])
+        self.plan()
         return given
+
+    def plan(self) -> None:
+        """Plan anew the turns that the tasks of its cards take, in the cards' turn."""
+        card.plan(self._ledger, [gpu.id for gpu in self._tenancy.gpus])
+
+    def hold(self, owner: Owner, share: Share) -> Claimed | Refused | Stale:
+        """Have the ledger hold another share of its cards, if it fits there."""
+        claim = replace(self.claim(), share=share)
+        return self._ledger.resize(self._tenancy.task, owner, claim)
+
+    def limit(self, share: Share, before: Share) -> None:
+        """Keep the running task to another share, in the cards' turn.
+
+        Raises:
+            Conflict, MesosGpuError, OSError: As `Measure.resize`; then it is kept to the one before, where it can be.
+        """
+        wanted, old = replace(self._tenancy, share=share), replace(self._tenancy, share=before)
+        changed: list[Measure] = []
+        try:
+            for measure in self._measures:
+                measure.resize(wanted, self._ledger, before)
+                changed.append(measure)
+        except (MesosGpuError, OSError):
+            for measure in reversed(changed):
+                measure.resize(old, self._ledger, share)
+            raise
+        self._tenancy = wanted
 
     def let_go(self, owner: Owner) -> None:
         """Release the claim, as the function of that name."""
@@ -110,6 +160,7 @@ def enforcing_of(
         node=ledger.directory,
         own=own,
         simulated=inventory.source == "simulated",
+        inventory=inventory,
     )
     enforcing = Enforcing(tenancy, ledger, plan.shared_compute_milli)
     enforcing.see()
@@ -137,8 +188,10 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
         NotStarted: This program does not know how.
     """
     method = tenancy.share.method
-    if method in (Method.TURNS, Method.MIG):  # the card's own; the devices of an instance are the enclosure's
+    if method is Method.TURNS:  # the card's own
         return ()
+    if method is Method.MIG:
+        return (Instance(),)
     if tenancy.simulated or method is Method.SHIM_WINDOWS:
         return (Files(),)
     if method in (Method.DMEM_WINDOWS, Method.MISC_WINDOWS):

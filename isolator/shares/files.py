@@ -2,19 +2,24 @@
 written there for the libraries that it gets in place of the driver's."""
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.shares.shim import ability
 from isolator.shares.shim.region import MIB, CardLimits, Region, region_of
-from isolator.shares.tenancy import Given, Tenancy
+from isolator.shares.shim.volume import covers, for_tasks, mount_point
+from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.share import Share
 from mesos_gpu.policy.gpus.image import VOLUME_PATH
+from volumes.store import SHARE, Store, default_path
 
 KIND: Final = "share"  # of a trace: the directory of the files
 WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan
-SHARE: Final = "share"  # an empty directory in the variant of the driver volume that has those libraries
-SEEN_AT: Final = f"{VOLUME_PATH}/{SHARE}"  # in the task
+SEEN_AT: Final = mount_point(VOLUME_PATH)  # in the task
 
 
 class Files:
@@ -22,7 +27,13 @@ class Files:
 
     def lacks(self, tenancy: Tenancy) -> str:
         """Say what is missing, as `Measure.lacks`."""
-        return "" if tenancy.simulated else "this host has no driver volume with the libraries for shares"
+        if tenancy.simulated:
+            return ""
+        if (
+            for_tasks(tenancy.own, tenancy.inventory) is None
+        ):  # why, and whether they know the driver, the monitor says
+            return "there is no driver volume with the libraries for shares"
+        return ability.switched_off(tenancy.own, tenancy.node)
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
         """Name the directory."""
@@ -43,23 +54,42 @@ class Files:
             return Given()  # of simulated cards: there is nothing that would read them
         directory, usage = os.path.realpath(region.path), region.usage_path.name
         return Given(
-            mounts=((directory, SEEN_AT, True), (f"{directory}/{usage}", f"{SEEN_AT}/{usage}", False))
+            mounts=((directory, SEEN_AT, True), (f"{directory}/{usage}", f"{SEEN_AT}/{usage}", False)),
+            over=_over(tenancy.own, tenancy.volume),
         )
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
-        """Write other limits, as `Measure.resize`."""
-        region = _region(tenancy)
-        gpus = [gpu.id for gpu in tenancy.gpus]
-        usage, wanted = region.usage(gpus), limits_of(tenancy)
-        for card in wanted:
-            used = usage.cards[card.gpu].memory_bytes if card.gpu in usage.cards else 0
-            if used > card.memory_bytes:
-                raise Conflict(
-                    f"it has {-(-used // MIB)} MiB of {card.gpu} in use, and {card.memory_bytes // MIB} are asked for",
-                    remedy="ask for more, or let it free memory first",
-                )
-        for card in wanted:
-            region.change(card.gpu, memory_bytes=card.memory_bytes)
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
+        """Write other limits, as `Measure.resize`. What is asked for less is compared with what is in use when nothing
+        more can be had."""
+        region, limits = _region(tenancy), limits_of(tenancy)
+        old = {card.gpu: card.memory_bytes for card in region.limits([card.gpu for card in limits])}
+        _write(region, {card.gpu: card.memory_bytes for card in limits})
+        if all(card.memory_bytes >= old.get(card.gpu, 0) for card in limits):
+            return
+        usage = region.usage([card.gpu for card in limits])
+        over = [
+            (usage.cards[card.gpu].memory_bytes, card.memory_bytes)
+            for card in limits
+            if card.gpu in usage.cards and usage.cards[card.gpu].memory_bytes > card.memory_bytes
+        ]
+        if over or usage.problem:
+            _write(region, old)
+        if usage.problem:
+            raise Conflict(f"what it uses is not known: {usage.problem}", remedy="let it start again")
+        if over:
+            used, wanted = max(over)
+            raise InUse(-(-used // MIB), wanted // MIB)
+
+
+def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:
+    for gpu, amount in memory_bytes.items():
+        region.change(gpu, memory_bytes=amount)
+
+
+def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
+    """Our libraries, and where the host has the driver's own: a task that loads those gets ours."""
+    volume = Store(default_path(own)).read(build)
+    return tuple((str(ours), theirs) for ours, theirs in covers(volume)) if volume.variant else ()
 
 
 def limits_of(tenancy: Tenancy) -> list[CardLimits]:

@@ -13,8 +13,9 @@ from isolator.devices.cgroups import cgroup_of
 from isolator.gpus import driver_volume
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
-from isolator.shares.tenancy import Given, Tenancy
-from mesos_gpu.errors import MesosGpuError, Unavailable
+from isolator.shares.tenancy import Given, InUse, Tenancy
+from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
+from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.share import Share
 
 KIND: Final = "limit"  # of a trace: a card and the directory of a cgroup
@@ -59,9 +60,19 @@ class CgroupLimits:
         self._set(tenancy, cgroup)
         return Given()
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
         """Set other limits, as `Measure.resize`; NVML refuses less than is in use."""
-        self._set(tenancy, self._cgroup(tenancy))
+        cgroup = self._cgroup(tenancy)
+        try:
+            self._set(tenancy, cgroup)
+        except Conflict as error:
+            used_mib = max((self._used_mib(tenancy, gpu, cgroup) for gpu in tenancy.gpus), default=0)
+            raise InUse(used_mib, limits_of(tenancy.share)[1]) from error
+
+    def _used_mib(self, tenancy: Tenancy, gpu: Gpu, cgroup: Path) -> int:
+        calls = self._calls or calls_of(tenancy.own)
+        limits = calls.ask("limits", uuid=gpu.id, cgroup=str(cgroup))
+        return int(limits["used_mib"]) if limits else 0
 
     def _set(self, tenancy: Tenancy, cgroup: Path) -> None:
         calls = self._calls or calls_of(tenancy.own)

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -477,6 +477,23 @@ def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
     return []
 
 
+def member_of(what: str) -> Callable[[int], bool]:
+    """Tells whether a process is a domain's daemon or one of its servers. `what`: the text of the card's row."""
+    name = _group_of(Domain.of(what))
+
+    def is_member(pid: int) -> bool:
+        try:
+            return any(name in path.split("/") for path in cgroups.membership(pid).values())
+        except OSError:  # it has ended
+            return False
+
+    return is_member
+
+
+def _group_of(domain: Domain) -> str:
+    return f"mps-{domain.key}"
+
+
 def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
     """A cgroup in each hierarchy that is mounted: a process that stays in one of a task's keeps that task from ending.
 
@@ -490,7 +507,7 @@ def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
         if kind in ("cgroup", "cgroup2") and hierarchy not in groups:
             point = Path(cgroups.unescaped(before.split()[4]))
             version: cgroups.Version = "cgroup2" if kind == "cgroup2" else "cgroup1"
-            groups[hierarchy] = Cgroup(version, point / OWN_ROOT / f"mps-{domain.key}", own=True)
+            groups[hierarchy] = Cgroup(version, point / OWN_ROOT / _group_of(domain), own=True)
     return list(groups.values())
 
 

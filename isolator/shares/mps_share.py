@@ -56,13 +56,12 @@ class ByMps:
             joined.env, tuple((source, target, False) for source, target in joined.mounts), notes=(note,)
         )
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
         """Set the namespace of a task; by protocol 2 the limits of a client that runs stay as they are."""
         (gpu,) = tenancy.gpus
         domain, mine = domain_of(tenancy, gpu), limits_of(tenancy.share, gpu, tenancy.own)
         if domain.protocol == 2:
-            before = {h.task: h.share for h in card.sharers(ledger, gpu.id)}.get(tenancy.task)
-            if before is not None and limits_of(before, gpu, tenancy.own) == mine:
+            if limits_of(before, gpu, tenancy.own) == mine:
                 return
             raise Conflict(
                 "what MPS of protocol 2 lets a task use cannot change while it runs",

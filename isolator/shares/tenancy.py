@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Protocol
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
-from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.share import Share
 
 
@@ -24,6 +25,7 @@ class Tenancy:
         simulated: Whether the cards are: then nothing is done to a driver.
         cgroups: Directories of the cgroups that its processes join; empty before they are known.
         volume: The build of the driver volume that is leased for it; None: there is none.
+        inventory: All that the node's monitor says.
     """
 
     task: str
@@ -35,6 +37,7 @@ class Tenancy:
     simulated: bool = False
     cgroups: tuple[str, ...] = ()
     volume: Path | None = None
+    inventory: Inventory = field(default_factory=Inventory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,13 @@ class Given:
         env: Set in its environment, whatever the job says.
         mounts: Of each path of the host: itself, where the task sees it, whether it may only read. In this order, and
             after the driver volume.
-        volume: In place of the driver volume; None: that one.
+        over: Of a task that sees the host's file system, likewise, to read: what stands in the place of host files.
         notes: What its log is to say of the share.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[tuple[str, str, bool], ...] = ()
-    volume: Path | None = None
+    over: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
     def __add__(self, other: "Given") -> "Given":
@@ -59,9 +62,21 @@ class Given:
         return Given(
             {**self.env, **other.env},
             (*self.mounts, *other.mounts),
-            other.volume or self.volume,
+            (*self.over, *other.over),
             (*self.notes, *other.notes),
         )
+
+
+class InUse(Conflict):
+    """A task uses more memory than it is to have. `used_mib`: how much, of the card where it is most."""
+
+    def __init__(self, used_mib: int, wanted_mib: int) -> None:
+        """Say both."""
+        super().__init__(
+            f"it has {used_mib} MiB in use, and would have {wanted_mib}",
+            remedy="ask for more, or let it free memory first",
+        )
+        self.used_mib = used_mib
 
 
 class Measure(Protocol):
@@ -87,10 +102,12 @@ class Measure(Protocol):
             MesosGpuError, OSError: It cannot be: the task must not start.
         """
 
-    def resize(self, tenancy: Tenancy, ledger: Ledger) -> None:
-        """Keep a running task to another share, that of `tenancy`.
+    def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
+        """Keep a running task to another share, that of `tenancy`, in place of the one before. The ledger has the more
+        of both meanwhile.
 
         Raises:
-            Conflict: It has more in use than that, or cannot be changed while it runs; nothing was changed.
+            InUse: It has more memory in use than that; nothing was changed.
+            Conflict: It cannot be changed while it runs; nothing was changed.
             MesosGpuError, OSError: It cannot be.
         """

@@ -43,6 +43,7 @@ _SAID: Final = {
     "reason": str,
     "xids": list,
     "pids": list,
+    "process_mib": dict,
     "clocks_event_reasons": int,
     "hang": bool,
 }
@@ -57,7 +58,8 @@ class SimulatedProbe:
 
     An entry may say `"health": "sick"` (it needs a reset), `"lost"` or `"unknown"` (it cannot be read), each with a
     `"reason"`; `"hang": true` (as a card that does not answer in time); `"xids": [31]`, which happen once each time
-    the file is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them.
+    the file is written; `"pids"` and `"clocks_event_reasons"` as NVML gives them;
+    `"process_mib"`: the memory of processes, as {"4711": 512}.
 
     All memory of a card can be shared out, and its host has the shim. `"sharing"` says otherwise: an object with
     `"memory_mib"`, `"abilities"` (each with why it cannot be used, "": it can), `"sm_count"`, `"mig"` and
@@ -145,6 +147,9 @@ def _reading(item: Any, *, events: bool) -> Reading:
         reset_required=(reason or "the file says so") if health == "sick" else "",
         xids=tuple(map(int, said.get("xids", ()))) if events else (),
         pids=tuple(map(int, said["pids"])) if "pids" in said else None,
+        process_mib=tuple((int(pid), int(mib)) for pid, mib in said["process_mib"].items())
+        if "process_mib" in said
+        else None,
         clocks_event_reasons=said.get("clocks_event_reasons"),
     )
 

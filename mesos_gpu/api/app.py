@@ -40,6 +40,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Engine, Job
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.explain.never import beyond_models
 from mesos_gpu.wire.checking import BadJson, Problem
 from mesos_gpu.wire.jobs import decode
 
@@ -165,6 +166,10 @@ class _Api:
             raise bad_json(error) from error
         if isinstance(spec, list):
             raise invalid(*spec)
+        if spec.is_share:
+            why = await self._read(lambda view: beyond_models(spec, (each.gpu for each in view.gpus())))
+            if why:
+                raise invalid(Problem("/gpu_memory_mib", why))
         job = await result_of(self._scheduler.submit(spec))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
         return json_answer(body, 201, {"Location": f"/v1/jobs/{job.id}"})

@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.v1.views import is_used
+from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import GpuStatus, Node
+from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.share import PER_PERCENT, Share, guarantee
 from mesos_gpu.model.tasks.shared_gpu import Cover, SharedGpu
 from mesos_gpu.wire.export.prometheus import Metric
@@ -75,11 +77,12 @@ class _Gpus(NamedTuple):
 
 
 class _Shares(NamedTuple):
-    """A GPU that is open to shares, where it is, and the job of each of its shares."""
+    """A GPU that is open to shares, where it is, the job of each of its shares, and what its node says of their use."""
 
     hostname: str
     gpu: SharedGpu
     jobs: tuple[str, ...]
+    uses: Mapping[TaskId, ShareUse]
 
     @property
     def granted(self) -> tuple[Share, ...]:
@@ -94,12 +97,21 @@ def _gpus(view: View) -> _Gpus:
 
 def _shares(view: View) -> tuple[_Shares, ...]:
     """Every GPU that is open to shares."""
-    shared = [(status.node.hostname, view.shared(status.gpu)) for status in view.gpus()]
+    shared = [(status, view.shared(status.gpu)) for status in view.gpus()]
     return tuple(
-        _Shares(hostname, gpu, tuple(task.job_id or "" for task in gpu.tenants))
-        for hostname, gpu in shared
+        _Shares(
+            status.node.hostname,
+            gpu,
+            tuple(task.job_id or "" for task in gpu.tenants),
+            {use.task_id: use for use in _uses(status) if use.gpu_id == gpu.gpu_id},
+        )
+        for status, gpu in shared
         if gpu
     )
+
+
+def _uses(status: GpuStatus) -> tuple[ShareUse, ...]:
+    return status.node.inventory.uses if status.node.inventory else ()
 
 
 def _jobs(view: View) -> Mapping[JobState, int]:
@@ -153,6 +165,19 @@ def _by_state(jobs: Mapping[JobState, int]) -> Values:
 def _of_card(value: Callable[[_Shares], float]) -> Callable[[Iterable[_Shares]], Values]:
     """A number for each GPU that is open to shares."""
     return lambda cards: sorted(((card.gpu.gpu_id, card.hostname), value(card)) for card in cards)
+
+
+def _of_use(value: Callable[[ShareUse], float | None]) -> Callable[[Iterable[_Shares]], Values]:
+    """A number for each share whose use is known."""
+
+    def numbers(cards: Iterable[_Shares]) -> Iterator[tuple[tuple[str, ...], float]]:
+        for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
+            for task, job in zip(card.gpu.tenants, card.jobs, strict=True):
+                use = card.uses.get(task.id)
+                if use is not None and (number := value(use)) is not None:
+                    yield (card.gpu.gpu_id, task.id, job), number
+
+    return numbers
 
 
 def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], Values]:
@@ -297,6 +322,54 @@ FAMILIES: Final = (
         "Compute of its GPU that a share is granted, in percent of the GPU.",
         _shares,
         _of_share(lambda share: share.compute_milli / PER_PERCENT),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_used_memory_mib",
+        "gauge",
+        "Memory of its GPU that a share's task uses.",
+        _shares,
+        _of_use(lambda use: use.memory_mib),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_most_memory_mib",
+        "gauge",
+        "The most memory of its GPU that a share's task was seen to use.",
+        _shares,
+        _of_use(lambda use: use.most_mib),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_used_compute_pct",
+        "gauge",
+        "Part of its GPU's time in which a share's task was at work of late, in percent.",
+        _shares,
+        _of_use(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_refused_allocations_total",
+        "counter",
+        "Allocations of a share's task that did not fit its share.",
+        _shares,
+        _of_use(lambda use: use.refused),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_missed_windows_total",
+        "counter",
+        "Windows of compute that a share's task did not use, to pay for work that ran over.",
+        _shares,
+        _of_use(lambda use: use.missed),
+        ("uuid", "task", "job"),
+    ),
+    Family(
+        "mesos_gpu_share_over",
+        "gauge",
+        "1 for each share whose task uses more memory than it is granted, else 0.",
+        _shares,
+        _of_use(lambda use: float(use.looks > 0)),
         ("uuid", "task", "job"),
     ),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Gpu, GpuSharing, Guarantee, Share
+    from mesos_gpu.api.spec.shapes import Gpu, GpuSharing, Guarantee, Share, ShareUse
 
 
 class Part(NamedTuple):
@@ -12,6 +12,7 @@ class Part(NamedTuple):
 
     job_id: str | None
     share: str | None = None
+    used: str | None = None
     method: str | None = None
     guarantee: str | None = None
 
@@ -24,7 +25,11 @@ def parts(gpu: "Gpu") -> Iterator[Part]:
         return
     for share in gpu["shares"]:
         yield Part(
-            share["job_id"] or share["task_id"], amount(share), share["method"], words(share["guarantee"])
+            share["job_id"] or share["task_id"],
+            amount(share),
+            used(share["used"]) if share["used"] else None,
+            share["method"],
+            words(share["guarantee"]),
         )
     yield Part("(uncovered)" if sharing["state"] == "uncovered" else "(free)", _left(sharing))
 
@@ -32,6 +37,12 @@ def parts(gpu: "Gpu") -> Iterator[Part]:
 def amount(share: "Share") -> str:
     """A share in few words: "25% 20480 MiB"."""
     return f"{share['compute_pct']:g}% {share['memory_mib']} MiB"
+
+
+def used(use: "ShareUse") -> str:
+    """What is used of it, in as few: "24% 18000 MiB"; "?" where nobody can say."""
+    compute, memory = use["compute_pct"], use["memory_mib"]
+    return f"{'?' if compute is None else f'{compute:g}'}% {'?' if memory is None else memory} MiB"
 
 
 def words(guarantee: "Guarantee") -> str:

@@ -9,7 +9,7 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Isolation
+from mesos_gpu.model.share import Isolation, OnExcess
 
 LOG_LIMIT_MIB: Final = 1024
 #: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it stays
@@ -80,6 +80,7 @@ class Settings:
     gpu_compute_overcommit: float = (
         1.0  # how often the compute of a shared card may be promised; memory never is
     )
+    on_gpu_excess: OnExcess = OnExcess.END  # of tasks that use more memory than their share
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
     preemption: bool = True  # whether a job may end preemptible ones of lower priority
     preempt_after_s: float = 3.0  # until then what is free has been offered, and nobody need be ended

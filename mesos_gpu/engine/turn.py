@@ -8,6 +8,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain
+from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import NOUN_OF
 from mesos_gpu.model.tasks.task import Task
@@ -71,7 +72,9 @@ class Turn:
         fresh_s = self.settings.report_stale_s
         if old.reported_at is None or self.now - old.reported_at > fresh_s:
             return True
-        return replace(old, reported_at=new.reported_at) != new
+        return replace(old, reported_at=new.reported_at, inventory=_lasting(old)) != replace(
+            new, inventory=_lasting(new)
+        )
 
     def put_drain(self, drain: Drain) -> None:
         """Take something out, or change why and until when."""
@@ -150,3 +153,8 @@ class Turn:
                 message=message,
             )
         )
+
+
+def _lasting(node: Node) -> Inventory | None:
+    """What a node reports, without what tasks use of their shares: that is another with each report."""
+    return replace(node.inventory, uses=()) if node.inventory and node.inventory.uses else node.inventory

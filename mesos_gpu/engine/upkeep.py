@@ -90,7 +90,8 @@ def _repeat_kills(turn: Turn) -> None:
     for task_id in list(turn.state.live):
         task = turn.state.tasks[task_id]
         job = turn.state.current(task)
-        if job is None or not (job.kill_requested or task.evicted):
+        ended_for_excess = task.excess and task.kill_sent_at is not None
+        if job is None or not (job.kill_requested or task.evicted or ended_for_excess):
             continue
         if task.kill_sent_at is None or turn.now - task.kill_sent_at >= turn.settings.kill_resend_s:
             send_kill(turn, job, task)

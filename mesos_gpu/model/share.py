@@ -39,6 +39,14 @@ class Isolation(Enum):
     ANY = "any"  # equal turns will do: nothing limits its memory
 
 
+class OnExcess(Enum):
+    """What is done about a task that uses more memory than its share, where its own libraries alone keep that."""
+
+    IGNORE = "ignore"
+    WARN = "warn"  # its job says so
+    END = "end"  # and then it is ended
+
+
 class Ability(Enum):
     """What a host can use to enforce shares of a card."""
 
@@ -99,7 +107,7 @@ _BY: Final[Mapping[str, str]] = MappingProxyType(
         "dmem": "kernel",
         "misc": "driver",
         "mps3": "driver",
-        "mps2": "driver",
+        "mps2": "cooperative",  # a client chooses its percentage, and may change its user's server's (docs/mps.md)
         "shim": "cooperative",
         "windows": "cooperative",
         "turns": "none",

@@ -36,7 +36,7 @@ from mesos_gpu.model.jobs.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
-from mesos_gpu.model.share import Isolation
+from mesos_gpu.model.share import Isolation, OnExcess
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
@@ -75,6 +75,7 @@ class Options:
     placement_of: Mapping[str, Placement] = field(default_factory=dict)
     isolation: str = Isolation.SHARED.value
     gpu_compute_overcommit: float = 1.0
+    on_gpu_excess: str = OnExcess.END.value
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
     aging_step_s: float = 3600.0  # 0: waiting adds nothing
@@ -110,6 +111,7 @@ def engine_settings(options: Options) -> Settings:
         placement_of=options.placement_of,
         isolation=Isolation(options.isolation),
         gpu_compute_overcommit=options.gpu_compute_overcommit,
+        on_gpu_excess=OnExcess(options.on_gpu_excess),
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
         user_quota=Quota(options.user_pending, options.user_stored_mib),
@@ -410,6 +412,9 @@ def _own_user() -> str:
               envvar="MESOS_GPU_COMPUTE_OVERCOMMIT",
               help="How often the compute of a shared GPU may be promised, from 1; its memory never is more than "
               "once.")  # fmt: skip
+@click.option("--on-gpu-excess", type=click.Choice([choice.value for choice in OnExcess]),
+              default=OnExcess.END.value, show_default=True, envvar="MESOS_GPU_ON_GPU_EXCESS",
+              help="Of tasks that use more memory than their share: end warns before it ends them.")  # fmt: skip
 @click.option("--gpu-nodes", type=click.Choice([choice.value for choice in GpuNodes]),
               default=GpuNodes.LAST.value, show_default=True,
               help="Whether work without GPUs may use nodes with some.")  # fmt: skip

@@ -127,8 +127,9 @@ def _measure(result: Result, mark: str, view: View, mix: Mix, capacity: int) -> 
 
 def fragmented(view: View, mix: Mix) -> float:
     """F of all nodes, in thousandths of a GPU, whatever policy the view has."""
+    names = view.model_names()
     states = [
-        Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), view.model_names()[view.model[row]])
+        Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), names[view.model[row]], view.parts_of(row))
         for row, free in enumerate(view.free)
     ]
     measure = Fragmentation(mix)

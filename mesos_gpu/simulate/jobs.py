@@ -1,9 +1,9 @@
 """A cluster of like nodes runs a trace of jobs, event after event, on a virtual clock. Deterministic.
 
 A job gets all its GPUs at once or none: on one node if they fit on one, else on whole nodes and a rest on one
-more. At each event (a job comes, ends, or changes its level) the cluster is filled anew in the policy's order;
-who stays chosen stays where it is, if the newcomers can be placed around it. What has been done is kept when a
-job is put off (a checkpoint), at a price: see `Prices`.
+more; a share goes to the shared GPU with least room that has enough. At each event (a job comes, ends, or changes its
+level) the cluster is filled anew in the policy's order; who stays chosen stays where it is, if the newcomers can be
+placed around it. What has been done is kept when a job is put off (a checkpoint), at a price: see `Prices`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +14,17 @@ from operator import attrgetter
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.share import WHOLE
 from mesos_gpu.model.words import counted
 from mesos_gpu.simulate.orders import Known, Order, Rank
 from mesos_gpu.simulate.trace import TraceJob
 
 _LEAST_PROGRESS: Final = 10  # a tenth
 
-Where = tuple[tuple[int, int], ...]  # (node, GPUs on it), by node
+NO_CARD: Final = -1
+Where = tuple[
+    tuple[int, int, int], ...
+]  # by node: (node, thousandths of GPUs on it, the card or NO_CARD: whole ones)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +194,7 @@ class _Run:
     def _come(self) -> None:
         while self._coming and self._coming[-1].submitted_ms == self._now:
             job = self._coming.pop()
-            live = _Live(job, Known(job.gpus, job.submitted_ms), job.lasts_ms, self._now)
+            live = _Live(job, Known(job.milli, job.submitted_ms), job.lasts_ms, self._now)
             self._rank(live)
             self._line.append(live)
             self._await(live)
@@ -218,7 +222,7 @@ class _Run:
         live.rank = (
             self.order.rank(live.known, left_ms),
             live.job.submitted_ms,
-            live.job.gpus,
+            live.job.milli,
             live.job.job_id,
         )
 
@@ -249,13 +253,13 @@ class _Run:
         for live in self._line:
             if live in places:
                 continue
-            place = free.find(live.job.gpus)
+            place = free.find(live.job)
             if place is not None:
                 free.take(place)
                 places[live] = place
             elif self.order.strict:
                 break
-            if free.gpus == 0:
+            if free.milli == 0:
                 break
         return places
 
@@ -267,9 +271,9 @@ class _Run:
         for where in places.values():
             free.take(where)
         for live in self._line:
-            if free.gpus == 0:
+            if free.milli == 0:
                 return
-            if live not in places and (place := free.find(live.job.gpus)) is not None:
+            if live not in places and (place := free.find(live.job)) is not None:
                 free.take(place)
                 places[live] = place
 
@@ -287,30 +291,58 @@ class _Free:
     """What is free on each node."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.gpus = cluster.gpus
+        self.milli = cluster.gpus * WHOLE
         self._per_node = cluster.gpus_per_node
-        self._nodes = [cluster.gpus_per_node] * cluster.nodes
-        self._none_from = cluster.gpus + 1  # as many as this fit nowhere
+        self._nodes = [cluster.gpus_per_node] * cluster.nodes  # GPUs that are free wholly
+        self._shared: dict[tuple[int, int], int] = {}  # of the cards that are not: thousandths
+        self._none_from = {
+            False: self.milli + 1,
+            True: WHOLE,
+        }  # as much as this fits nowhere; of shares: True
 
-    def find(self, gpus: int) -> Where | None:
+    def find(self, job: TraceJob) -> Where | None:
         """The tightest place; None: there is none."""
-        if gpus >= self._none_from:
+        is_share = job.gpu_milli < WHOLE
+        if job.milli >= self._none_from[is_share]:
             return None
-        where = self._find(gpus)
+        where = self._find_part(job.milli) if is_share else self._find(job.gpus)
         if where is None:
-            self._none_from = gpus
+            self._none_from[is_share] = job.milli
         return where
 
     def fits(self, where: Where) -> bool:
         """Whether just this place is free."""
-        return all(self._nodes[node] >= count for node, count in where)
+        return all(
+            self._nodes[node] * WHOLE >= milli
+            if (node, card) not in self._shared
+            else self._shared[node, card] >= milli
+            for node, milli, card in where
+        )
 
     def take(self, where: Where) -> None:
         """What `find` or `fits` has found."""
-        for node, count in where:
-            self._nodes[node] -= count
-            self.gpus -= count
+        for node, milli, card in where:
+            self.milli -= milli
+            if card == NO_CARD:
+                self._nodes[node] -= milli // WHOLE
+            else:
+                if (node, card) not in self._shared:
+                    self._nodes[node] -= 1
+                self._shared[node, card] = self._shared.get((node, card), WHOLE) - milli
+                assert self._shared[node, card] >= 0
             assert self._nodes[node] >= 0
+
+    def _find_part(self, milli: int) -> Where | None:
+        shared = [(free, at) for at, free in self._shared.items() if free >= milli]
+        if shared:
+            node, card = min(shared)[1]
+            return ((node, milli, card),)
+        whole = [(free, node) for node, free in enumerate(self._nodes) if free]
+        if not whole:
+            return None
+        node = min(whole)[1]
+        card = next(card for card in range(self._per_node) if (node, card) not in self._shared)
+        return ((node, milli, card),)
 
     def _find(self, gpus: int) -> Where | None:
         whole, rest = divmod(gpus, self._per_node)
@@ -318,21 +350,21 @@ class _Free:
         if len(empty) < whole:
             return None
         taken = empty[:whole]
-        where = [(node, self._per_node) for node in taken]
+        where = [(node, self._per_node * WHOLE, NO_CARD) for node in taken]
         if rest:
             fitting = [
                 (free, node) for node, free in enumerate(self._nodes) if free >= rest and node not in taken
             ]
             if not fitting:
                 return None
-            where.append((min(fitting)[1], rest))
+            where.append((min(fitting)[1], rest * WHOLE, NO_CARD))
         return tuple(sorted(where))
 
 
 def _settle(chosen: Mapping[_Live, Where], cluster: Cluster) -> dict[_Live, Where]:
     """Places for all the chosen, with few moves: the running stay, else some make room, else as chosen."""
-    staying = sorted(chosen, key=lambda live: (live.where is None, -live.job.gpus, live.rank))
-    largest = sorted(chosen, key=lambda live: (-live.job.gpus, live.where is None, live.rank))
+    staying = sorted(chosen, key=lambda live: (live.where is None, -live.job.milli, live.rank))
+    largest = sorted(chosen, key=lambda live: (-live.job.milli, live.where is None, live.rank))
     return _pack(staying, cluster) or _pack(largest, cluster) or dict(chosen)
 
 
@@ -341,7 +373,7 @@ def _pack(lives: Iterable[_Live], cluster: Cluster) -> dict[_Live, Where] | None
     free = _Free(cluster)
     places: dict[_Live, Where] = {}
     for live in lives:
-        where = live.where if live.where is not None and free.fits(live.where) else free.find(live.job.gpus)
+        where = live.where if live.where is not None and free.fits(live.where) else free.find(live.job)
         if where is None:
             return None
         free.take(where)
@@ -367,7 +399,7 @@ def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Fig
     """Percentiles are by nearest rank."""
     times = sorted(outcome.ended_ms[job.job_id] - job.submitted_ms for job in jobs)
     makespan = max(outcome.ended_ms.values()) - min(job.submitted_ms for job in jobs)
-    work = sum(job.gpus * job.lasts_ms for job in jobs)
+    work = sum(job.milli * job.lasts_ms for job in jobs)
 
     def percentile(share: float) -> float:
         return times[ceil(share * len(times)) - 1] / 1000
@@ -377,5 +409,5 @@ def figures(jobs: Sequence[TraceJob], cluster: Cluster, outcome: Outcome) -> Fig
         p50_jct_s=percentile(0.5),
         p99_jct_s=percentile(0.99),
         makespan_s=makespan / 1000,
-        gpu_utilisation_pct=100 * work / (cluster.gpus * makespan),
+        gpu_utilisation_pct=100 * work / (cluster.gpus * WHOLE * makespan),
     )

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from mesos_gpu.model.share import WHOLE
+
 HOUR_MS: Final = 3_600_000
 Rank = tuple[int, ...]
 
@@ -16,7 +18,7 @@ Rank = tuple[int, ...]
 class Known:
     """What a scheduler knows of a job. `served_ms`: for how long it has run, since it was lifted."""
 
-    gpus: int
+    milli: int  # thousandths of GPUs
     submitted_ms: int
     served_ms: int = 0
     lifted: bool = False  # it had waited for `lift_after_ms`
@@ -78,7 +80,7 @@ class Shortest:
 
     def rank(self, known: Known, left_ms: int) -> Rank:
         """What is left."""
-        return (left_ms * known.gpus if self.by_service else left_ms,)
+        return (left_ms * known.milli if self.by_service else left_ms,)
 
     def changes_in_ms(self, known: Known) -> int | None:
         """None: what is left shrinks while others run as well, and that only moves a runner forward."""
@@ -106,16 +108,16 @@ class Levels:
         level, _ = self._level(known)
         if known.lifted and level == 0:
             return (-1,)
-        return (level, known.gpus if self.small_first else 0)
+        return (level, known.milli if self.small_first else 0)
 
     def changes_in_ms(self, known: Known) -> int | None:
         """The service, ms, until the next level."""
         _, until = self._level(known)
-        return -(-until // known.gpus) - known.served_ms
+        return -(-until // known.milli) - known.served_ms
 
     def _level(self, known: Known) -> tuple[int, int]:
-        """The level, and the service at which it ends."""
-        service, level, until = known.served_ms * known.gpus, 0, self.first_ms
+        """The level, and the service at which it ends, in thousandths of ms of a GPU."""
+        service, level, until = known.served_ms * known.milli, 0, self.first_ms * WHOLE
         while service >= until:
             level, until = level + 1, until * self.factor
         return level, until

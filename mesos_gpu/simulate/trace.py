@@ -1,4 +1,7 @@
-"""Reading a trace of jobs: a CSV file with job_id, num_gpu, submit_time and duration (times in ms)."""
+"""Reading a trace of jobs: a CSV file with job_id, num_gpu, submit_time and duration (times in ms).
+
+A share of one GPU is a fraction in num_gpu, as 0.25, or num_gpu of 1 with thousandths in a column gpu_milli.
+"""
 
 import csv
 import gzip
@@ -9,9 +12,12 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from mesos_gpu.errors import Damaged, NotFound
+from mesos_gpu.model.share import WHOLE, cards_of, milli_of
 
 COLUMNS: Final = ("job_id", "num_gpu", "submit_time", "duration")
+PARTS: Final = "gpu_milli"  # a column that there may be
 _MOST: Final = 1 << 53
+_MORE: Final = {"num_gpu": ", or a part of one GPU in thousandths, as 0.25", PARTS: ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,12 @@ class TraceJob:
     gpus: int
     submitted_ms: int
     lasts_ms: int
+    gpu_milli: int = WHOLE  # thousandths of its GPU, if it has but one
+
+    @property
+    def milli(self) -> int:
+        """Thousandths of GPUs, of all its GPUs together."""
+        return self.gpus * self.gpu_milli
 
 
 def read_jobs(path: Path) -> list[TraceJob]:
@@ -61,22 +73,36 @@ def _jobs(path: Path, reader: "csv.DictReader[str]") -> list[TraceJob]:
         job_id = row["job_id"]
         if not job_id or job_id in jobs:
             _wrong(place, "job_id", job_id, "a name that no other job has")
+        gpus, milli = _gpus(place, row)
         jobs[job_id] = TraceJob(
             job_id,
-            _whole(place, "num_gpu", row["num_gpu"], least=1),
+            gpus,
             _whole(place, "submit_time", row["submit_time"], least=0),
             _whole(place, "duration", row["duration"], least=1),
+            milli,
         )
     if not jobs:
         raise Damaged(f"{path} has no jobs", remedy="write one job a line, after the names of the columns")
     return list(jobs.values())
 
 
+def _gpus(place: str, row: "dict[str, str]") -> tuple[int, int]:
+    """Cards, and thousandths of each."""
+    fraction = milli_of(row["num_gpu"] or "")
+    gpus, milli = (
+        cards_of(fraction) if fraction else (_whole(place, "num_gpu", row["num_gpu"], least=1), WHOLE)
+    )
+    if not row.get(PARTS):
+        return gpus, milli
+    said = _whole(place, PARTS, row[PARTS], least=1)
+    if said > WHOLE or (said < WHOLE and gpus > 1) or (fraction and said != fraction):
+        _wrong(place, PARTS, row[PARTS], f"thousandths of one GPU, {WHOLE} at most, as num_gpu says")
+    return gpus, said
+
+
 def _whole(place: str, column: str, text: str | None, least: int) -> int:
     if text is None or not (text.isascii() and text.isdecimal()) or not least <= int(text[:20]) <= _MOST:
-        _wrong(
-            place, column, text, f"a whole number from {least} on{'' if column == 'num_gpu' else ', in ms'}"
-        )
+        _wrong(place, column, text, f"a whole number from {least} on{_MORE.get(column, ', in ms')}")
     return int(text)
 
 

@@ -20,10 +20,11 @@ import requests
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.testing.elf_files import ldconfig
 
-#: The second keeps what the first has replaced by something newer.
+#: The second keeps what the first has replaced by something newer; the third has a C library of 2018.
 MIRRORS: Final = (
     "http://deb.debian.org/debian",
     "https://snapshot.debian.org/archive/debian/20251101T000000Z",
+    "http://archive.ubuntu.com/ubuntu",
 )
 #: To connect, and between two parts of an answer: with both mirrors silent, a test must still have time to say so.
 TIMEOUT_S: Final = (5.0, 20.0)
@@ -31,6 +32,7 @@ TIMEOUT_S: Final = (5.0, 20.0)
 CURRENT: Final = "535.261.03"
 ALL: Final = (CURRENT, f"{CURRENT} large", "glvnd")
 NEXT: Final = "550.163.01"
+OLD_GLIBC: Final = "glibc 2.27"  # of Ubuntu 18.04
 _TRIPLETS: Final = (
     "x86_64-linux-gnu",
     "i386-linux-gnu",

@@ -20,7 +20,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "started_at": None, "ended_at": None, "attempts": 0, "launches": 0, "infrastructure_failures": 0,
     "kill_requested": False, "learnt_min_driver": None, "healthy": None,
     "exit_code": None, "message": "", "task_id": None, "task_ids": [], "hostname": None, "hostnames": [], "gpu_ids": [],
-    "share": None, "resize": None,
+    "share": None, "share_uses": [], "resize": None,
 }  # fmt: skip
 
 _ARTIFACT: Final = {"extract": True, "executable": False, "cache": False, "dest_path": None}

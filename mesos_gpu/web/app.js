@@ -81,7 +81,12 @@ function standing(gpu) {
 function shareLine(share) {
   const by = share.guarantee;
   return `${share.job_id ?? share.task_id}: ${share.compute_pct} %, ${share.memory_mib} MiB; ` +
-    `memory ${by.memory}, compute ${by.compute}, faults ${by.faults === "user" ? "shared by its user's jobs" : by.faults} (${share.method})`;
+    `memory ${by.memory}, compute ${by.compute}, faults ${by.faults === "user" ? "shared by its user's jobs" : by.faults} (${share.method})${share.used ? useLine(share.used) : ""}`;
+}
+
+function useLine(use) {
+  const compute = use.compute_pct === null ? "" : `${use.compute_pct} %, `, over = use.problem ? `; ${use.problem}` : "";
+  return use.memory_mib === null ? "" : `; uses ${compute}${use.memory_mib} MiB, ${use.most_memory_mib} MiB at most${over}`;
 }
 
 function holders(gpu) {

@@ -251,6 +251,11 @@ def test_not_supported_everywhere_is_not_sickness() -> None:
         ({"retired": 1}, "retired_pages_pending", True),
         ({"ecc": 3}, "uncorrectable_ecc", 3),
         ({"pids": [7, 5]}, "pids", (5, 7)),
+        ({"pids": [7, 5]}, "process_mib", None),  # without rights, and in MIG mode, it does not say how much
+        ({"pids": []}, "process_mib", ()),
+        ({"pids": {7: 3 << 20, 5: (512 << 20) + 1}}, "process_mib", ((5, 513), (7, 3))),
+        ({"pids": {7: 3 << 20, 5: (1 << 64) - 1}}, "process_mib", ((7, 3),)),
+        ({"pids": {7: None}}, "pids", (7,)),
         ({"clocks": 0x80}, "clocks_event_reasons", 0x80),
         ({"reset_required": True}, "reset_required", "the driver says that it needs a reset"),
         ({"error": 999}, "unreadable", "Unknown Error"),

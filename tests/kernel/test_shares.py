@@ -1,5 +1,6 @@
 """Tasks that share a card, as the kernel sees them: several cgroups allow one minor, each task its own files only."""
 
+import base64
 import itertools
 import json
 import os
@@ -16,7 +17,9 @@ from isolator.node.reaper import audit, strangers
 from isolator.shares.shim.region import MIB, CardLimits, region_of
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.share import Method, MigInstance, Share, Sharing
+from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.testing.scripted_agent import scripted_agent
+from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
 from tests.conftest import wait_until
 from tests.hosts import GPUS, INVENTORY, Host, changed_executor, driver_volume, host
 from tests.kernel.test_isolation import ENXIO, EPERM, PROBE, PYTHON, nodes
@@ -156,7 +159,7 @@ def test_a_mig_task_has_the_two_capabilities_of_its_instance_and_reads_them_only
     directory = open_directory / f"mig-{time.monotonic_ns()}"
     directory.mkdir()
     patched = (
-        "from isolator.devices import facts; from mesos_gpu.adapters import mig\n"
+        "from isolator.devices import facts; from mesos_gpu.adapters.nvml import mig\n"
         "facts.read_driver = lambda *given, **named: facts.DriverFacts("
         "{'nvidia': 195, 'nvidia-caps': 511}, caps=(9,))\n"
         "mig.capability_minors = lambda minor, gi, ci, root: {7: (21, 22), 8: (30, 31)}[gi]\n"
@@ -255,6 +258,42 @@ def test_windows_are_planned_anew_with_each_claim_and_release(node: Node) -> Non
         assert one.process.wait(60) == 0
     assert first.ledger.holdings() == ()
     assert first.ledger.cards() == (), "the card's rows go with its last share"
+
+
+def answers(one: Host) -> list[Resized]:
+    """What its executor said of wishes for another share, in order, without what was sent again."""
+    updates = {each["uuid"]: each for each in one.agent.updates if each["state"] == "TASK_RUNNING"}
+    said = [decode_answer(base64.b64decode(each.get("data", ""))) for each in updates.values()]
+    return [each for each in said if each is not None]
+
+
+def ask(one: Host, *wish: int) -> Resized:
+    """Send a wish, and wait for the answer."""
+    count = len(answers(one))
+    data = base64.b64encode(encode_request(Resize(*wish))).decode()
+    one.agent.send({"type": "MESSAGE", "message": {"data": data}})
+    wait_until("it answers", lambda: len(answers(one)) > count, 60)
+    return answers(one)[-1]
+
+
+def test_a_running_share_is_resized_by_a_message(node: Node) -> None:
+    first, second = node.tenant(), node.tenant()
+    assert ask(first, 1, 2500, 2500, 700) == Resized(1, 2500, 2500, 700)
+    assert limits(node, first).memory_bytes == 2500 * MIB
+    assert windows(node, first, second)[first.task] >= 700
+    refused = ask(first, 2, 3001, 3001, 700)
+    assert "of its 4000 MiB of memory 1000 are held, and 3001 more are asked for" in refused.refused
+    assert ask(first, 2, 3001, 3001, 700) == refused, "repeated"
+    assert ask(first, 3, 100, 100, 100) == Resized(3, 100, 100, 100)
+    assert ask(first, 1, 2500, 2500, 700).number == 3, "late"
+    third = node.run("sleep 600", replace(QUARTER, memory_mib=2900, memory_max_mib=2900, compute_milli=650))
+    third.update("TASK_RUNNING")
+    shares = [held.share for held in first.ledger.holdings() if held.share]
+    assert sum(share.memory_mib for share in shares) == 4000
+    whole = node.executor()
+    whole.launch("sleep 600", user="nobody", gpus=GPUS[1:])
+    whole.update("TASK_RUNNING")
+    assert ask(whole, 1, 5, 5, 5).refused == "it has no share of a GPU"
 
 
 #: Each is a way to more than one's share, or to what is a neighbour's; `N`: the node directory.

@@ -124,7 +124,7 @@ def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, tmp_pa
     )
     assert covered[1].endswith("free: 75 %, 60000 MiB")
     assert bare[0] == "uncovered"
-    assert "compute driver, faults shared by its user's jobs (shim+mps2)" in bare[1]
+    assert "compute cooperative, faults shared by its user's jobs (shim+mps2)" in bare[1]
     assert ">2: its shares are uncovered in Mesos</li>" in page
     assert re.search(r'data-uuid="GPU-1"[^>]*style="--granted: 25%', page)
     assert "2 of 2 GPUs in use" in page

@@ -9,7 +9,7 @@
 static int slot = -1;
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER; /* of this process; byte 0 keeps out other processes */
 
-/* What this process holds, for a slot that has to be taken anew. */
+/* What this process holds: what others write into its slot changes nothing. */
 static uint64_t held[MOST_CARDS], context[MOST_CARDS];
 
 static void reap(void) {
@@ -23,10 +23,9 @@ static int take_slot(void) {
     reap();
     for (int each = 0; each < MOST_PROCESSES; each++) {
         struct process_usage *process = &usage->process[each];
-        if (process->pid || byte_lock(1 + each, 0)) continue;
+        if (process->pid || slot_lock(each)) continue;
+        slot_locked();
         memset(process, 0, sizeof *process);
-        memcpy(process->held, held, sizeof held);
-        memcpy(process->context, context, sizeof context);
         process->pid = getpid();
         if (usage->slots < (uint32_t)each + 1) usage->slots = (uint32_t)each + 1;
         slot = each;
@@ -35,30 +34,26 @@ static int take_slot(void) {
     return -1;
 }
 
-/* A program that closed our descriptor let go of all its locks: its slot may be another's by now. */
-static void come_back(void) {
-    slot = -1;
-    if (share_reopen()) return;
-    byte_lock(0, 1);
-    take_slot();
-    byte_unlock(0);
-}
-
-static void begin(void) {
+/* 0: no other thread or process of the task changes accounts until `end`. */
+static int begin(void) {
     pthread_mutex_lock(&threads);
-    if (slot >= 0 && !share_is_open()) come_back();
-    byte_lock(0, 1);
+    if (share_reopened()) {
+        pthread_mutex_unlock(&threads);
+        return -1;
+    }
+    accounts_lock();
+    return 0;
 }
 
 static void end(void) {
-    byte_unlock(0);
+    accounts_unlock();
     pthread_mutex_unlock(&threads);
 }
 
 int accounts_join(void) {
-    byte_lock(0, 1);
+    accounts_lock();
     int result = take_slot();
-    byte_unlock(0);
+    accounts_unlock();
     return result;
 }
 
@@ -69,8 +64,7 @@ void accounts_forget(void) {
     threads = fresh; /* a thread that is not in the child may have had it */
     memset(held, 0, sizeof held);
     memset(context, 0, sizeof context);
-    close(usage_fd);
-    usage_fd = slot = -1;
+    slot = -1;
 }
 
 static void post(int card) {
@@ -103,18 +97,16 @@ static int fits(int card, const struct card_limits *limits, uint64_t bytes) {
 
 int account_fits(int card, uint64_t bytes) {
     struct card_limits limits;
-    if (slot < 0 || limits_of(card, &limits)) return 0;
-    begin();
-    int result = slot >= 0 && fits(card, &limits, bytes);
+    if (slot < 0 || limits_of(card, &limits) || begin()) return 0;
+    int result = fits(card, &limits, bytes);
     end();
     return result;
 }
 
 int account_take(int card, uint64_t bytes) {
     struct card_limits limits;
-    if (slot < 0 || limits_of(card, &limits)) return -1;
-    begin();
-    int right = slot >= 0 && fits(card, &limits, bytes);
+    if (slot < 0 || limits_of(card, &limits) || begin()) return -1;
+    int right = fits(card, &limits, bytes);
     if (right) {
         held[card] += bytes;
         if (!context[card]) context[card] = limits.context;
@@ -129,14 +121,11 @@ int account_take(int card, uint64_t bytes) {
 
 void account_change(int card, uint64_t from, uint64_t to) {
     struct card_limits limits;
-    if (from == to || slot < 0 || limits_of(card, &limits)) return;
-    begin();
+    if (from == to || slot < 0 || limits_of(card, &limits) || begin()) return;
     held[card] -= from < held[card] ? from : held[card];
     held[card] += to;
-    if (slot >= 0) {
-        post(card);
-        note_peak(card, &limits);
-    }
+    post(card);
+    note_peak(card, &limits);
     end();
 }
 
@@ -144,8 +133,7 @@ void account_give(int card, uint64_t bytes) { account_change(card, bytes, 0); }
 
 int account_state(int card, uint64_t *used, uint64_t *memory) {
     struct card_limits limits;
-    if (slot < 0 || limits_of(card, &limits)) return -1;
-    begin();
+    if (slot < 0 || limits_of(card, &limits) || begin()) return -1;
     reap();
     *used = used_of(card, &limits);
     end();

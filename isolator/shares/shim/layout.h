@@ -4,8 +4,8 @@
  *   usage   written by the task's processes, read by the host
  *
  * Numbers are little endian. In `usage`, byte 0 is locked by who changes accounts, and byte 1 + i by the process that
- * has slot i, for as long as it lives: open file description locks, fcntl(2), which the kernel lets go at its death and
- * which know no pid namespace. */
+ * has slot i, for as long as it has the file mapped: open file description locks, fcntl(2), which the kernel lets go at
+ * its death and which know no pid namespace. */
 #ifndef MGPU_LAYOUT_H
 #define MGPU_LAYOUT_H
 #include <stdint.h>

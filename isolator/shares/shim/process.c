@@ -66,13 +66,12 @@ const char *start_problem(void) { return problem; }
 /* A fork is a process of its own, which holds nothing yet. */
 static void in_child(void) {
     if (state != OPEN) return;
-    share_forked();
     accounts_forget();
     tables_forked();
     pools_forked();
     graphs_forked();
     windows_forked();
-    if (share_reopen() || accounts_join()) {
+    if (share_forked() || accounts_join()) {
         snprintf(problem, sizeof problem, "the child of a fork finds no place in it");
         state = CLOSED;
     }

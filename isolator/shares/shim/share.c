@@ -17,7 +17,8 @@
 enum { HIGH_FD = 600, TRIES = 100000 }; /* programs close low descriptors, and reuse their numbers */
 
 struct usage *usage;
-int usage_fd = -1;
+static int lock_fd = -1; /* for the lock of accounts: what it holds goes when the program closes it */
+static int map_fd = -1;  /* that `usage` is mapped from: its locks last as long as the mapping, also once it is closed */
 static const struct limits *limits_file;
 static struct limits last; /* what was read whole last, for a writer that was killed */
 static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -57,24 +58,34 @@ static int open_limits(const char *path) {
     return limits_file ? 0 : -1;
 }
 
-static int open_usage(void) {
+static int open_for_locks(void) {
     int fd = open(usage_path, usage_flags | O_CLOEXEC);
     if (fd < 0) return -1;
-    usage_fd = high(fd);
-    return status_of(usage_fd, &usage_status);
+    lock_fd = high(fd);
+    return status_of(lock_fd, &usage_status);
 }
 
-int share_reopen(void) { return open_usage(); }
+static int map_usage(void) {
+    int protection = usage_flags == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
+    map_fd = open(usage_path, usage_flags | O_CLOEXEC);
+    usage = map_fd < 0 ? NULL : mapped(map_fd, sizeof *usage, protection);
+    return usage && usage->magic == USAGE_MAGIC && usage->version == LAYOUT_VERSION ? 0 : -1;
+}
 
-void share_forked(void) {
+int share_forked(void) {
     pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     last_lock = fresh;
+    close(lock_fd);
+    munmap(usage, sizeof *usage); /* else the parent's slot would seem to live as long as this process */
+    return open_for_locks() || map_usage();
 }
 
-int share_is_open(void) {
+static int is_ours(int fd) {
     struct stat now;
-    return !status_of(usage_fd, &now) && now.st_dev == usage_status.st_dev && now.st_ino == usage_status.st_ino;
+    return !status_of(fd, &now) && now.st_dev == usage_status.st_dev && now.st_ino == usage_status.st_ino;
 }
+
+int share_reopened(void) { return is_ours(lock_fd) ? 0 : open_for_locks(); }
 
 static int say(char *why, size_t size, const char *path, const char *what) {
     snprintf(why, size, "%s: %s", path, what);
@@ -101,13 +112,8 @@ int share_open(const struct object *real, int flags, char *why, size_t size) {
         return say(why, size, path, "it is damaged");
     path_beside(real, "usage", usage_path, sizeof usage_path);
     usage_flags = flags;
-    if (open_usage()) return say(why, size, usage_path, strerror(errno));
-    int protection = flags == O_RDWR ? PROT_READ | PROT_WRITE : PROT_READ;
-    struct usage *map = mapped(usage_fd, sizeof *map, protection);
-    if (!map || map->magic != USAGE_MAGIC || map->version != LAYOUT_VERSION)
-        return say(why, size, usage_path, "it is damaged");
-    usage = map;
-    return 0;
+    if (open_for_locks()) return say(why, size, usage_path, strerror(errno));
+    return map_usage() ? say(why, size, usage_path, "it is damaged") : 0;
 }
 
 /* See that `last` is what the file has; a file that stays half written leaves it as it was. */
@@ -136,20 +142,27 @@ int card_with(const unsigned char uuid[16]) {
 
 int has_windows(void) { return __atomic_load_n(&limits_file->windows, __ATOMIC_RELAXED) != 0; }
 
-static int lock_call(int command, short type, int at, struct flock *answer) {
+static int lock_call(int fd, int command, short type, int at, struct flock *answer) {
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = at, .l_len = 1};
     int result;
-    while ((result = fcntl(usage_fd, command, &lock)) && errno == EINTR) {}
+    while ((result = fcntl(fd, command, &lock)) && errno == EINTR) {}
     if (answer) *answer = lock;
     return result;
 }
 
-int byte_lock(int at, int wait) { return lock_call(wait ? F_OFD_SETLKW : F_OFD_SETLK, F_WRLCK, at, NULL); }
-int byte_unlock(int at) { return lock_call(F_OFD_SETLK, F_UNLCK, at, NULL); }
+void accounts_lock(void) { lock_call(lock_fd, F_OFD_SETLKW, F_WRLCK, 0, NULL); }
+void accounts_unlock(void) { lock_call(lock_fd, F_OFD_SETLK, F_UNLCK, 0, NULL); }
+
+int slot_lock(int slot) { return lock_call(map_fd, F_OFD_SETLK, F_WRLCK, 1 + slot, NULL); }
+
+void slot_locked(void) {
+    close(map_fd);
+    map_fd = -1;
+}
 
 int slot_lives(int slot) {
     struct flock answer;
-    return lock_call(F_OFD_GETLK, F_WRLCK, 1 + slot, &answer) == 0 && answer.l_type != F_UNLCK;
+    return lock_call(lock_fd, F_OFD_GETLK, F_WRLCK, 1 + slot, &answer) == 0 && answer.l_type != F_UNLCK;
 }
 
 static uint64_t sum(uint64_t one, uint64_t other) { return one > UINT64_MAX - other ? UINT64_MAX : one + other; }

@@ -8,17 +8,14 @@
 #include "symbols.h"
 
 extern struct usage *usage; /* null until share_open was right */
-extern int usage_fd;        /* its file; another after a fork, or when the program has closed it */
 
 /* Open both files in `share` beside the real library. 0: right; else why not is written to `why`.
  * `flags`: O_RDWR to keep accounts, O_RDONLY to show them. */
 int share_open(const struct object *real, int flags, char *why, size_t size);
-/* Open `usage` anew, for locks of this process' own. 0: right. */
-int share_reopen(void);
-/* Free what a thread of the parent held; to be called in the child of a fork. */
-void share_forked(void);
-/* Whether `usage_fd` still is that file: a program may close descriptors that it does not know. */
-int share_is_open(void);
+/* In the child of a fork: let go of what is the parent's, and map `usage` anew. 0: right. */
+int share_forked(void);
+/* Open the file of locks anew if the program has closed it: it may close descriptors that it does not know. 0: right. */
+int share_reopened(void);
 
 /* A card's limits as they were last written whole. 0: right; -1: not one of the task's cards. */
 int limits_of(int card, struct card_limits *limits);
@@ -27,9 +24,13 @@ int card_with(const unsigned char uuid[16]);
 /* Whether any card has windows. */
 int has_windows(void);
 
-/* Lock or unlock a byte of `usage`. 0: right. `wait`: until it can be had. */
-int byte_lock(int at, int wait);
-int byte_unlock(int at);
+/* Lock accounts against other processes, waiting for them, and unlock them. */
+void accounts_lock(void);
+void accounts_unlock(void);
+/* Lock a slot for as long as `usage` is mapped: until this process ends, whatever it closes. 0: right. */
+int slot_lock(int slot);
+/* To be called when a slot is locked. */
+void slot_locked(void);
 /* Whether a process has a slot and lives. */
 int slot_lives(int slot);
 /* Bytes that the task holds of a card; to be called with byte 0 locked, or for a look. */

@@ -4,7 +4,7 @@ Source of the calls' meaning: NVIDIA's NVML API reference, "Device Queries", "Ev
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mesos_gpu.model.ids import GpuId
@@ -17,6 +17,10 @@ _KINDS: Final = (
     "XidCriticalError", "DoubleBitEccError", "SingleBitEccErrorStorm", "DramRetirementEvent",
     "DramRetirementFailure", "FatalPoisonError", "NonFatalPoisonError", "GpuUnavailableError", "GpuRecoveryAction",
 )  # fmt: skip
+
+
+_MIB: Final = 1 << 20
+_NOT_AVAILABLE: Final = (1 << 64) - 1  # NVML_VALUE_NOT_AVAILABLE, where the binding hands it on
 
 
 class Look:
@@ -58,7 +62,7 @@ class Look:
         rows = self.optional("RemappedRows")
         retired = self.optional("RetiredPagesPendingStatus")
         ecc = self.optional("TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
-        action, pids, clocks = self._recovery_action(), self._pids(), self._clocks()
+        action, processes, clocks = self._recovery_action(), self._processes(), self._clocks()
         return Reading(
             gpu=gpu,
             lost=self._lost,
@@ -70,7 +74,8 @@ class Look:
             row_remapping_failed=None if rows is None else bool(rows[3]),
             retired_pages_pending=None if retired is None else bool(retired),
             clocks_event_reasons=clocks,
-            pids=pids,
+            pids=None if processes is None else tuple(sorted(processes)),
+            process_mib=_told(processes),
         )
 
     def _recovery_action(self) -> int | None:
@@ -88,17 +93,35 @@ class Look:
             reasons = self.optional("CurrentClocksThrottleReasons")
         return None if reasons is None else int(reasons)
 
-    def _pids(self) -> tuple[int, ...] | None:
-        pids: set[int] = set()
+    def _processes(self) -> dict[int, int | None] | None:
+        """Processes on it, each with its memory in MiB; None: the driver does not say how much, or none of it."""
+        memory_mib: dict[int, int | None] = {}
         told = False
         for kind in ("Compute", "Graphics", "MPSCompute"):
             for version in ("_v3", "_v2"):  # drivers before 510 have only the latter
                 processes = self.optional(f"{kind}RunningProcesses{version}")
                 if processes is not None:
                     told = True
-                    pids.update(process.pid for process in processes)
+                    for process in processes:
+                        memory_mib[process.pid] = _more(memory_mib.get(process.pid), _mib_of(process))
                     break
-        return tuple(sorted(pids)) if told else None
+        return memory_mib if told else None
+
+
+def _told(processes: Mapping[int, int | None] | None) -> tuple[tuple[int, int], ...] | None:
+    known = [(pid, mib) for pid, mib in sorted((processes or {}).items()) if mib is not None]
+    return tuple(known) if known or processes == {} else None
+
+
+def _mib_of(process: Any) -> int | None:
+    """A process' memory; in MIG mode, for others' processes without rights, and under WDDM the driver does not say."""
+    used = getattr(process, "usedGpuMemory", None)
+    return None if used is None or used >= _NOT_AVAILABLE else -(-int(used) // _MIB)
+
+
+def _more(one: int | None, other: int | None) -> int | None:
+    """A process is in several lists, as one that computes and draws; each has all of its memory."""
+    return other if one is None else one if other is None else max(one, other)
 
 
 #: NVML_ERROR_*: there is no such query here, or not for us; the size: the processes became more meanwhile.

@@ -3,12 +3,17 @@
 Source: NVIDIA's MIG User Guide, "Device Nodes and Capabilities": `gpu<device minor>/gi<id>/ci<id>/access`.
 """
 
+from collections.abc import Iterator
+from ctypes import byref
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from mesos_gpu.errors import Unavailable
+from mesos_gpu.adapters.nvml.sharing import MOST_INSTANCES, SharingFacts
+from mesos_gpu.errors import Conflict, Unavailable
+from mesos_gpu.model.share import MigInstance, MigProfile
 
 MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
+_MOST_COMPUTE_INSTANCES: Final = 8
 
 
 def capability_minors(
@@ -41,3 +46,128 @@ def capability_minors(
             f"/{MINORS} has no {missing[0]}", remedy="see nvidia-smi -L; restart the node monitor"
         )
     return int(minors[names[0]]), int(minors[names[1]])
+
+
+def make_instance(nvml: Any, uuid: str, profile: str, start: int) -> MigInstance:
+    """Make a GPU instance at a place, with one compute instance that has all of it; one that is there is taken over:
+    whoever was to make it may have died before it could say so.
+
+    Args:
+        nvml: The pynvml module with a session of root, or a fake of it.
+        uuid: The card, whose MIG mode is on.
+        profile: Its name, "1g.10gb".
+        start: The first memory slice.
+
+    Raises:
+        Conflict: The place is taken.
+        Unavailable: The card has no such profile or place, or the driver fails.
+    """
+    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    kind = _profile(nvml, handle, uuid, profile, start)
+    try:
+        instance = _at(nvml, handle, kind, start)
+        if instance is None:
+            place = nvml.c_nvmlGpuInstancePlacement_t(start, kind.width)
+            instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, kind.number, byref(place))
+        if not list(_compute_instances(nvml, instance)):
+            whole = _whole(nvml, instance, kind)
+            nvml.nvmlGpuInstanceCreateComputeInstance(instance, whole)
+    except nvml.NVMLError as error:
+        if error.value in (nvml.NVML_ERROR_INSUFFICIENT_RESOURCES, nvml.NVML_ERROR_IN_USE):
+            raise Conflict(
+                f"another MIG instance of {uuid} is where {profile}@{start} is to be",
+                remedy="none is needed: it is placed again",
+            ) from error
+        raise _failed(f"{profile}@{start} of {uuid} cannot be made", error) from error
+    made = [each for each in _instances(nvml, handle, uuid) if (each.profile, each.start) == (profile, start)]
+    if not made:
+        raise Unavailable(
+            f"{profile}@{start} of {uuid} is not there after it was made", remedy="see nvidia-smi -L"
+        )
+    return made[0]
+
+
+def remove_instance(nvml: Any, uuid: str, profile: str, start: int) -> None:
+    """Remove an instance and the compute instances in it; harmless if it is gone, or the card's MIG mode is off.
+
+    Raises:
+        Conflict: A process uses it.
+        Unavailable: The driver fails.
+    """
+    handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    sharing = SharingFacts(nvml).read(handle, uuid)
+    if sharing is None or not sharing.mig:
+        return
+    kind = _profile(nvml, handle, uuid, profile, start)
+    try:
+        instance = _at(nvml, handle, kind, start)
+        if instance is None:
+            return
+        for compute in _compute_instances(nvml, instance):
+            nvml.nvmlComputeInstanceDestroy(compute)
+        nvml.nvmlGpuInstanceDestroy(instance)
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_IN_USE:
+            raise Conflict(f"a process uses {profile}@{start} of {uuid}", remedy="end it") from error
+        raise _failed(f"{profile}@{start} of {uuid} cannot be removed", error) from error
+
+
+def _profile(nvml: Any, handle: Any, uuid: str, name: str, start: int) -> MigProfile:
+    for profile in SharingFacts(nvml).profiles(handle):
+        if profile.name == name and start in profile.starts:
+            return profile
+    raise Unavailable(
+        f"{uuid} has no place {name}@{start} for a MIG instance", remedy="see nvidia-smi mig -lgipp"
+    )
+
+
+def _instances(nvml: Any, handle: Any, uuid: str) -> tuple[MigInstance, ...]:
+    sharing = SharingFacts(nvml).read(handle, uuid)
+    return sharing.instances if sharing is not None else ()
+
+
+def _at(nvml: Any, handle: Any, kind: MigProfile, start: int) -> Any:
+    """The GPU instance of that profile that begins there; None: there is none."""
+    for number in range(MOST_INSTANCES):
+        try:
+            instance = nvml.nvmlDeviceGetGpuInstanceById(handle, number)
+            info = nvml.nvmlGpuInstanceGetInfo(instance)
+        except nvml.NVMLError as error:
+            if error.value in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT):
+                continue
+            raise
+        if (int(info.profileId), int(info.placement.start)) == (kind.number, start):
+            return instance
+    return None
+
+
+def _compute_instances(nvml: Any, instance: Any) -> Iterator[Any]:
+    for number in range(_MOST_COMPUTE_INSTANCES):
+        try:
+            yield nvml.nvmlGpuInstanceGetComputeInstanceById(instance, number)
+        except nvml.NVMLError as error:
+            if error.value not in (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT):
+                raise
+
+
+def _whole(nvml: Any, instance: Any, kind: MigProfile) -> int:
+    """Number of the profile of compute instances that has the most of the instance."""
+    infos = []
+    for number in range(nvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT):
+        try:
+            infos.append(
+                nvml.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                    instance, number, nvml.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+                )
+            )
+        except nvml.NVMLError:  # it has none of that size
+            continue
+    if not infos:
+        raise Unavailable(
+            f"the driver names no compute instances of {kind.name}", remedy="see nvidia-smi mig -lcip"
+        )
+    return int(max(infos, key=lambda info: info.sliceCount).id)
+
+
+def _failed(what: str, error: Any) -> Unavailable:
+    return Unavailable(f"{what}: {error}", remedy="see nvidia-smi mig -lgi, and dmesg")

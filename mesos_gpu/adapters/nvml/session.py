@@ -143,7 +143,7 @@ class Nvml:
             compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         )
         self._at(index, uuid)
-        sharing = self._sharing.read(handle, gpu) if memory else None
+        sharing = self._sharing.read(handle, uuid, gpu.compute_capability) if memory else None
         return look.reading(replace(gpu, sharing=sharing))
 
     def _linked(

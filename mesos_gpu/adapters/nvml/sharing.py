@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.share import WHOLE, MigInstance, MigProfile, Sharing
 
 #: What a driver keeps of a card that cannot say it (before 510 there is no nvmlDeviceGetMemoryInfo_v2).
@@ -19,7 +18,7 @@ UNTOLD_RESERVE_MIB: Final = 640
 #: Instructions", 32-bit floating-point results for each clock cycle.
 _CORES: Final[Mapping[str, int]] = MappingProxyType({"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64})
 _CORES_SINCE_8_6: Final = 128
-_MOST_INSTANCES: Final = (
+MOST_INSTANCES: Final = (
     15  # ids of GPU instances: gpu31/gi14 is the last in /proc/driver/nvidia-caps/mig-minors
 )
 
@@ -32,8 +31,14 @@ class SharingFacts:
         self._nvml = nvml
         self._profiles: dict[str, _Profiles] = {}
 
-    def read(self, handle: Any, gpu: Gpu) -> Sharing | None:
-        """What the card has, without what its host can enforce; None: its memory is the host's (GB10)."""
+    def read(self, handle: Any, uuid: str, capability: str | None = None) -> Sharing | None:
+        """What a card has, without what its host can enforce; None: its memory is the host's (GB10).
+
+        Args:
+            handle: Of the card.
+            uuid: Its name.
+            capability: Its compute capability; None: not known.
+        """
         memory = self._ask("DeviceGetMemoryInfo", handle)
         if memory is None or not memory.total:
             return None
@@ -41,8 +46,12 @@ class SharingFacts:
         capacity_mib = (memory.total >> 20) - reserved_mib
         mode = self._ask("DeviceGetMigMode", handle)
         if not mode or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
-            return Sharing(max(capacity_mib, 0), sm_count=self._sm_count(handle, gpu))
-        return self._divided(handle, gpu, max(capacity_mib, 0))
+            return Sharing(max(capacity_mib, 0), sm_count=self._sm_count(handle, capability))
+        return self._divided(handle, uuid, capability, max(capacity_mib, 0))
+
+    def profiles(self, handle: Any) -> tuple[MigProfile, ...]:
+        """All profiles of a card, with all their places, taken or not."""
+        return _read_profiles(self._nvml, self._ask, handle).all
 
     def _ask(self, query: str, *arguments: Any, **options: Any) -> Any:
         """The answer of nvml<query>; None: this binding, driver or card does not have it, or not for us."""
@@ -60,25 +69,25 @@ class SharingFacts:
         memory = self._ask("DeviceGetMemoryInfo", handle, version=version) if version else None
         return UNTOLD_RESERVE_MIB if memory is None else -(-int(memory.reserved) >> 20)
 
-    def _sm_count(self, handle: Any, gpu: Gpu) -> int | None:
+    def _sm_count(self, handle: Any, capability: str | None) -> int | None:
         cores = self._ask("DeviceGetNumGpuCores", handle)
-        if not cores or gpu.compute_capability is None:
+        if not cores or capability is None:
             return None
-        count, rest = divmod(int(cores), _CORES.get(gpu.compute_capability, _CORES_SINCE_8_6))
+        count, rest = divmod(int(cores), _CORES.get(capability, _CORES_SINCE_8_6))
         return None if rest else count
 
-    def _divided(self, handle: Any, gpu: Gpu, capacity_mib: int) -> Sharing:
+    def _divided(self, handle: Any, uuid: str, capability: str | None, capacity_mib: int) -> Sharing:
         """What a card has whose MIG mode is on."""
-        profiles = self._profiles.get(gpu.id) or _read_profiles(self._nvml, self._ask, handle)
+        profiles = self._profiles.get(uuid) or _read_profiles(self._nvml, self._ask, handle)
         if profiles.all:
-            self._profiles[gpu.id] = profiles
+            self._profiles[uuid] = profiles
         places = dict(self._places(handle))
         instances = tuple(self._instances(handle, profiles, places, capacity_mib))
         closed = {id_ for id_ in places if id_ not in {each.gpu_instance for each in instances}}
         occupied = {n for id_ in closed for n in range(places[id_][0], sum(places[id_]))}
         return Sharing(
             max(capacity_mib, sum(each.memory_mib for each in instances)),
-            sm_count=profiles.sm_count or self._sm_count(handle, gpu),
+            sm_count=profiles.sm_count or self._sm_count(handle, capability),
             mig=True,
             instances=instances,
             profiles=tuple(_beside(each, occupied) for each in profiles.plain()),
@@ -86,7 +95,7 @@ class SharingFacts:
 
     def _places(self, handle: Any) -> Iterator[tuple[int, tuple[int, int]]]:
         """Id, and start and width, of each GPU instance, also of those that nobody can use. Only root sees them."""
-        for id_ in range(_MOST_INSTANCES):
+        for id_ in range(MOST_INSTANCES):
             instance = self._ask("DeviceGetGpuInstanceById", handle, id_)
             info = None if instance is None else self._ask("GpuInstanceGetInfo", instance)
             if info is not None:

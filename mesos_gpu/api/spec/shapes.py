@@ -85,6 +85,24 @@ class Share(TypedDict):
     guarantee: Guarantee
 
 
+class ShareUse(TypedDict):
+    """What a task uses of its share of a GPU, as its node last reported it; null where nobody can say."""
+
+    memory_mib: Count | None
+    most_memory_mib: Annotated[int, says(minimum=0, description="that was seen")] | None
+    compute_pct: Annotated[float, says(description="of the GPU's time since the report before")] | None
+    refused: Annotated[int, says(minimum=0, description="allocations that did not fit its share")] | None
+    windows_missed: Annotated[int, says(minimum=0, description="to pay for work that ran over")] | None
+    problem: Annotated[str, says(description="such as a libcuda that does not keep the share")] | None
+
+
+class UsedShare(ShareUse):
+    """What a task of a job uses, and of which GPU."""
+
+    gpu_id: str
+    task_id: str
+
+
 class Resize(TypedDict):
     """The latest change of a job's shares that was asked for. While it is `asked`, its GPUs count the more of both."""
 
@@ -120,6 +138,7 @@ class Progress(TypedDict):
     share: Annotated[
         Share | None, says(description="of each of gpu_ids; null: it holds none, or all of them")
     ]
+    share_uses: Annotated[list[UsedShare], says(description="of each task and GPU, as far as it is known")]
     resize: Resize | None
 
 
@@ -221,6 +240,7 @@ class GpuShare(Share):
     task_id: str
     job_id: str | None
     job_name: str | None
+    used: ShareUse | None
 
 
 class GpuSharing(TypedDict):

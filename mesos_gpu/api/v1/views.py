@@ -6,12 +6,14 @@ from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import GpuStatus, Node
+from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.share import PER_PERCENT, Share, guarantee, number_of
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
@@ -27,7 +29,7 @@ def job(view: View, job: Job, *, show_env: bool = False) -> shapes.Job:
         "state": job.state.value,
         "version": job.version,
         **_requested(view, job.spec, show_env),
-        **_progress(job, view.round_of(job)),
+        **_progress(view, job, view.round_of(job)),
     }
 
 
@@ -39,7 +41,7 @@ def _requested(view: View, spec: JobSpec, show_env: bool) -> shapes.Requested:
     return cast("shapes.Requested", requested)
 
 
-def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:
+def _progress(view: View, job: Job, tasks: Sequence[Task]) -> shapes.Progress:
     """How far a job has come; `tasks`: of its latest launch, by rank."""
     return {
         "healthy": _healthy(tasks),
@@ -59,7 +61,30 @@ def _progress(job: Job, tasks: Sequence[Task]) -> shapes.Progress:
         "hostnames": list(dict.fromkeys(task.hostname for task in tasks)),
         "gpu_ids": [gpu_id for task in tasks for gpu_id in task.gpus],
         "share": next((share(task.share) for task in tasks if task.share), None),
+        "share_uses": [
+            {**_use(use), "gpu_id": use.gpu_id, "task_id": use.task_id}
+            for task in tasks
+            for use in _uses(view, task)
+        ],
         "resize": _resize([task.resize for task in tasks if task.resize]),
+    }
+
+
+def _uses(view: View, task: Task) -> list[ShareUse]:
+    """What its node last said of a task that has a share."""
+    node = view.nodes.get(task.agent_id) if task.share and not task.ended else None
+    said = node.inventory.uses if node and node.inventory else ()
+    return [use for use in said if use.task_id == task.id and use.gpu_id in task.gpus]
+
+
+def _use(use: ShareUse) -> shapes.ShareUse:
+    return {
+        "memory_mib": use.memory_mib,
+        "most_memory_mib": use.most_mib,
+        "compute_pct": None if use.compute_milli is None else use.compute_milli / PER_PERCENT,
+        "refused": use.refused,
+        "windows_missed": use.missed,
+        "problem": use.problem or None,
     }
 
 
@@ -155,20 +180,22 @@ def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
         "task_id": holder.id if holder else None,
         "job_id": owner.id if owner else None,
         "job_name": owner.spec.name if owner else None,
-        "shares": [_gpu_share(view, task, task.share) for task in shared.tenants if task.share]
+        "shares": [_gpu_share(view, gpu.id, task, task.share) for task in shared.tenants if task.share]
         if shared
         else [],
         "sharing": _sharing(shared) if shared else None,
     }
 
 
-def _gpu_share(view: View, task: Task, granted: Share) -> shapes.GpuShare:
+def _gpu_share(view: View, gpu_id: GpuId, task: Task, granted: Share) -> shapes.GpuShare:
     owner = view.jobs.get(task.job_id) if task.job_id else None
+    used = next((use for use in _uses(view, task) if use.gpu_id == gpu_id), None)
     return {
         **share(granted),
         "task_id": task.id,
         "job_id": owner.id if owner else None,
         "job_name": owner.spec.name if owner else None,
+        "used": _use(used) if used else None,
     }
 
 

@@ -20,7 +20,9 @@ _GPUS: Final = Fit(
     ids=("UUID", "JOB"),
     hosts=("HOST",),
 )
-_WIDE: Final = replace(_GPUS, leave=("MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "SHARE"))
+_WIDE: Final = replace(
+    _GPUS, leave=("MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE")
+)
 _NODES: Final = Fit(
     cut=("ATTRIBUTES", "DRAINED"),
     leave=(
@@ -40,7 +42,9 @@ _NODES: Final = Fit(
 
 
 @click.command()
-@click.option("--wide", is_flag=True, help="How shares are enforced too, and who guarantees it.")
+@click.option(
+    "--wide", is_flag=True, help="What is used of shares too, how they are enforced, and who guarantees it."
+)
 @json_option
 @api_command
 def gpus(app: App, wide: bool, as_json: bool) -> None:
@@ -63,7 +67,7 @@ def gpus(app: App, wide: bool, as_json: bool) -> None:
             "UUID",
             "JOB",
             "SHARE",
-            *(("METHOD", "GUARANTEE") if wide else ()),
+            *(("USED", "METHOD", "GUARANTEE") if wide else ()),
             "REASON",
         ),
         [
@@ -76,7 +80,7 @@ def gpus(app: App, wide: bool, as_json: bool) -> None:
                 g["uuid"],
                 part.job_id,
                 part.share,
-                *((part.method, part.guarantee) if wide else ()),
+                *((part.used, part.method, part.guarantee) if wide else ()),
                 g["reason"],
             )
             for g in gpus

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.executor import life
+from isolator.shares import mps_life
 from mesos_gpu.engine.apps.deploying import SHOWN as OF_JOB
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.rollout import ActionKind, InstanceState
@@ -159,6 +160,15 @@ def executor() -> str:
     return life.mermaid()
 
 
+def mps() -> str:
+    """A daemon of MPS: `isolator.shares.mps_life.TABLE`, without what changes no state."""
+    arrows: dict[Arrow, dict[str, None]] = {("[*]", mps_life.State.STARTING.value): {}}
+    for (old, event), move in mps_life.TABLE.items():
+        if move.to is not old:
+            arrows.setdefault((old.value, move.to.value), {})[event.value] = None
+    return _diagram(arrows)
+
+
 def _diagram(arrows: Mapping[Arrow, Iterable[str]]) -> str:
     lines = ["stateDiagram-v2"]
     for (old, new), labels in arrows.items():
@@ -172,6 +182,7 @@ DRAWN: Final[Mapping[str, Callable[[], str]]] = {
     "executor": executor,
     "instance": instance,
     "card": card,
+    "mps": mps,
     "deployment": deployment,
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from mesos_gpu.cli import output
+from mesos_gpu.model.share import WHOLE
 from mesos_gpu.simulate.jobs import Cluster, Figures, Outcome, Prices, Tick, figures, simulate
 from mesos_gpu.simulate.orders import ORDERS, PAUSES_S, RESTARTS_S
 from mesos_gpu.simulate.trace import read_jobs
@@ -18,7 +19,7 @@ _TOLD_EACH = 100  # events
     "--trace",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A CSV file: job_id, num_gpu, submit_time and duration (in ms).",
+    help="A CSV file: job_id, num_gpu (or a part of one), submit_time and duration (in ms).",
 )
 @click.option("--nodes", type=click.IntRange(1, 10_000), default=8, show_default=True, help="How many nodes.")
 @click.option(
@@ -121,8 +122,8 @@ class _Watch:
             output.status_line.show(f"{tick.ended} of {self.count} jobs have ended")
         if self.drawn:
             days = tick.now_ms / 86_400_000
-            held = sum(gpus for where in tick.placed.values() for _, gpus in where)
-            self.used.append((days, 100 * held / self.cluster.gpus))
+            held = sum(milli for where in tick.placed.values() for _, milli, _ in where)
+            self.used.append((days, 100 * held / (self.cluster.gpus * WHOLE)))
             self.waiting.append((days, float(tick.waiting)))
 
 

@@ -1,11 +1,11 @@
 """What `mesos-gpu show` tells of a job: a line for each field that `JobSpec` declares as shown, and how far it came."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.share import amount, words
+from mesos_gpu.cli.share import amount, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
@@ -13,15 +13,15 @@ from mesos_gpu.model.share import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
-    from mesos_gpu.api.spec.shapes import Job, Share
+    from mesos_gpu.api.spec.shapes import Job, Resize, Share, UsedShare
 
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
     "id", "name", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus", "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "node", "runs as", "env", "labels", "attempts", "launches",
-    "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
+    "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "node", "runs as", "env", "labels", "attempts",
+    "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
 
@@ -45,6 +45,8 @@ def _progress(job: "Job") -> dict[str, object]:
         "healthy": HEALTHY[job["healthy"]],
         "held gpus": " ".join(job["gpu_ids"]),
         **({"share": _share(job["share"])} if job["share"] else {}),
+        **({"used": _used(job["share_uses"])} if job["share_uses"] else {}),
+        **({"resize": _resize(job["resize"])} if job["resize"] else {}),
         "node": " ".join(job["hostnames"]),
         "launches": f"{job['launches']}, {job['infrastructure_failures']} failed by the infrastructure",
         "submitted": output.stamp(job["submitted_at"]),
@@ -58,6 +60,30 @@ def _share(share: "Share") -> str:
     most_mib = share["memory_max_mib"]
     burst = f", up to {most_mib} MiB while others leave it" if most_mib > share["memory_mib"] else ""
     return f"{amount(share)} of each{burst}; {words(share['guarantee'])} ({share['method']})"
+
+
+def _used(uses: Sequence["UsedShare"]) -> str:
+    """What its tasks use of their shares, the most that they used, and what is wrong."""
+    return "; ".join(_of_one(use) for use in uses)
+
+
+def _of_one(use: "UsedShare") -> str:
+    facts = [
+        f"{used(use)} of {use['gpu_id']}",
+        f"at most {use['most_memory_mib']} MiB" if use["most_memory_mib"] is not None else "",
+        f"{counted(use['refused'], 'allocation')} refused" if use["refused"] else "",
+        f"{counted(use['windows_missed'], 'window')} missed" if use["windows_missed"] else "",
+        use["problem"] or "",
+    ]
+    return ", ".join(filter(None, facts))
+
+
+def _resize(resize: "Resize") -> str:
+    amounts = f"{resize['compute_pct']:g}% {resize['memory_mib']} MiB"
+    words = {"asked": "its host has not answered yet", "done": "done"}.get(
+        resize["state"], resize["reason"] or ""
+    )
+    return f"to {amounts}, asked for {output.age(resize['since'])} ago: {words}"
 
 
 def _told(field: Field, job: "Job") -> object:

@@ -56,6 +56,8 @@ def _message(job: Job, task: Task, status: Status) -> str:
     message = status.message or f"{status.state} {status.reason}".strip()
     if task.ended and task.unhealthy and job.spec.tasks == 1:
         message = f"unhealthy: {task.unhealthy}"
+    if task.state is TaskState.FAILED and task.excess and task.kill_sent_at is not None:
+        return f"ended beyond its share: {task.excess}"
     if task.state in (TaskState.LOST, TaskState.ABANDONED) and not job.kill_requested:
         return task.evicted or message
     if task.state is TaskState.FINISHED and job.app_version is not None:

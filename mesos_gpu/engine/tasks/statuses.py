@@ -6,6 +6,7 @@ from mesos_gpu.engine.effects import Acknowledge, Disbelieve, Kill, Shutdown
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.cards import on_reported
 from mesos_gpu.engine.tasks.evictions import on_broken
+from mesos_gpu.engine.tasks.excess import on_uses
 from mesos_gpu.engine.tasks.gangs import on_changed
 from mesos_gpu.engine.tasks.resizing import on_resized
 from mesos_gpu.engine.tasks.unknown import hold, is_monitor
@@ -60,6 +61,7 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
         outcome,
         kill_requested=job is not None and job.kill_requested,
         sick_gpu=bool(task.evicted) or _has_sick_gpu(turn, task),
+        at_fault=bool(task.excess) and task.kill_sent_at is not None,
     )
     if outcome is not None and outcome.unhealthy and job is not None:
         task = replace(task, unhealthy=task.unhealthy or outcome.unhealthy)
@@ -189,6 +191,7 @@ def _on_report(turn: Turn, task: Task, status: Status) -> None:
         return
     node = replace(node, inventory=inventory, reported_at=turn.now, lost_at=None)
     turn.put_node(node)
+    on_uses(turn, node)
     for gpu in node.gpus:
         on_reported(turn, gpu)
         if gpu.health.broken:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.share import Sharing
 
 CAPABILITY: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")  # a compute capability
@@ -99,6 +100,7 @@ class Inventory:
     )
     volume: str | None = None  # version of the driver volume that is ready on the node, "535.183.01"
     volume_problem: str = ""  # why there is none, in words for people
+    uses: tuple[ShareUse, ...] = ()  # of shares that tasks hold there
 
     def __post_init__(self) -> None:
         _once("uuid", (gpu.id for gpu in self.gpus))

@@ -21,6 +21,7 @@ class Reading:
     retired_pages_pending: bool | None = None
     clocks_event_reasons: int | None = None  # bits, nvmlClocksEventReason*
     pids: tuple[int, ...] | None = None  # processes on it: compute, graphics, MPS
+    process_mib: tuple[tuple[int, int], ...] | None = None  # of those, pid and memory, as far as it tells
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ class Task:
     )
     share: Share | None = None  # what it holds of each of `gpus`; None: all of them
     resize: Resizing | None = None  # the latest of its share; None: it had none
+    excess: str = ""  # how it is beyond its share, as its job was told; if it was ended then, why
     covers: GpuId | None = (
         None  # the shared card that it holds in Mesos for all its shares; None: it is no such task
     )

@@ -13,7 +13,7 @@ score is then a look into that table.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -30,6 +30,10 @@ STEPS: Final = 100  # of the score: what differs by less is a tie, which the bes
 SHARE_OF_F: Final = 0.3  # of F in the score, where the worth of space counts wholly
 SHARE_OF_SCARCITY: Final = 0.5  # of a GPU, for one of a model whose free GPUs are all asked for by name
 _TIES: Final = 1 << 20
+_NONE_FREE: Final = (0, 0, 0)
+#: What is free of a GPU: of compute and of memory, in thousandths, and what it counts as: the less of the two, or
+#: WHOLE if it can be taken wholly.
+Free = tuple[int, int, int]
 Floats = npt.NDArray[np.float64]
 
 
@@ -41,6 +45,7 @@ class Kind:
     gpus: int
     gpu_milli: int
     models: tuple[str, ...]
+    memory_milli: int | None = None  # of each GPU's memory; None: as much as `gpu_milli`
 
 
 class Mix(NamedTuple):
@@ -57,7 +62,8 @@ def mix_of(shapes: Iterable[Shape]) -> Mix:
     every = Counter(shapes)
     counts = Counter[Kind]()
     for shape, count in every.items():
-        counts[Kind(shape.cpu_milli, shape.gpus, shape.gpu_milli if shape.gpus else 0, shape.models)] += count
+        compute, memory = (shape.gpu_milli, shape.gpu_memory_milli) if shape.gpus else (0, None)
+        counts[Kind(shape.cpu_milli, shape.gpus, compute, shape.models, memory)] += count
     kinds: dict[Kind, int] = {}
     for kind, count in sorted(counts.items(), key=lambda item: (-item[1], repr(item[0]))):
         if sum(kinds.values()) >= COVERED * counts.total():
@@ -65,9 +71,10 @@ def mix_of(shapes: Iterable[Shape]) -> Mix:
         kinds[kind] = count
     fractions, models = Counter[int](), Counter[tuple[str, ...]]()
     for shape, count in every.items():
-        models[shape.models] += count * shape.milli
-        if shape.gpus == 1 and shape.gpu_milli < WHOLE:
-            fractions[shape.gpu_milli] += count
+        if shape.gpus:
+            models[shape.models] += count * shape.milli
+        if shape.gpus == 1 and shape.each_milli < WHOLE:
+            fractions[shape.each_milli] += count
     total = sum(kinds.values())
     return Mix({kind: count / total for kind, count in kinds.items()}, fractions, models)
 
@@ -90,6 +97,9 @@ class Fragmentation:
         self._cpu = np.array([kind.cpu_milli for kind in kinds], dtype=np.int64)
         self._gpus = np.array([kind.gpus for kind in kinds], dtype=np.int64)
         self._milli = np.array([kind.gpu_milli for kind in kinds], dtype=np.int64)
+        memory = [kind.gpu_milli if kind.memory_milli is None else kind.memory_milli for kind in kinds]
+        self._memory = np.array(memory, dtype=np.int64)
+        self._in_part = np.minimum(self._milli, self._memory) < WHOLE
         self._share_of_f, self._share_of_scarcity = share_of_f, share_of_scarcity
         self._asked_by_models = mix.models
         self._worth = worth(mix.fractions) * WHOLE * share_of_worth
@@ -100,10 +110,10 @@ class Fragmentation:
         self._most_cpu = max(int(view.cpu.max(initial=0)), 1)
         self._most_gpu = view.most_free.shape[1] * WHOLE
         width = len(self._kinds) + 1
-        self._states: dict[tuple[int, ...], int] = {}
-        self._free_of: list[tuple[int, ...]] = []  # by state: the model, then its free GPUs
+        self._states: dict[Hashable, int] = {}
+        self._free_of: list[tuple[int, list[Free]]] = []  # by state: the model, and what its GPUs have free
         self._now = np.zeros((256, width))  # by state: what is lost as it is
-        self._requests: dict[tuple[int, int], int] = {}
+        self._requests: dict[_Request, int] = {}
         self._request_of = np.empty(0, dtype=np.int64)  # by shape
         self._milli_of = np.empty(0)  # by shape: of all its GPUs
         self._own = np.empty(0)  # by shape: what it takes itself, so that a perfect fit costs nothing
@@ -124,7 +134,7 @@ class Fragmentation:
     def learn(self, shape: int) -> None:
         """Learn a shape, as `Policy.learn` says."""
         want = self.view.shapes[shape]
-        key = (want.gpus, want.gpu_milli if want.gpus else 0)
+        key = (want.gpus, want.gpu_milli, want.memory_milli) if want.gpus else (0, 0, 0)
         index = self._requests.get(key)
         if index is None:
             index = self._requests[key] = len(self._requests)
@@ -143,25 +153,34 @@ class Fragmentation:
         self.state[row] = self._state_of(row)
 
     def _state_of(self, row: int) -> int:
-        key = (int(self.view.model[row]), *self.view.most_free[row].tolist())
+        model, most_free = int(self.view.model[row]), self.view.most_free[row].tolist()
+        free = None if self.view.parts is None else self._free_apart(row)
+        key = (model, *most_free) if free is None else (model, *free)
         number = self._states.get(key)
         if number is None:
             number = self._states[key] = len(self._free_of)
-            self._free_of.append(key)
+            every = [(milli, milli, milli) for milli in most_free] if free is None else free
+            self._free_of.append((model, every))
             if number == len(self._now):
                 self._now = np.concatenate([self._now, np.zeros_like(self._now)])
                 self._first = np.concatenate([self._first, np.zeros_like(self._first)])
                 self._count = np.concatenate([self._count, np.zeros_like(self._count)])
-            self._now[number] = self._lost(key[0], np.array([key[1:]]))[0]
+            self._now[number] = self._lost(model, [every])[0]
             self._follow(number, self._requests)
         return number
 
-    def _follow(self, state: int, requests: Mapping[tuple[int, int], int]) -> None:
+    def _free_apart(self, row: int) -> list[Free]:
+        """What the GPUs of a node have free where compute and memory are counted apart, the freest first."""
+        assert self.view.parts is not None, "compute and memory are not counted apart"
+        compute, memory = (each[row].tolist() for each in self.view.parts)
+        return sorted(zip(compute, memory, self.view.free[row], strict=True), key=_most_first)
+
+    def _follow(self, state: int, requests: Mapping["_Request", int]) -> None:
         """Table what would be lost in each state that these requests could make of this one."""
-        model, *free = self._free_of[state]
-        every: list[list[int]] = []
-        for (gpus, milli), index in requests.items():
-            after = _after(free, gpus, milli)
+        model, free = self._free_of[state]
+        every: list[list[Free]] = []
+        for request, index in requests.items():
+            after = _after(free, *request)
             self._first[state, index], self._count[state, index] = self._rows + len(every), len(after)
             every += after
         end = self._rows + len(every)
@@ -170,19 +189,30 @@ class Fragmentation:
         ):  # one row more than is used: where nothing follows, too, there is a first
             self._table = np.concatenate([self._table, np.zeros_like(self._table)])
         if every:
-            self._table[self._rows : end] = self._lost(model, np.array(every))
+            self._table[self._rows : end] = self._lost(model, every)
         self._rows = end
 
-    def _lost(self, model: int, free: Integers) -> Floats:
-        """What is lost on each row of free GPUs, by how many kinds (the first ones) the processors are enough for."""
+    def _lost(self, model: int, states: Sequence[Sequence[Free]]) -> Floats:
+        """What is lost in each state, by how many kinds (the first ones) the processors are enough for."""
+        free = np.array(states, dtype=np.int64)
         lost = self.fragmentation(model, free) * self._share_of_f
-        lost -= self._worth[free].sum(axis=1)[:, None]
+        counted = np.ascontiguousarray(free[:, :, 2])  # sums of floats depend on how they lie
+        lost -= self._worth[counted].sum(axis=1)[:, None]
         return lost
 
-    def fragmentation(self, model: int, free: Integers) -> Floats:
-        """F of each row of free GPUs, in thousandths of a GPU, by how many kinds the processors are enough for."""
+    def fragmentation(self, model: int, every: Integers) -> Floats:
+        """F of each row of free GPUs, in thousandths of a GPU, by how many kinds the processors are enough for.
+
+        Args:
+            model: Of the GPUs.
+            every: States by GPUs by what is `Free` of each.
+        """
+        free = every[:, :, 2]
         idle = free.sum(axis=1)
         small = free[:, :, None] < self._milli
+        if self.view.parts is not None:
+            compute, memory = every[:, :, 0, None], every[:, :, 1, None]
+            small = np.where(self._in_part, (compute < self._milli) | (memory < self._memory), small)
         fits = (~small).sum(axis=1) >= self._gpus
         on_small = (free[:, :, None] * small).sum(axis=1)
         gain = self._share * self._suit(model) * fits * (on_small - idle[:, None])
@@ -196,7 +226,9 @@ class Fragmentation:
         view = self.view
         enough = np.searchsorted(self._cpu, view.cpu, "right")
         by_node = (
-            self.fragmentation(int(view.model[row]), view.most_free[row : row + 1])[0, enough[row]]
+            self.fragmentation(int(view.model[row]), np.array([self._free_of[self.state[row]][1]]))[
+                0, enough[row]
+            ]
             for row in range(len(view.cpu))
         )
         return float(sum(by_node))
@@ -231,20 +263,52 @@ class Fragmentation:
     def device(self, row: int, shape: int) -> int:
         """Choose, as `Policy.device` says, the GPU with which the least is lost, the tightest of those."""
         view = self.view
-        want, free = view.shapes[shape], view.free[row]
-        state, request = self.state[row], self._request_of[shape]
+        want, state, request = view.shapes[shape], self.state[row], self._request_of[shape]
         enough = int(np.searchsorted(self._cpu, view.cpu[row] - want.cpu_milli, "right"))
         first, count = int(self._first[state, request]), int(self._count[state, request])
-        values = sorted({left for left in free if left >= want.gpu_milli})
-        return free.index(values[int(self._table[first : first + count, enough].argmin())])
+        best = int(self._table[first : first + count, enough].argmin())
+        chosen = _kinds_of(self._free_of[state][1], want.gpu_milli, want.memory_milli)[best]
+        if view.parts is None:
+            return view.free[row].index(chosen[2])
+        compute, memory = (each[row].tolist() for each in view.parts)
+        return list(zip(compute, memory, view.free[row], strict=True)).index(chosen)
 
 
-def _after(free: list[int], gpus: int, milli: int) -> list[list[int]]:
-    """What a request could make of GPUs (sorted, the freest first): one for each different GPU that it could be on."""
+_Request = tuple[int, int, int]  # GPUs, and the compute and the memory of each, in thousandths
+
+
+def _most_first(free: Free) -> tuple[int, int, int]:
+    return -free[2], -free[0], -free[1]
+
+
+def _kinds_of(free: Iterable[Free], milli: int, memory: int) -> list[Free]:
+    """What differs in GPUs that have room for a part, the tightest first."""
+    return sorted(
+        {left for left in free if left[0] >= milli and left[1] >= memory}, key=_most_first, reverse=True
+    )
+
+
+def _after(free: list[Free], gpus: int, milli: int, memory: int) -> list[list[Free]]:
+    """What a request could make of GPUs (the freest first): one for each different GPU that it could be on; of several
+    parts only what it makes of the tightest."""
     if gpus == 0:
         return [free]
-    if milli == WHOLE:
-        return [[*[0] * gpus, *free[gpus:]]] if free.count(WHOLE) >= gpus else []
-    values = sorted({left for left in free if left >= milli})
-    places = [(free.index(value), value - milli) for value in values]
+    if min(milli, memory) == WHOLE:
+        whole = sum(left[2] == WHOLE for left in free) >= gpus
+        return [[*[_NONE_FREE] * gpus, *free[gpus:]]] if whole else []
+    if gpus > 1:
+        return _after_several(free, gpus, milli, memory)
+    places = [(free.index(left), _less(left, milli, memory)) for left in _kinds_of(free, milli, memory)]
     return [[*free[:at], left, *free[at + 1 :]] for at, left in places]
+
+
+def _after_several(free: list[Free], gpus: int, milli: int, memory: int) -> list[list[Free]]:
+    fitting = [at for at, left in enumerate(free) if left[0] >= milli and left[1] >= memory]
+    tightest = set(fitting[-gpus:])
+    less = [_less(left, milli, memory) if at in tightest else left for at, left in enumerate(free)]
+    return [less] if len(fitting) >= gpus else []
+
+
+def _less(left: Free, milli: int, memory: int) -> Free:
+    compute, of_memory = left[0] - milli, left[1] - memory
+    return compute, of_memory, min(compute, of_memory)

@@ -1,7 +1,7 @@
 """The agents whose offers are on the table, placed on by the arrays of the simulator. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from mesos_gpu.policy.capacity import (
     Misfit,
     NodeCapacity,
     Request,
+    beside_all,
     fit,
     room_for,
     share_for,
@@ -25,10 +26,12 @@ from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape
+from mesos_gpu.policy.cluster.share_rows import largest_mib, parts_of, shape_for
 from mesos_gpu.policy.cluster.view import View
-from mesos_gpu.policy.sharing.cards import emptiest, tightest
+from mesos_gpu.policy.sharing.cards import Order, tightest
 
 Mask = npt.NDArray[np.bool_]
+_MOST_KINDS = 64  # of requests for shares of which it is known where they could be
 
 
 class NodeIndex:
@@ -45,7 +48,7 @@ class NodeIndex:
             self._of.setdefault(agent_id, []).append(row)
         self._mix = mix
         self.nodes = dict(self._known)  # those of which something is on the table
-        self._views: dict[str, View] = {}
+        self._views: dict[tuple[str, bool], View] = {}  # by policy, and whether they are of shares
         self._without_gpus = np.array([not self._known[agent_id].installed for agent_id, _ in self._rows])
         self._new_enough: dict[str, Mask] = {}
         self._width = max([max(len(node.installed), len(node.gpus)) for node in ordered] + [1])
@@ -54,21 +57,40 @@ class NodeIndex:
         self._suited: dict[
             GpuRequest, npt.NDArray[np.int64]
         ] = {}  # by what GPUs must have: by row, those that do
+        self._largest_mib = 0  # that shares of a GPU may have; 0: nobody has asked for any
+        self._enforcing: dict[
+            Request, Mask
+        ] = {}  # by what one task asks for: rows whose GPUs can be shared so
+        self._open = np.zeros((len(self._rows), self._width), dtype=bool)  # to shares; kept once somebody has
 
-    def _state(self, row: int) -> Row:
+    def _state(self, row: int, *, shares: bool) -> Row:
         agent_id, model = self._rows[row]
+        if shares:
+            return self._share_state(row, self._known[agent_id], model)
         node = self._known[agent_id]
-        is_open = {part.gpu_id for part in node.parts}
-        slots = [WHOLE for gpu in node.gpus if gpu.model == model and gpu.id not in is_open]
+        open_ids = [part.gpu_id for part in node.parts]
+        slots = [WHOLE for gpu in node.gpus if gpu.model == model and gpu.id not in open_ids]
         slots = slots[: node.free.gpus]
         free = (*slots, *[0] * (self._width - len(slots)))
         return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model)
 
-    def _view(self, placement: str) -> View:
-        if placement not in self._views:
-            states = [self._state(row) for row in range(len(self._rows))]
-            self._views[placement] = View(states, POLICIES[placement].make(self._mix, 0))
-        return self._views[placement]
+    def _share_state(self, row: int, node: NodeCapacity, model: str) -> Row:
+        counts, parts, are_open = parts_of(node, [gpu for gpu in node.gpus if gpu.model == model])
+        missing = self._width - len(counts)
+        self._open[row] = [*are_open, *[False] * missing]
+        free = (*counts, *[0] * missing)
+        every = (*parts, *[(0, 0)] * missing)
+        return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model, every)
+
+    def _view(self, placement: str, *, shares: bool) -> View:
+        if shares and not self._largest_mib:
+            self._largest_mib = largest_mib(self._known.values())
+        view = self._views.get((placement, shares))
+        if view is None:
+            states = [self._state(row, shares=shares) for row in range(len(self._rows))]
+            view = View(states, POLICIES[placement].make(self._mix, 0))
+            self._views[placement, shares] = view
+        return view
 
     def knows(self, node: NodeCapacity) -> bool:
         """Whether `update` can take it: an agent of other hardware, or a new one, needs another index."""
@@ -88,17 +110,22 @@ class NodeIndex:
 
     def ask_again(self) -> None:
         """What is asked for lately may be something else by now."""
-        self._views = {name: view for name, view in self._views.items() if not POLICIES[name].by_mix}
+        self._views = {key: view for key, view in self._views.items() if not POLICIES[key[0]].by_mix}
 
     def update(self, node: NodeCapacity) -> None:
         """Something else is free there."""
         self._known[node.agent_id] = self.nodes[node.agent_id] = node
+        if self._largest_mib and largest_mib([node]) > self._largest_mib:
+            self._largest_mib = 0  # what the shapes of shares are measured by
+            self._views = {key: view for key, view in self._views.items() if not key[1]}
         for row in self._of[node.agent_id]:
             self._unindexed[row] = node.free.unindexed
-            for view in self._views.values():
-                view.set_row(row, self._state(row))
+            for (_, shares), view in self._views.items():
+                view.set_row(row, self._state(row, shares=shares))
             for needs, counts in self._suited.items():
                 counts[row] = len(needs.suited(node.gpus, self._rows[row][1]))
+            for wanted, mask in self._enforcing.items():
+                mask[row] = self._enforces(wanted, row)
 
     def place(
         self,
@@ -120,9 +147,8 @@ class NodeIndex:
             draw: For ties, as of `View.best`.
             gpu_nodes: Whether what needs no GPU may go to agents that have some: "last", "never", "always".
         """
-        if request.gpu.share is not None:
-            return _share(request, open_to, apart=POLICIES[placement].apart)
-        view, allowed = self._view(placement), self._allowed(request, open_to)
+        view = self._view(placement, shares=request.gpu.share is not None)
+        allowed = self._allowed(request, open_to)
         masks = [allowed]
         if not request.gpu.count and gpu_nodes != "always":
             off_gpus = self._without_gpus if allowed is None else allowed & self._without_gpus
@@ -130,17 +156,17 @@ class NodeIndex:
         if POLICIES[placement].apart and siblings:
             masks = [narrow for mask in masks for narrow in self._by_siblings(mask, siblings)]
         for model in (request.gpu.models if request.gpu.count else ()) or (None,):
-            number = view.shape(_shape(request, model))
-            for mask in masks:
+            number = view.shape(self._shape(request, model))
+            for mask in self._filling(view, number, masks) if self._fills(request, placement) else masks:
                 while (row := view.best(number, mask, draw)) is not None:
-                    chosen = self._confirmed(row, request, open_to)
+                    chosen = self._confirmed(row, request, open_to, placement)
                     if chosen is not None:
                         return chosen
                     mask = self._but(mask, [row])
         return None
 
     def _confirmed(
-        self, row: int, request: Request, open_to: Mapping[AgentId, NodeCapacity]
+        self, row: int, request: Request, open_to: Mapping[AgentId, NodeCapacity], placement: str
     ) -> Chosen | None:
         """What a task gets there; None: it does not fit, whatever the arrays say."""
         agent_id, model = self._rows[row]
@@ -151,15 +177,39 @@ class NodeIndex:
         if not request.gpu.count:
             return Chosen(agent_id, ())
         if request.gpu.share is not None:
-            return share_for(request, node)
+            return share_for(request, beside_all(node), order=self._order(row, request, placement))
         (gpus,) = node.usable(request.gpu)
         return Chosen(agent_id, closest(gpus, request.gpu.count))
+
+    def _order(self, row: int, request: Request, placement: str) -> Order:
+        """Which GPUs of the node come first for shares."""
+        order = POLICIES[placement].order
+        if order is not None:
+            return order
+        view, (agent_id, model) = self._view(placement, shares=True), self._rows[row]
+        number = view.shape(self._shape(request, model))
+        if request.gpu.count > 1 or not view.fits(row, number).any():
+            return tightest
+        gpus = [gpu for gpu in self._known[agent_id].gpus if gpu.model == model]
+        best = gpus[view.device(row, number)].id
+        return lambda card: (card.gpu.id != best, *tightest(card))
+
+    def _fills(self, request: Request, placement: str) -> bool:
+        return request.gpu.share is not None and POLICIES[placement].fills
+
+    def _filling(self, view: View, shape: int, masks: Sequence[Mask | None]) -> list[Mask | None]:
+        """Nodes first where none of the GPUs need be opened, for each mask."""
+        wanted = max(view.shapes[shape].gpus, 1)
+        enough = np.asarray((view.fits(slice(None), shape) & self._open).sum(axis=1) >= wanted)
+        return [*(enough if mask is None else mask & enough for mask in masks), *masks]
 
     def _allowed(self, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Mask | None:
         """Which rows may be chosen; None: all."""
         masks = [] if request.min_driver is None else [self._drivers(request.min_driver)]
         if request.gpu.count and request.gpu.choosy:
             masks.append(self._counts(request.gpu) >= request.gpu.count)
+        if request.gpu.share is not None:
+            masks.append(self._able(request))
         if any(request.resources.unindexed):
             masks.append(np.asarray((self._unindexed >= request.resources.unindexed).all(axis=1)))
         mask = None
@@ -192,6 +242,20 @@ class NodeIndex:
             self._suited[needs] = np.array(counts, dtype=np.int64)
         return self._suited[needs]
 
+    def _able(self, request: Request) -> Mask:
+        """Rows whose GPUs could be shared as is asked for, if nothing ran there."""
+        wanted = Request(NOTHING, GpuRequest(request.gpu.count, share=request.gpu.share), user=request.user)
+        if wanted not in self._enforcing:
+            if len(self._enforcing) >= _MOST_KINDS:
+                self._enforcing.clear()
+            able = [self._enforces(wanted, row) for row in range(len(self._rows))]
+            self._enforcing[wanted] = np.array(able, dtype=bool)
+        return self._enforcing[wanted]
+
+    def _enforces(self, wanted: Request, row: int) -> bool:
+        agent_id, model = self._rows[row]
+        return bool(self._known[agent_id].cards(wanted, model, even_full=True))
+
     def _drivers(self, least: str) -> Mask:
         if least not in self._new_enough:
             able = [as_new_as(self._known[agent_id].driver, least) for agent_id, _ in self._rows]
@@ -204,24 +268,11 @@ class NodeIndex:
         masks = [counts == count for count in sorted(set(counts.tolist()))]
         return masks if mask is None else [mask & each for each in masks]
 
-
-def _share(request: Request, open_to: Mapping[AgentId, NodeCapacity], *, apart: bool) -> Chosen | None:
-    """The node where a share does best: the fewest cards are opened for it, or, to be apart, as many as it takes."""
-    for model in request.gpu.models or (None,):
-        one, order = request.of_model(model), emptiest if apart else tightest
-        fits = [node for node in open_to.values() if not isinstance(fit(one, node), Misfit)]
-        places = [(node, share_for(one, node, order=order)) for node in fits]
-        able = [(node, chosen) for node, chosen in places if chosen is not None]
-        if able:
-            sign = -1 if apart else 1
-            return min(able, key=lambda each: (sign * len(each[1].opens), sign * len(each[0].gpus)))[1]
-    return None
+    def _shape(self, request: Request, model: str | None) -> Shape:
+        models, need, want = () if model is None else (model,), request.resources, request.gpu
+        shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
+        return shape if want.share is None else shape_for(want.share, self._largest_mib, shape)
 
 
 def _models(node: NodeCapacity) -> list[str]:
     return node.models or [""]
-
-
-def _shape(request: Request, model: str | None) -> Shape:
-    models, need = () if model is None else (model,), request.resources
-    return Shape(need.cpu_milli, math.ceil(need.mem_mib), request.gpu.count, models=models)

@@ -29,7 +29,10 @@ class Simple:
 
     def device(self, row: int, shape: int) -> int:
         """Choose, as `Policy.device` says, the GPU that the least would be left of."""
-        milli, free = self.view.shapes[shape].gpu_milli, self.view.free[row]
+        view, free = self.view, self.view.free[row]
+        if view.parts is not None:
+            return min((free[slot], slot) for slot in np.flatnonzero(view.fits(row, shape)).tolist())[1]
+        milli = view.shapes[shape].gpu_milli
         return min((left, slot) for slot, left in enumerate(free) if left >= milli)[1]
 
 

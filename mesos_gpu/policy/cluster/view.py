@@ -50,6 +50,8 @@ class View:
         total: Free thousandths of GPUs of each node.
         most_free: The same of each GPU, sorted, the freest first.
         free: The same in the order of the GPUs.
+        parts: Of each node and GPU the compute and the memory that shares may have, in thousandths; None: as much of
+            both as `free` says, as long as nobody asks for them apart. `free` has the smaller one then.
         shapes: All that were asked for; shape_*: their parts.
     """
 
@@ -68,6 +70,12 @@ class View:
         self._restricted = False  # whether any shape asks for models
         none = np.empty(0, dtype=np.int64)
         self.shape_cpu = self.shape_mem = self.shape_last = self.shape_milli = self.shape_models = none
+        self._compute_of = self._memory_of = none  # by shape
+        self._is_part = np.empty(0, dtype=bool)  # by shape
+        self.parts: tuple[Integers, Integers] | None = None
+        self._given = {row: node.gpu_parts for row, node in enumerate(nodes) if node.gpu_parts}
+        if self._given:
+            self._part()
         self._keys = np.full((16, len(nodes)), NEVER, dtype=np.int32)
         self._changes = 0
         self._account = _account(self.cpu, self.mem, self.total)
@@ -89,12 +97,36 @@ class View:
             self._add(shape, number)
         return number
 
+    def _part(self) -> None:
+        """Count compute and memory apart from now on."""
+        compute = np.array(self.free, dtype=np.int64)
+        self.parts = compute, compute.copy()
+        for row, parts in self._given.items():
+            self._set_parts(row, parts)
+        self._given = {}
+
+    def parts_of(self, row: int) -> tuple[tuple[int, int], ...]:
+        """What of a node's GPUs shares may have, as of `Row`; empty: as much of both as `free` says."""
+        if self.parts is None:
+            return ()
+        return tuple(zip(*(each[row].tolist() for each in self.parts), strict=True))
+
+    def _set_parts(self, row: int, parts: Sequence[tuple[int, int]]) -> None:
+        assert self.parts is not None, "compute and memory are not counted apart"
+        missing = [(0, 0)] * (self.most_free.shape[1] - len(parts))
+        self.parts[0][row], self.parts[1][row] = np.array([*parts, *missing], dtype=np.int64).T
+
     def _add(self, shape: Shape, number: int) -> None:
+        if shape.gpu_memory_milli is not None and self.parts is None:
+            self._part()
         self.shapes.append(shape)
+        self._compute_of = np.append(self._compute_of, shape.gpu_milli)
+        self._memory_of = np.append(self._memory_of, shape.memory_milli)
+        self._is_part = np.append(self._is_part, shape.is_part)
         self.shape_cpu = np.append(self.shape_cpu, shape.cpu_milli)
         self.shape_mem = np.append(self.shape_mem, shape.mem_mib)
         self.shape_last = np.append(self.shape_last, max(shape.gpus - 1, 0))
-        self.shape_milli = np.append(self.shape_milli, shape.gpu_milli if shape.gpus else 0)
+        self.shape_milli = np.append(self.shape_milli, shape.each_milli if shape.gpus else 0)
         models = sum(1 << self._model(name) for name in set(shape.models)) if shape.models else _ANY
         self.shape_models = np.append(self.shape_models, models)
         self._restricted |= models != _ANY
@@ -109,10 +141,18 @@ class View:
         """Whether each node can take the shape."""
         last = min(self.shape_last[shape], self.most_free.shape[1] - 1)
         able = self.most_free[:, last] >= self.shape_milli[shape]
+        if self.parts is not None and self._is_part[shape]:
+            able = self.fits(slice(None), shape).sum(axis=1) > self.shape_last[shape]
         able &= self.cpu >= self.shape_cpu[shape]
         able &= self.mem >= self.shape_mem[shape]
         able &= ((1 << self.model) & self.shape_models[shape]) != 0
         return np.asarray(able)
+
+    def fits(self, rows: Index, shape: int) -> npt.NDArray[np.bool_]:
+        """Whether each GPU of some nodes has room for a part of it; of one node: an array of its GPUs."""
+        want = self.shapes[shape]
+        compute, memory = self.parts or (np.array(self.free),) * 2
+        return np.asarray((compute[rows] >= want.gpu_milli) & (memory[rows] >= want.memory_milli))
 
     def best(
         self, shape: int, allowed: npt.NDArray[np.bool_] | None = None, draw: int | None = None
@@ -143,12 +183,21 @@ class View:
         """Put a task there: the indexes of its GPUs, as the policy chooses them."""
         want = self.shapes[shape]
         slots: tuple[int, ...] = ()
-        if want.gpus and want.gpu_milli < WHOLE:
-            slots = (self._policy.device(row, shape),)
+        if self._is_part[shape]:
+            slots = (self._policy.device(row, shape),) if want.gpus == 1 else self._tightest(row, shape)
         elif want.gpus:
             slots = tuple([slot for slot, milli in enumerate(self.free[row]) if milli == WHOLE][: want.gpus])
         self._change(row, want, slots, -1)
         return slots
+
+    def _tightest(self, row: int, shape: int) -> tuple[int, ...]:
+        """Several GPUs for parts of them, those first of which least is free."""
+        slots = np.flatnonzero(self.fits(row, shape)).tolist()
+        return tuple(sorted(slots, key=lambda slot: self.free[row][slot])[: self.shapes[shape].gpus])
+
+    def device(self, row: int, shape: int) -> int:
+        """The index of the GPU of a node, that has room, on which the policy puts a part."""
+        return self._policy.device(row, shape)
 
     def give(self, row: int, shape: int, slots: Sequence[int]) -> None:
         """A task has ended."""
@@ -160,6 +209,11 @@ class View:
         self.cpu[row], self.mem[row], self.free[row] = state.cpu_milli, state.mem_mib, free
         self.most_free[row] = sorted(free, reverse=True)
         self.total[row] = sum(free)
+        if self.parts is not None:
+            self._set_parts(row, state.gpu_parts or [(milli, milli) for milli in free])
+        elif state.gpu_parts:
+            self._given[row] = state.gpu_parts
+            self._part()
         self._rescore(row)
 
     def _change(self, row: int, want: Shape, slots: Sequence[int], sign: int) -> None:
@@ -168,10 +222,20 @@ class View:
         if slots:
             free = self.free[row]
             for slot in slots:
-                free[slot] += sign * want.gpu_milli
+                if self.parts is None:
+                    free[slot] += sign * want.gpu_milli
+                else:
+                    free[slot] = self._change_part(row, slot, want, sign)
             self.most_free[row] = sorted(free, reverse=True)
-            self.total[row] += sign * want.milli
+            self.total[row] = sum(free)
         self._rescore(row)
+
+    def _change_part(self, row: int, slot: int, want: Shape, sign: int) -> int:
+        assert self.parts is not None, "compute and memory are not counted apart"
+        compute, memory = self.parts
+        compute[row, slot] += sign * want.gpu_milli
+        memory[row, slot] += sign * want.memory_milli
+        return int(min(compute[row, slot], memory[row, slot]))
 
     def _rescore(self, row: int) -> None:
         self._changes += 1
@@ -180,6 +244,8 @@ class View:
         count = len(self.shapes)
         width = self.most_free.shape[1]
         able = self.most_free[row].take(self.shape_last, mode="clip") >= self.shape_milli
+        if self.parts is not None:
+            able = np.where(self._is_part, self._rooms(row) > self.shape_last, able)
         able &= self.shape_cpu <= self.cpu[row]
         able &= self.shape_mem <= self.mem[row]
         if self._restricted:
@@ -187,6 +253,12 @@ class View:
         if count and self.shape_last.max() >= width:  # more GPUs than any node has
             able &= self.shape_last < width
         self._keys[:count, row] = np.where(able, self._policy.keys(row, slice(0, count)), NEVER)
+
+    def _rooms(self, row: int) -> Integers:
+        """How many GPUs of a node have room for a part of them, by shape."""
+        assert self.parts is not None, "compute and memory are not counted apart"
+        compute, memory = self.parts[0][row, :, None], self.parts[1][row, :, None]
+        return np.asarray(((compute >= self._compute_of) & (memory >= self._memory_of)).sum(axis=0))
 
 
 def _account(cpu: Index, mem: Index, total: Index) -> Any:

@@ -9,6 +9,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
+from mesos_gpu.model.share import PER_PERCENT, number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.apps.ports import offers
 from mesos_gpu.policy.capacity import GpuRequest, Misfit, NodeCapacity, Request, largest, misfits
@@ -156,6 +157,21 @@ def _of_share(request: Request, node: NodeCapacity, now: float, *, even_full: bo
         alike.setdefault(words, []).append(gpu_id)
     said = [f"{ids[0]}{_and_more(len(ids) - 1)} {words}" for words, ids in alike.items()]
     return f"lacks {counted(missing, 'GPU')} with room for its share: {'; '.join(said)}"
+
+
+def asked_for(want: GpuRequest) -> str:
+    """The GPUs of a task in words, without what they must be: "2 GPUs", "0.25 GPUs", or the size of a share of each."""
+    share = want.share
+    if share is None:
+        return gpus_of(want.count)
+    if share.memory_mib is None and share.memory_milli == share.compute_milli:
+        return gpus_of(number_of(want.count * share.compute_milli))
+    memory = (
+        f"{share.memory_milli / PER_PERCENT:g} %" if share.memory_mib is None else f"{share.memory_mib} MiB"
+    )
+    of_each = "" if want.count == 1 else " each"
+    compute = f"{share.compute_milli / PER_PERCENT:g} % of compute"
+    return f"a share of {gpus_of(want.count)} ({compute} and {memory} of memory{of_each})"
 
 
 def _and_more(count: int) -> str:

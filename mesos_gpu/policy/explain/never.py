@@ -1,13 +1,14 @@
 """Why a job can never run on the nodes that there are. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
-from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.driver import as_new_as, version_of
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request, largest
-from mesos_gpu.policy.explain.estimate import gpus_of
-from mesos_gpu.policy.explain.hurdles import of_model
+from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request, largest, room_for
+from mesos_gpu.policy.explain.hurdles import asked_for, of_model
 
 
 def could(request: Request, node: NodeCapacity) -> bool:
@@ -17,6 +18,8 @@ def could(request: Request, node: NodeCapacity) -> bool:
 
 def has_enough(request: Request, node: NodeCapacity) -> bool:
     """Whether the node would have enough GPUs for a task, whatever its driver."""
+    if request.gpu.share is not None:
+        return bool(node.cards(request, even_full=True))  # none are in sets smaller than a task needs
     return largest(request.gpu.by_model(node.installed)) >= request.gpu.count
 
 
@@ -34,12 +37,33 @@ def is_able(request: Request, nodes: Sequence[NodeCapacity]) -> bool:
     return _room(request, nodes) >= request.tasks
 
 
+def beyond_models(spec: JobSpec, gpus: Iterable[Gpu]) -> str:
+    """Why no GPU of the models that a share names has as much memory, by those that are known; "": it may."""
+    wanted = spec.gpu_memory_mib
+    if wanted is None or not spec.gpu_model:
+        return ""
+    most_mib = dict.fromkeys(spec.gpu_model, 0)
+    for gpu in gpus:
+        if gpu.model in most_mib and gpu.sharing is not None:
+            most_mib[gpu.model] = max(most_mib[gpu.model], gpu.sharing.memory_mib)
+    if not all(0 < mib < wanted for mib in most_mib.values()):
+        return ""
+    said = ", ".join(f"{model} has {mib} MiB for shares" for model, mib in most_mib.items())
+    return f"never fits the models that it names, got {wanted}: {said}; ask for less, or for another model"
+
+
 def _room(request: Request, nodes: Sequence[NodeCapacity]) -> int:
     able = [node for node in nodes if could(request, node)]
-    return max(
-        sum(len(group) // request.gpu.count for node in able for group in one.gpu.by_model(node.installed))
-        for one in request.each_model()
-    )
+    return max(sum(_tasks_on(one, node) for node in able) for one in request.each_model())
+
+
+def _tasks_on(request: Request, node: NodeCapacity) -> int:
+    """How many tasks the node has GPUs for if it were empty and well."""
+    if request.gpu.share is None:
+        return sum(len(group) // request.gpu.count for group in request.gpu.by_model(node.installed))
+    empty = NodeCapacity(node.agent_id, node.hostname, gpus=node.installed, driver=node.driver,
+                         compute_milli=node.compute_milli, cover=NOTHING)  # fmt: skip
+    return room_for(replace(request, resources=NOTHING), empty).slots
 
 
 def never(job: Job, request: Request, nodes: Sequence[NodeCapacity]) -> str:
@@ -47,7 +71,7 @@ def never(job: Job, request: Request, nodes: Sequence[NodeCapacity]) -> str:
     if any(could(request, node) for node in nodes):
         tasks, room = request.tasks, _room(request, nodes)
         return (
-            f"asks for {tasks} tasks of {gpus_of(request.gpu.count)} each, and all nodes together have room for "
+            f"asks for {tasks} tasks of {asked_for(request.gpu)} each, and all nodes together have room for "
             f"{room}, even when nothing else runs there"
         )
     if any(has_enough(request, node) for node in nodes):
@@ -59,7 +83,7 @@ def _by_gpus(request: Request, nodes: Sequence[NodeCapacity]) -> str:
     want = request.gpu
     models = sorted({gpu.model for node in nodes for gpu in node.installed})
     if not models:
-        return f"asks for {gpus_of(want.count)}, and no node reports any"
+        return f"asks for {asked_for(want)}, and no node reports any"
     if not any(want.of_any_size().suited(node.installed) for node in nodes):
         return f"no node has a GPU of model {' or '.join(want.models)}; there are {', '.join(models)}"
     roomy = [gpu for node in nodes for gpu in want.of_any_capability().suited(node.installed)]
@@ -67,12 +91,30 @@ def _by_gpus(request: Request, nodes: Sequence[NodeCapacity]) -> str:
         return _by_memory(want, nodes)
     if not any(map(want.takes, roomy)):
         return _by_capability(want, roomy)
+    if want.share is not None:
+        return _by_shares(request, nodes)
     most_of = {node.agent_id: largest(want.by_model(node.installed)) for node in nodes}
     best = min(nodes, key=lambda node: (-most_of[node.agent_id], node.hostname))
     return (
-        f"asks for {gpus_of(want.count)}{of_model(want)}{_wanted(want)} on one node, more than any node has; "
+        f"asks for {asked_for(want)}{of_model(want)}{_wanted(want)} on one node, more than any node has; "
         f"the largest is {best.hostname} with {most_of[best.agent_id]}"
     )
+
+
+def _by_shares(request: Request, nodes: Sequence[NodeCapacity]) -> str:
+    """Each host with what it lacks; of those that lack the same the first."""
+    hosts: dict[str, list[str]] = {}
+    for node in sorted(nodes, key=lambda node: node.hostname):
+        for gpu in request.gpu.suited(node.installed):
+            why = node.refusal(request, gpu, even_full=True) or "is alone of its kind there"
+            hosts.setdefault(f"{gpu.model} {why}", []).append(node.hostname)
+    said = [f"on {_first(dict.fromkeys(names))} {why}" for why, names in hosts.items()]
+    return f"no node can give it {asked_for(request.gpu)}: {'; '.join(said)}"
+
+
+def _first(names: Collection[str]) -> str:
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{next(iter(names))}{more}"
 
 
 def _wanted(want: GpuRequest) -> str:

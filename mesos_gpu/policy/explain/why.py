@@ -8,9 +8,8 @@ from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Stage, Why
 from mesos_gpu.model.resources import AMOUNTS, NOTHING
 from mesos_gpu.policy.capacity import NodeCapacity, Request
-from mesos_gpu.policy.explain.estimate import gpus_of
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
-from mesos_gpu.policy.explain.hurdles import free_here, of_model
+from mesos_gpu.policy.explain.hurdles import asked_for, free_here, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
 
 
@@ -120,7 +119,7 @@ def _need(job: Job, request: Request) -> str:
     want = request.gpu
     if want.count:
         memory = f" with {want.memory_mib} MiB" if want.memory_mib else ""
-        parts.append(f"{gpus_of(want.count)}{of_model(want)}{memory}")
+        parts.append(f"{asked_for(want)}{of_model(want)}{memory}")
     if want.compute_capability:
         parts.append(f"compute capability {want.compute_capability} or newer")
     fixed = sorted({wish.host_port for wish in job.spec.ports if wish.host_port})

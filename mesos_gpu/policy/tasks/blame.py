@@ -51,7 +51,12 @@ _INFRASTRUCTURE: Final = frozenset(
 
 
 def next_state(
-    status: Status, outcome: Outcome | None, *, kill_requested: bool, sick_gpu: bool
+    status: Status,
+    outcome: Outcome | None,
+    *,
+    kill_requested: bool,
+    sick_gpu: bool,
+    at_fault: bool = False,
 ) -> TaskState | None:
     """The state that a status update asks for; None for a state that Mesos 1.11 does not have.
 
@@ -60,12 +65,13 @@ def next_state(
         outcome: What the executor says of the end, if it says anything.
         kill_requested: A user asked for the end.
         sick_gpu: One of the launch's GPUs is not healthy now.
+        at_fault: The scheduler ended it for what it did.
     """
     state = _LIVE.get(status.state)
     if state is not None:
         return state
-    unhealthy = outcome is not None and bool(outcome.unhealthy)
-    if status.state == "TASK_KILLED" and (kill_requested or not unhealthy):
+    at_fault = at_fault or (outcome is not None and bool(outcome.unhealthy))
+    if status.state == "TASK_KILLED" and (kill_requested or not at_fault):
         # If not by our user, the agent shut the executor down, or an operator did.
         return TaskState.KILLED if kill_requested else TaskState.LOST
     if status.state == "TASK_ERROR":

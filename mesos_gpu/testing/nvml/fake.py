@@ -163,7 +163,9 @@ class FakeNvml(FakeMig, FakeLimits):
 
     def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: int) -> list[Any]:
         """All of them."""
-        return [SimpleNamespace(pid=pid) for pid in self._fact(handle, "pids")]
+        pids = self._fact(handle, "pids")
+        memory = pids if isinstance(pids, dict) else dict.fromkeys(pids)
+        return [SimpleNamespace(pid=pid, usedGpuMemory=memory[pid]) for pid in memory]
 
     nvmlDeviceGetGraphicsRunningProcesses_v3 = nvmlDeviceGetComputeRunningProcesses_v3
     nvmlDeviceGetGraphicsRunningProcesses_v2 = nvmlDeviceGetComputeRunningProcesses_v3

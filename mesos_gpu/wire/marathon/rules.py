@@ -289,7 +289,7 @@ def _references(app: App) -> Iterable[tuple[tuple[str | int, ...], str]]:
 def _gpu(app: App, report: Report) -> None:
     if app.gpu is None or app.gpus:
         return
-    for key in ("models", "memory_mib", "compute_pct", "compute_capability", "min_driver"):
+    for key in ("models", "memory_mib", "compute_capability", "min_driver"):
         if getattr(app.gpu, key):
             report.wrong("needs gpus of at least 1", "gpu", key)
 
@@ -298,6 +298,8 @@ def _share(app: App, report: Report) -> None:
     options = gpu_options(app)
     asked = {field.name: getattr(options, field.of_app) for field in OF_SHARES.values() if field.of_app}
     spec = JobSpec("", gpus=app.gpus, gpu_milli=app.part_milli, **asked)
+    if spec.gpu_compute_pct is not None and not spec.gpus:
+        report.wrong("needs gpus of at least 1", "gpu", "compute_pct")
     for name, why in share_problems(spec, OF_APPS):
         report.wrong(why, *OF_APPS[name].split("."))
 

@@ -21,13 +21,16 @@ def reading_from_json(value: Any) -> Reading:
     Raises:
         ValueError, KeyError, TypeError: It is none.
     """
-    pids = value["pids"]
+    pids, process_mib = value["pids"], value.get("process_mib")
     return Reading(
         **{
             **value,
             "gpu": gpu_from_json(value["gpu"]),
             "xids": tuple(map(int, value["xids"])),
             "pids": None if pids is None else tuple(map(int, pids)),
+            "process_mib": None
+            if process_mib is None
+            else tuple((int(pid), int(mib)) for pid, mib in process_mib),
         }
     )
 

@@ -4,13 +4,18 @@ Only the standard library's json: the host side imports it.
 """
 
 import json
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
+from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.wire.mesos.sharing import sharing_from_json, sharing_to_json
 
 VERSION = 1
+LONGEST_PROBLEM = 300  # characters
+_OF_USE = tuple(field.name for field in fields(ShareUse))
+_AMOUNTS = tuple(name for name in _OF_USE if name not in ("task_id", "gpu_id", "problem"))
 _KNOWN = frozenset(
     {
         "uuid", "model", "memory_mib", "minor", "pci_bus_id", "numa_node", "links", "health", "reason", "since",
@@ -114,6 +119,7 @@ def encode(inventory: Inventory) -> bytes:
             "volume": inventory.volume,
             "volume_problem": inventory.volume_problem,
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
+            **({"uses": [asdict(use) for use in inventory.uses[:MOST_USES]]} if inventory.uses else {}),
         },
         separators=(",", ":"),
     ).encode()
@@ -137,4 +143,17 @@ def decode(data: bytes) -> Inventory:
         control_ports=value.get("control_ports", ""),
         volume=value.get("volume"),
         volume_problem=value.get("volume_problem", ""),
+        uses=tuple(map(_use, value.get("uses", ())))[:MOST_USES],
     )
+
+
+def _use(value: Any) -> ShareUse:
+    """What a task uses of a share; what is not known of it is left out by older monitors, and ignored here."""
+    use = ShareUse(**{name: value[name] for name in _OF_USE if name in value})
+    if not all(_is_amount(value.get(name)) for name in _AMOUNTS):
+        raise ValueError(f"amounts must be whole numbers from 0, got {value!r}")
+    return replace(use, problem=str(use.problem)[:LONGEST_PROBLEM])
+
+
+def _is_amount(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
+from mesos_gpu.model.share import Sharing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer
@@ -208,6 +210,26 @@ def test_a_share_of_a_gpu_is_kept_and_answered_as_it_was_asked_for(rig: Rig) -> 
     assert '"gpus":0.25' in rig.call("GET", f"/v1/jobs/{job['id']}").text
     (waiting,) = [each for each in rig.call("GET", "/v1/queue").json()["jobs"] if each["id"] == job["id"]]
     assert waiting["gpus"] == 0.75
+
+
+def test_a_share_that_no_gpu_of_its_models_can_ever_have_is_refused(rig: Rig) -> None:
+    cards = tuple(
+        replace(gpu(f"g{i}", model), sharing=Sharing(mib))
+        for i, (model, mib) in enumerate((("T4", 14_336), ("T4", 15_360), ("L4", 22_528)))
+    )
+    rig.node(gpus=cards)
+    share = {"command": "true", "gpu_compute_pct": 30, "gpu_memory_mib": 30_000}
+    response = rig.call("POST", "/v1/jobs", json={**share, "gpu_model": ["T4", "L4"]})
+    assert code_of(response) == (422, "invalid")
+    why = (
+        "never fits the models that it names, got 30000: T4 has 15360 MiB for shares, L4 has 22528 MiB for shares; ask "
+        "for less, or for another model"
+    )
+    assert response.json()["error"]["problems"] == [{"path": "/gpu_memory_mib", "reason": why}]
+    for models in (["T4", "H100"], []):
+        rig.submit(**{**share, "gpu_model": models})  # what is not known may come
+    rig.submit(**{**share, "gpu_model": "T4", "gpu_memory_mib": 15_360})
+    rig.submit(gpus=1, gpu_model="T4", gpu_memory_mib=90_000)  # a whole GPU waits, and why says what for
 
 
 def test_what_is_no_share_of_a_gpu_is_refused_with_all_that_is_wrong(rig: Rig) -> None:

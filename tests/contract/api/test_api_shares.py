@@ -49,6 +49,7 @@ def test_a_card_lists_its_shares_and_what_is_left(rig: Rig) -> None:
             "task_id": "a.1", "job_id": None, "job_name": None, "memory_mib": 20000, "memory_max_mib": 20000,
             "compute_pct": 25.0, "method": "shim+windows", "instance": None,
             "guarantee": {"memory": "cooperative", "compute": "cooperative", "faults": "contained"},
+            "used": None,
         }
     ]  # fmt: skip
     assert card["sharing"] == {
@@ -100,7 +101,7 @@ def test_metrics_tell_shares_from_each_other(rig: Rig) -> None:
         '{uuid="GPU-1",task="a.1",job="a"}',
         '{uuid="GPU-1",task="b.1",job="b"}',
     )
-    guaranteed = 'method="shim+mps2",memory="cooperative",compute="driver",faults="user"'
+    guaranteed = 'method="shim+mps2",memory="cooperative",compute="cooperative",faults="user"'
     assert {
         "mesos_gpu_gpus_used 1",
         "mesos_gpu_gpus_shared 1",
@@ -135,6 +136,6 @@ def test_a_job_tells_its_share_and_the_guarantee(rig: Rig) -> None:
     rig.daemon.read(grant).result(10)
     share = rig.call("GET", f"/v1/jobs/{job['id']}").json()["share"]
     assert (share["memory_mib"], share["memory_max_mib"], share["compute_pct"]) == (20480, 40960, 30.0)
-    assert share["guarantee"] == {"memory": "cooperative", "compute": "driver", "faults": "user"}
+    assert share["guarantee"] == {"memory": "cooperative", "compute": "cooperative", "faults": "user"}
     (card,) = [card for card in cards(rig).values() if card["uuid"] == "GPU-1"]
     assert card["shares"][0]["job_id"] == job["id"]

@@ -89,14 +89,18 @@ def _gpu(i: int, now: float) -> dict[str, Any]:
 
 def _shared(gpu: dict[str, Any]) -> dict[str, Any]:
     by = {"memory": "cooperative", "compute": "cooperative", "faults": "contained"}
-    part = {"method": "shim+windows", "instance": None, "guarantee": by, "job_name": "tenant"}
+    use = {
+        "memory_mib": 18000, "most_memory_mib": 20100, "compute_pct": 24.5, "refused": 2, "windows_missed": 0,
+        "problem": None,
+    }  # fmt: skip
+    part = {"method": "shim+windows", "instance": None, "guarantee": by, "job_name": "tenant", "used": None}
     sharing = {
         "state": "covered", "task_id": "cover.1", "memory_mib": 80896, "free_memory_mib": 40192,
         "free_compute_pct": 45.0, "method": "shim+windows", "domain": None,
     }  # fmt: skip
     shares = [
         {**part, "task_id": "a-00000006.1", "job_id": "a-00000006", "memory_mib": 20224, "memory_max_mib": 20224,
-         "compute_pct": 25.0},
+         "compute_pct": 25.0, "used": use},
         {**part, "task_id": "b-00000007.1", "job_id": "b-00000007", "memory_mib": 20480, "memory_max_mib": 40960,
          "compute_pct": 30.0},
     ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Whatever comes and goes: the arrays say what a plain account says, and no GPU is given twice."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,14 @@ shapes = st.builds(
     st.just(WHOLE),
     st.lists(st.sampled_from(MODELS), unique=True, max_size=2).map(tuple),
 ) | st.builds(Shape, st.just(1000), st.just(1000), st.just(1), st.sampled_from([50, 320, 470, 650, 810]))
+parts = st.builds(
+    Shape,
+    st.just(1000),
+    st.just(1000),
+    st.integers(1, 3),
+    st.sampled_from([100, 400, 650, WHOLE]),
+    gpu_memory_milli=st.sampled_from([100, 320, 400, 999]),
+)
 nodes = st.builds(
     Row,
     st.sampled_from([4000, 16_000]),
@@ -40,15 +49,19 @@ policies: st.SearchStrategy[Callable[[list[Shape]], Policy]] = st.sampled_from(
 
 
 def fits(view: View, row: int, shape: Shape, models: list[str]) -> bool:
-    free = view.free[row]
-    enough = sum(milli >= shape.gpu_milli for milli in free) >= shape.gpus
+    free = view.parts_of(row) if shape.is_part else ()
+    every = free or [(milli, milli) for milli in view.free[row]]
+    enough = sum(c >= shape.gpu_milli and m >= shape.memory_milli for c, m in every) >= shape.gpus
     right = not shape.models or models[row] in shape.models
     return bool(enough and right and view.cpu[row] >= shape.cpu_milli and view.mem[row] >= shape.mem_mib)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
-    st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=12), policies, st.data()
+    st.lists(nodes, min_size=1, max_size=6),
+    st.lists(shapes, min_size=1, max_size=12) | st.lists(shapes | parts, min_size=1, max_size=12),
+    policies,
+    st.data(),
 )
 def test_accounts_hold_after_every_placement(
     cluster: list[Row], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
@@ -81,7 +94,7 @@ def test_accounts_hold_after_every_placement(
 
 def _states(view: View, models: list[str]) -> list[Row]:
     return [
-        Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), models[row])
+        Row(int(view.cpu[row]), int(view.mem[row]), tuple(free), models[row], view.parts_of(row))
         for row, free in enumerate(view.free)
     ]
 
@@ -92,10 +105,39 @@ def _check(view: View, cluster: list[Row], running: list[tuple[int, int, tuple[i
         assert view.cpu[row] == node.cpu_milli - sum(shape.cpu_milli for shape, _ in here) >= 0
         assert view.mem[row] == node.mem_mib - sum(shape.mem_mib for shape, _ in here) >= 0
         for slot, milli in enumerate(view.free[row][: len(node.gpu_free_milli)]):
-            used = sum(shape.gpu_milli for shape, slots in here if slot in slots)
-            assert milli == WHOLE - used >= 0
+            compute = sum(shape.gpu_milli for shape, slots in here if slot in slots)
+            memory = sum(shape.memory_milli for shape, slots in here if slot in slots)
+            assert milli == WHOLE - max(compute, memory) >= 0
+            if view.parts is not None:
+                assert view.parts_of(row)[slot] == (WHOLE - compute, WHOLE - memory)
         assert view.total[row] == sum(view.free[row])
         assert view.most_free[row].tolist() == sorted(view.free[row], reverse=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(nodes, min_size=1, max_size=6), st.lists(shapes, min_size=1, max_size=20), policies, st.data()
+)
+def test_where_memory_and_compute_are_equal_every_decision_is_that_of_one_dimension(
+    cluster: list[Row], asked: list[Shape], make: Callable[[list[Shape]], Policy], data: st.DataObject
+) -> None:
+    apart = [replace(shape, gpu_memory_milli=shape.gpu_milli) if shape.is_part else shape for shape in asked]
+    one, two = View(cluster, make(asked)), View(cluster, make(apart))
+    running: list[tuple[int, int, int, tuple[int, ...]]] = []
+    for shape, both in zip(asked, apart, strict=True):
+        number, other = one.shape(shape), two.shape(both)
+        row = one.best(number)
+        assert two.best(other) == row
+        if row is not None:
+            slots = one.take(row, number)
+            assert two.take(row, other) == slots
+            running.append((row, number, other, slots))
+        one_ends = data.draw(st.booleans())
+        if running and one_ends:
+            row, number, other, slots = running.pop(data.draw(st.integers(0, len(running) - 1)))
+            one.give(row, number, slots)
+            two.give(row, other, slots)
+        assert (one.free, one.total.tolist()) == (two.free, two.total.tolist())
 
 
 @settings(max_examples=60, deadline=None)

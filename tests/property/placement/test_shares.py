@@ -124,20 +124,24 @@ class Cluster:
             return False
         if wanted.gpu.share is None:
             group = max(self.node.usable(wanted.gpu), key=len)
-            ids, share = tuple(card.id for card in group[: wanted.gpu.count]), None
+            chosen = Chosen(self.node.agent_id, tuple(card.id for card in group[: wanted.gpu.count]))
         else:
-            chosen = share_for(wanted, self.node, None, emptiest if spread else tightest)
-            assert chosen is not None, "it fits, and has no place"
-            ids, share = chosen.gpus, chosen.share
-            assert len(set(ids)) == wanted.gpu.count
-            open_ids = {part.gpu_id for part in self.node.parts}
-            assert set(chosen.opens) == set(ids) - open_ids
-        self.node = self.node.minus(wanted.resources, ids, share)
-        gpus, ends_at = tuple(self.by_id[each] for each in ids), float(len(self.held) * 7 % 5)
-        self.held.append(
-            Allocation(JobId(f"j{len(self.held)}"), wanted.resources, gpus, ends_at=ends_at, share=share)
-        )
+            place = share_for(wanted, self.node, None, emptiest if spread else tightest)
+            assert place is not None, "it fits, and has no place"
+            chosen = place
+        self.start(wanted, chosen)
         return True
+
+    def start(self, wanted: Request, chosen: Chosen) -> None:
+        """Start it there."""
+        ids = chosen.gpus
+        assert len(set(ids)) == wanted.gpu.count
+        if chosen.share is not None:
+            assert set(chosen.opens) == set(ids) - {part.gpu_id for part in self.node.parts}
+        self.node = self.node.minus(wanted.resources, ids, chosen.share)
+        gpus, ends_at = tuple(self.by_id[each] for each in ids), float(len(self.held) * 7 % 5)
+        job_id = JobId(f"j{len(self.held)}")
+        self.held.append(Allocation(job_id, wanted.resources, gpus, ends_at=ends_at, share=chosen.share))
 
     def end(self, index: int) -> None:
         """End one of them."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
-from mesos_gpu.simulate.jobs import Cluster, Outcome, Prices, Tick, figures, simulate
+from mesos_gpu.simulate.jobs import NO_CARD, Cluster, Outcome, Prices, Tick, figures, simulate
 from mesos_gpu.simulate.orders import HOUR_MS, ORDERS, Known, Levels
 from mesos_gpu.simulate.plot import draw
 from mesos_gpu.simulate.trace import TraceJob, read_jobs
@@ -91,8 +91,24 @@ def test_a_gang_has_one_node_or_whole_ones() -> None:
     cluster, seen = Cluster(3, 4), list[Tick]()
     jobs = [TraceJob("half", 2, 0, 50), TraceJob("ten", 10, 0, 50), TraceJob("three", 3, 0, 50)]
     simulate(jobs, cluster, ORDERS["srsf"], FREE, seen.append)
-    assert {k: [n for _, n in v] for k, v in seen[0].placed.items()} == {"half": [2], "three": [3]}
-    assert sorted(n for _, n in seen[1].placed["ten"]) == [2, 4, 4]
+    assert {k: [n for _, n, _ in v] for k, v in seen[0].placed.items()} == {"half": [2000], "three": [3000]}
+    assert sorted(n for _, n, _ in seen[1].placed["ten"]) == [2000, 4000, 4000]
+
+
+def test_shares_of_a_gpu_are_put_together_and_count_their_part() -> None:
+    quarters = [TraceJob(f"q{i}", 1, 0, 100, 250) for i in range(5)]
+    seen = list[Tick]()
+    ended = simulate([*quarters, TraceJob("three", 3, 0, 50)], ONE_NODE, ORDERS["fifo"], FREE, seen.append)
+    assert dict(ended.ended_ms) == {**{f"q{i}": 100 for i in range(5)}, "three": 150}
+    assert sorted(seen[0].placed.values()) == [((0, 250, 0),)] * 4 + [((0, 250, 1),)]
+    tight = [TraceJob("a", 1, 0, 9, 600), TraceJob("b", 1, 0, 9, 700), TraceJob("c", 1, 1, 9, 300)]
+    simulate(tight, ONE_NODE, ORDERS["fifo"], FREE, seen.append)
+    with_c = next(tick for tick in seen if "c" in tick.placed)
+    assert with_c.placed == {"a": ((0, 600, 0),), "b": ((0, 700, 1),), "c": ((0, 300, 1),)}
+    one = [TraceJob("share", 1, 0, 100, 500), TraceJob("whole", 1, 0, 100)]
+    made = simulate(one, Cluster(1, 1), ORDERS["srsf"], FREE)
+    assert dict(made.ended_ms) == {"share": 100, "whole": 200}, "half a GPU is half the service"
+    assert figures(one, Cluster(1, 1), made).gpu_utilisation_pct == 75
 
 
 def test_who_fits_beside_the_running_runs() -> None:
@@ -133,31 +149,31 @@ def test_figures_are_those_of_the_outcome() -> None:
 def test_only_srtf_and_srsf_know_durations() -> None:
     assert {name for name, order in ORDERS.items() if order.knows_durations} == {"srtf", "srsf"}
     for name in ("fifo", "las", "mesos-gpu"):
-        known = Known(4, 0, HOUR_MS)
+        known = Known(4000, 0, HOUR_MS)
         assert ORDERS[name].rank(known, 1) == ORDERS[name].rank(known, 10**9)
 
 
-_JOBS = st.lists(
-    st.tuples(st.integers(1, 12), st.integers(0, 40), st.integers(1, 60)), min_size=1, max_size=14
-).map(lambda rows: [TraceJob(f"j{i}", *row) for i, row in enumerate(rows)])
+_WHOLE = st.tuples(st.integers(1, 12), st.integers(0, 40), st.integers(1, 60))
+_SHARES = st.tuples(st.just(1), st.integers(0, 40), st.integers(1, 60), st.integers(1, 999))
+_JOBS = st.lists(_WHOLE | _SHARES, min_size=1, max_size=14).map(
+    lambda rows: [TraceJob(f"j{i}", *row) for i, row in enumerate(rows)]
+)
 _SHORT_LEVELS = Levels(8, 2, small_first=True, lift_after_ms=30)
 _ALL = {**ORDERS, "short": _SHORT_LEVELS}
 
 
 @given(_JOBS, st.sampled_from(sorted(_ALL)), st.sampled_from([FREE, Prices(5), Prices(0, 2), Prices(50, 50)]))
 def test_every_schedule_holds_gangs_and_capacity(jobs: list[TraceJob], policy: str, prices: Prices) -> None:
-    cluster, order, sizes = Cluster(3, 4), _ALL[policy], {job.job_id: job.gpus for job in jobs}
+    cluster, order, sizes = Cluster(3, 4), _ALL[policy], {job.job_id: job.milli for job in jobs}
     ended: set[str] = set()
     ticks: list[Tick] = []
 
     def check(tick: Tick) -> None:
-        free = [cluster.gpus_per_node] * cluster.nodes
         for job_id, where in tick.placed.items():
-            assert sum(gpus for _, gpus in where) == sizes[job_id]
-            assert len(where) == -(-sizes[job_id] // cluster.gpus_per_node)
-            for node, gpus in where:
-                free[node] -= gpus
-        assert min(free) >= 0, "a GPU is used twice"
+            assert sum(milli for _, milli, _ in where) == sizes[job_id]
+            assert len(where) == -(-sizes[job_id] // (cluster.gpus_per_node * 1000))
+        free, shared = _left(tick, cluster)
+        assert min([*free, *shared]) >= 0, "a GPU is used twice"
         running = {job_id for job_id in sizes if job_id in tick.placed}
         present = {job.job_id for job in jobs if job.submitted_ms <= tick.now_ms}
         assert tick.waiting == len(present) - len(running) - tick.ended
@@ -176,14 +192,26 @@ def test_every_schedule_holds_gangs_and_capacity(jobs: list[TraceJob], policy: s
 def _conserved(jobs: list[TraceJob], cluster: Cluster, ticks: list[Tick], outcome: Outcome) -> None:
     """Nobody waits who would have room on one node."""
     for tick in ticks:
-        free = [cluster.gpus_per_node] * cluster.nodes
-        for where in tick.placed.values():
-            for node, gpus in where:
-                free[node] -= gpus
+        free, shared = _left(tick, cluster)
         for job in jobs:
             waits = job.submitted_ms <= tick.now_ms < outcome.ended_ms[job.job_id]
             if waits and job.job_id not in tick.placed:
                 assert job.gpus > max(free), f"{job.job_id} waits at {tick.now_ms} beside free GPUs"
+                room = job.gpu_milli == 1000 or job.gpu_milli > max(shared, default=0)
+                assert room, f"{job.job_id} waits at {tick.now_ms} beside a GPU that has room"
+
+
+def _left(tick: Tick, cluster: Cluster) -> tuple[list[int], list[int]]:
+    """GPUs that are free wholly, by node; thousandths that are free of each other one that is shared."""
+    free, shared = [cluster.gpus_per_node] * cluster.nodes, dict[tuple[int, int], int]()
+    for where in tick.placed.values():
+        for node, milli, card in where:
+            if card == NO_CARD:
+                free[node] -= milli // 1000
+            else:
+                free[node] -= (node, card) not in shared
+                shared[node, card] = shared.get((node, card), 1000) - milli
+    return free, list(shared.values())
 
 
 @given(_JOBS, st.sampled_from(sorted(_ALL)), st.randoms(use_true_random=False))
@@ -201,6 +229,13 @@ def test_the_order_of_the_file_does_not_matter(
         ("job_id,num_gpu,submit_time\n", "line 1: there is no column duration"),
         (HEAD + "a,1,0,5\nb,x,0,5\n", "line 3: num_gpu is 'x'"),
         (HEAD + "a,0,0,5\n", "line 2: num_gpu is '0'"),
+        (HEAD + "a,1.5,0,5\n", "line 2: num_gpu is '1.5'"),
+        (HEAD + "a,0.0005,0,5\n", "line 2: num_gpu is '0.0005'"),
+        (HEAD + "a,nan,0,5\n", "line 2: num_gpu is 'nan'"),
+        (f"gpu_milli,{HEAD}0,a,1,0,5\n", "line 2: gpu_milli is '0'"),
+        (f"gpu_milli,{HEAD}1001,a,1,0,5\n", "line 2: gpu_milli is '1001'"),
+        (f"gpu_milli,{HEAD}500,a,2,0,5\n", "line 2: gpu_milli is '500'"),
+        (f"gpu_milli,{HEAD}500,a,0.25,0,5\n", "line 2: gpu_milli is '500'"),
         (HEAD + "a,1,-3,5\n", "line 2: submit_time is '-3'"),
         (HEAD + "a,1,0,1.5\n", "line 2: duration is '1.5'"),
         (HEAD + "a,1,0\n", "line 2: duration is missing"),

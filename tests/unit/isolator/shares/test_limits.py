@@ -14,9 +14,9 @@ from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.shares import limits
 from isolator.shares.limits import CgroupLimits, enable_dmem, has_dmem, limits_of, unfit
-from isolator.shares.tenancy import Given, Tenancy
+from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
-from mesos_gpu.errors import Conflict, Unavailable
+from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.share import Method, Share
 
 PROGRAM = """
@@ -122,10 +122,12 @@ def test_a_resize_sets_other_limits_and_is_refused_below_what_is_used(host: Host
     host.make(host.tenancy())
     host.say(used={str(host.cgroup): 15000})
     ledger = Ledger(host.tree.parent / "ledger.sqlite")
-    host.measure.resize(host.tenancy(15000), ledger)
+    before = host.tenancy().share
+    host.measure.resize(host.tenancy(15000), ledger, before)
     assert host.set()["0"] == [0, 15000]
-    with pytest.raises(Conflict, match=f"it has 15000 MiB of {GPUS[0].id} in use, and 14999 are asked for"):
-        host.measure.resize(host.tenancy(14999), ledger)
+    with pytest.raises(InUse, match="it has 15000 MiB in use, and would have 14999") as refused:
+        host.measure.resize(host.tenancy(14999), ledger, before)
+    assert refused.value.used_mib == 15000
     assert host.set()["0"] == [0, 15000]
 
 

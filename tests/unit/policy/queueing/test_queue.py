@@ -18,6 +18,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.resources import NOTHING, Resources
+from mesos_gpu.model.share import Ability, Sharing
 from mesos_gpu.policy.capacity import ENDLESS, Allocation, NodeCapacity, Request, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, in_order, position_of
@@ -471,6 +472,47 @@ def test_a_limit_counts_shares_in_thousandths() -> None:
     assert not backlog.over_limit(made.job("c"))
     assert view(made).explain(JobId("two")).summary == ("queue lab may hold 1 GPU, and it asks for 1.02")
     assert [(use.limit_gpus, use.used_gpus) for use in view(made).queues()] == [(1, 0)]
+
+
+def test_a_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
+    made = world(agents=0, queue_limits={"lab": 1})
+    sharing = Sharing(80_000, ((Ability.SHIM, ""),))
+    made.node("a1", *(replace(gpu(f"s{i}"), sharing=sharing) for i in range(2)))
+    for n in range(5):
+        made.submit(f"j{n}", gpus=1, gpu_milli=250, queue="lab", timeout_s=100 * (n + 1))
+        made.offers(offer(f"x{n}", "a1", cpus=8, gpus=1))
+    made.submit("free", gpus=1, gpu_milli=250)
+    made.submit("whole", gpus=1, queue="lab")
+    assert pending(made) == {"j4", "whole"}
+    (use,) = [use for use in view(made).queues() if use.name == "lab"]
+    assert (use.limit_gpus, use.used_gpus, use.waiting) == (1, 1, 2)
+    assert (
+        view(made).explain(JobId("j4")).summary
+        == "waits for its queue: queue lab may hold 1 GPU, and holds 1"
+    )
+    waits = view(made).waiting(2)
+    assert [
+        (each.job.id, each.estimate.basis.partition("; then ")[2].partition("; ")[0]) for each in waits
+    ] == [
+        ("j4", "queue lab may hold 0.25 GPUs more"),
+        ("whole", "queue lab may hold 1 GPU more"),
+    ]
+    for n in range(2):
+        made.status(f"j{n}.1", "TASK_FINISHED", agent="a1")
+        made.offers(offer(f"y{n}", "a1", cpus=8, gpus=0))
+    assert pending(made) == {"whole"}
+    (use,) = [use for use in view(made).queues() if use.name == "lab"]
+    assert use.used_gpus == 0.75
+
+
+def test_a_limit_is_kept_by_a_restart_with_shares() -> None:
+    made = world(agents=0, queue_limits={"lab": 1})
+    made.node("a1", replace(gpu("s0"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))))
+    made.submit("half", gpus=1, gpu_milli=500, queue="lab")
+    assert pending(made) == set()
+    made.state = State.restored(made.now, saved_of(made.state))
+    (use,) = view(made).queues()
+    assert use.used_gpus == 0.5
 
 
 def test_within_a_limit_too_the_first_is_not_starved() -> None:

@@ -1,0 +1,124 @@
+"""A share that becomes larger or smaller while its task runs. What grows is claimed before it is given, what shrinks
+is taken before it is released; a message that comes twice is answered twice and done once."""
+
+from dataclasses import dataclass, replace
+
+from isolator.gpus.ledger import Claimed, Owner
+from isolator.shares.enforcing import Enforcing
+from isolator.shares.tenancy import InUse
+from mesos_gpu.errors import Conflict, MesosGpuError
+from mesos_gpu.model.share import PER_PERCENT, Method, Share
+from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
+
+
+class NoRoom(Conflict):
+    """The card has no room for the larger share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the scheduler is told, in words and as data."""
+
+    words: str
+    data: bytes
+
+
+def answer_to(data: bytes, enforcing: Enforcing | None, owner: Owner) -> Answer | None:
+    """Do what a message asks for, if it can be done, and say what came of it; None: it cannot be understood.
+
+    Args:
+        data: The message.
+        enforcing: What keeps the task to its share; None: it has none.
+        owner: Of the claim.
+    """
+    try:
+        wish = decode_request(data)
+    except ValueError:
+        return None
+    if wish is None:
+        return None
+    if enforcing is None:
+        refusal = Resized(wish.number, 0, 0, 0, refused="it has no share of a GPU")
+        return Answer(f"not resized: {refusal.refused}", encode_answer(refusal))
+    resized = enforcing.resized
+    if resized is None or wish.number > resized.number:
+        resized = enforcing.resized = _done(wish, enforcing, owner)
+    return Answer(_words(resized), encode_answer(resized))
+
+
+def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
+    before = enforcing.tenancy.share
+    wanted = replace(
+        before,
+        memory_mib=wish.memory_mib,
+        memory_max_mib=wish.memory_max_mib,
+        compute_milli=wish.compute_milli,
+    )
+    if why := _cannot(before, wanted):
+        return _refusal(wish, before, why, restart=True)
+    try:
+        with enforcing.turn():
+            change(enforcing, owner, before, wanted)
+    except NoRoom as error:
+        return _refusal(wish, before, error.what)
+    except InUse as error:
+        return replace(_refusal(wish, before, error.what), used_mib=error.used_mib)
+    except (MesosGpuError, OSError) as error:
+        what = error.what if isinstance(error, MesosGpuError) else str(error)
+        return _refusal(wish, before, what, restart=isinstance(error, Conflict))
+    return Resized(wish.number, wanted.memory_mib, wanted.memory_max_mib, wanted.compute_milli)
+
+
+def _cannot(before: Share, wanted: Share) -> str:
+    """Why a share cannot become another while its task runs; "": it can."""
+    if not (0 < wanted.memory_mib <= wanted.memory_max_mib and wanted.compute_milli > 0):
+        return f"{wanted.memory_mib} to {wanted.memory_max_mib} MiB and {wanted.compute_milli} thousandths are no share"
+    return "its share is a MIG instance" if before.method is Method.MIG and wanted != before else ""
+
+
+def change(enforcing: Enforcing, owner: Owner, before: Share, wanted: Share) -> None:
+    """Change a share in the cards' turn. The ledger has the more of both until the limits are changed.
+
+    Raises:
+        Conflict: It does not fit, or the task cannot be changed; all is as it was.
+        MesosGpuError, OSError: A limit cannot be set; all is as it was, if that could be had.
+    """
+    both = replace(
+        wanted,
+        memory_mib=max(before.memory_mib, wanted.memory_mib),
+        memory_max_mib=max(before.memory_max_mib, wanted.memory_max_mib),
+        compute_milli=max(before.compute_milli, wanted.compute_milli),
+    )
+    _hold(enforcing, owner, both)
+    try:
+        enforcing.limit(wanted, before)
+    except (MesosGpuError, OSError):
+        _hold(enforcing, owner, before)
+        raise
+    _hold(enforcing, owner, wanted)
+    enforcing.plan()
+
+
+def _hold(enforcing: Enforcing, owner: Owner, share: Share) -> None:
+    answer = enforcing.hold(owner, share)
+    if not isinstance(answer, Claimed):
+        why = getattr(answer, "why", "") or "what a dead task has left is in the way, and is removed soon"
+        raise NoRoom(why, remedy="ask for less, or wait until others end")
+
+
+def _refusal(wish: Resize, before: Share, why: str, *, restart: bool = False) -> Resized:
+    return Resized(
+        wish.number,
+        before.memory_mib,
+        before.memory_max_mib,
+        before.compute_milli,
+        refused=why,
+        restart=restart,
+    )
+
+
+def _words(resized: Resized) -> str:
+    if resized.refused:
+        return f"not resized: {resized.refused}"
+    return f"resized: {resized.memory_mib} MiB and {resized.compute_milli / PER_PERCENT:g} % of each GPU"

@@ -1,0 +1,49 @@
+"""Tasks that use more memory of a GPU than their share: told of, then ended, as the operator wants."""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.tasks.evictions import send_kill
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.nodes.share_use import ShareUse
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.policy.sharing.excess import Treatment, is_watched, treatment
+
+
+def on_uses(turn: Turn, node: Node) -> None:
+    """Treat the tasks of a node by what its monitor has just said of their shares."""
+    for use in node.inventory.uses if node.inventory else ():
+        task = turn.state.tasks.get(use.task_id)
+        if task is None or task.ended or task.agent_id != node.id or use.gpu_id not in task.gpus:
+            continue
+        job = turn.state.current(task)
+        if task.share is None or job is None or job.state is JobState.PENDING or not is_watched(task.share):
+            continue
+        match treatment(use.looks, turn.settings.on_gpu_excess):
+            case Treatment.WARN:
+                _warn(turn, job, task, use)
+            case Treatment.END:
+                _end(turn, job, task, use)
+            case Treatment.NONE if task.excess and not use.looks and not task.kill_sent_at:
+                turn.put_task(replace(task, excess=""))  # it was told of, and has given it back
+
+
+def _words(task: Task, use: ShareUse) -> str:
+    granted_mib = task.share.memory_max_mib if task.share else 0
+    return (
+        f"it uses {use.memory_mib} MiB of {use.gpu_id} on {task.hostname}, and its share is {granted_mib} MiB"
+    )
+
+
+def _warn(turn: Turn, job: Job, task: Task, use: ShareUse) -> None:
+    if not task.excess:
+        turn.put_task(replace(task, excess=_words(task, use)))
+        turn.put_job(replace(job, message=f"beyond its share: {_words(task, use)}"))
+
+
+def _end(turn: Turn, job: Job, task: Task, use: ShareUse) -> None:
+    if task.kill_sent_at is None and not task.evicted and not job.kill_requested:
+        words = _words(task, use)
+        job = turn.put_job(replace(job, message=f"ended beyond its share: {words}"))
+        send_kill(turn, job, replace(task, excess=words))

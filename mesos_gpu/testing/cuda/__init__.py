@@ -1,0 +1,105 @@
+"""Cards that are files, a libcuda and an NVML over them, and programs that use them: to try libraries that stand before
+the driver's, without a GPU and without a file of NVIDIA's."""
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+MIB: Final = 1 << 20
+CARD_MIB: Final = 16384
+_HEAD: Final = struct.Struct("<QQQQ16s")  # total, used, busy_ns, launches, uuid
+_PROCESS: Final = struct.Struct("<iiQQ")  # pid, -, used, busy_ns
+_PROCESSES: Final = 64
+_DRIVER: Final = (("libcuda.so.1", "stub_cuda.c"), ("libnvidia-ml.so.1", "stub_nvml.c"))
+
+
+def compile_stubs(target: Path, command: Sequence[str]) -> None:
+    """Compile the two libraries and the program `client` into a directory.
+
+    Raises:
+        CalledProcessError: The compiler fails.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for name, source in _DRIVER:
+        argv = [*command, "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic"]
+        _run(
+            [*argv, f"-Wl,-soname,{name}", "-o", str(target / name), str(HERE / source), "-lpthread", "-ldl"]
+        )
+    libcuda = str(target / "libcuda.so.1")
+    _run([*command, "-O2", "-o", str(target / "client"), str(HERE / "client.c"), libcuda])
+
+
+def _run(argv: Sequence[str]) -> None:
+    subprocess.run(argv, check=True, timeout=120, capture_output=True)
+
+
+def _hex(number: int) -> str:
+    return f"{number + 1:032x}"[::-1]
+
+
+class Cards:
+    """Cards of a host, in a directory."""
+
+    def __init__(self, path: Path, count: int = 1, memory_mib: int = CARD_MIB) -> None:
+        """Make them anew."""
+        self.path = path
+        path.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            head = _HEAD.pack(memory_mib * MIB, 0, 0, 0, bytes.fromhex(_hex(number)))
+            content = head.ljust(_HEAD.size + _PROCESSES * _PROCESS.size, b"\0")
+            (path / f"card{number}").write_bytes(content)
+
+    def uuid(self, number: int = 0) -> str:
+        """The id of a card, as NVML has it."""
+        text = _hex(number)
+        return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def used_mib(self, number: int = 0) -> float:
+        """What all processes have of a card."""
+        return float(_HEAD.unpack_from(self._content(number))[1]) / MIB
+
+    def busy_ns(self, number: int = 0) -> dict[int, int]:
+        """The time on a card of each process, by pid."""
+        content = self._content(number)
+        processes = _PROCESS.iter_unpack(content[_HEAD.size :])
+        return {pid: busy_ns for pid, _, _, busy_ns in processes if pid}
+
+    def _content(self, number: int) -> bytes:
+        return (self.path / f"card{number}").read_bytes()
+
+
+class Host:
+    """Libraries as a task has them: ours before the stubs, or the stubs alone."""
+
+    def __init__(self, path: Path, stubs: Path, cards: Cards, ours: Mapping[str, str] | None = None) -> None:
+        """Lay out `lib64` and an empty `share`.
+
+        Args:
+            path: Made for it.
+            stubs: From `compile_stubs`.
+            cards: That its programs see.
+            ours: By the name of a library, "libcuda.so.1", the file that stands before it.
+        """
+        self.path, self.cards, self._stubs = path, cards, stubs
+        self.lib64, self.share = path / "lib64", path / "share"
+        self.lib64.mkdir(parents=True)
+        for (name, _), real in zip(_DRIVER, ("libmgpu-real-cuda.so", "libmgpu-real-ml.so"), strict=True):
+            if ours is not None:
+                shutil.copy(ours[name], self.lib64 / name)
+            shutil.copy(stubs / name, self.lib64 / (name if ours is None else real))
+
+    def env(self, **more: str) -> dict[str, str]:
+        """The environment of a program there."""
+        return {**os.environ, "LD_LIBRARY_PATH": str(self.lib64), "STUB_CARDS": str(self.cards.path), **more}
+
+    def client(self, *args: object, **more: str) -> "subprocess.Popen[str]":
+        """Start the C program with these arguments."""
+        argv = [str(self._stubs / "client"), *map(str, args)]
+        return subprocess.Popen(
+            argv, env=self.env(**more), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )

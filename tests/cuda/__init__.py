@@ -1,0 +1,148 @@
+"""Programs that use CUDA, as tests have them: they evaluate expressions, one after the other."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+import pytest
+
+from isolator.shares.shim import build
+from isolator.shares.shim.region import CardLimits, CardUsage, Region
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.policy.sharing.windows import Window
+from mesos_gpu.testing.cuda import MIB, Cards, Host, compile_stubs
+
+PROGRAM: Final = Path(__file__).with_name("program.py")
+
+
+class Program:
+    """A process that evaluates expressions over the names of program.py."""
+
+    def __init__(self, env: Mapping[str, str], way: str) -> None:
+        """Start it; `started` is what cuInit answered."""
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  it is closed with the program
+        self._process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), way],
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            bufsize=1,
+        )
+        self.pid = self._process.pid
+        self.started = self.hear()
+
+    def ask(self, expression: str) -> str:
+        """Evaluate, and wait for the answer."""
+        self.tell(expression)
+        return self.hear()
+
+    def tell(self, expression: str) -> None:
+        """Have it evaluated; `hear` brings the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(expression + "\n")
+        self._process.stdin.flush()
+
+    def hear(self) -> str:
+        """The next answer; empty: it has ended."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def said(self) -> str:
+        """What it wrote to stderr so far."""
+        self._stderr.seek(0)
+        return self._stderr.read()
+
+    def kill(self) -> None:
+        """End it at once, as kill -9 does."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def __enter__(self) -> Self:
+        """Give the program."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it."""
+        self.kill()
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+
+
+class Bench:
+    """Our libraries and the doubles of the driver's, compiled; and cards on which tasks have shares."""
+
+    def __init__(self, path: Path, stubs: Path, ours: Mapping[str, str]) -> None:
+        """Make one card."""
+        self._path, self._stubs, self._ours = path, stubs, ours
+        self.cards = Cards(path / "cards")
+        self._tasks = 0
+
+    def task(
+        self,
+        memory_mib: int = 1000,
+        *,
+        card: int = 0,
+        context_mib: int = 0,
+        window: Window | None = None,
+    ) -> "Task":
+        """Give a new task a share of a card."""
+        limits = CardLimits(GpuId(self.cards.uuid(card)), memory_mib * MIB, context_mib * MIB, window=window)
+        return self.task_of([limits])
+
+    def task_of(self, limits: list[CardLimits]) -> "Task":
+        """Give a new task these shares."""
+        self._tasks += 1
+        host = Host(self._path / f"task{self._tasks}", self._stubs, self.cards, self._ours)
+        region = Region(host.share)
+        region.create(limits)
+        return Task(host, region, limits)
+
+    def bare(self) -> Host:
+        """Have a task without our libraries."""
+        self._tasks += 1
+        return Host(self._path / f"task{self._tasks}", self._stubs, self.cards)
+
+
+class Task:
+    """A task with a share."""
+
+    def __init__(self, host: Host, region: Region, limits: list[CardLimits]) -> None:
+        """`limits`: what it was given first."""
+        self.host, self.region = host, region
+        self.gpus = [each.gpu for each in limits]
+
+    def program(self, way: str = "gpa", **env: str) -> Program:
+        """Start a program in it."""
+        return Program(self.host.env(**env), way)
+
+    def usage(self, number: int = 0) -> CardUsage:
+        """What it says of its cards."""
+        usage = self.region.usage(self.gpus)
+        assert usage.problem == ""
+        return usage.cards[self.gpus[number]]
+
+
+def compiler_or_skip() -> list[str]:
+    """The compiler of this host; the test is skipped where there is none."""
+    command = build.compiler({})
+    if command is None or not shutil.which(command[0]):
+        pytest.skip("no C compiler (gcc, libc6-dev)")
+    return command
+
+
+def compiled(path: Path) -> tuple[Path, dict[str, str]]:
+    """Compile the doubles, and ours if they are not cached: where the doubles are, and our files by their names."""
+    command = compiler_or_skip()
+    compile_stubs(path, command)
+    ours = path / "ours"
+    build.compile_into(ours, command)
+    return path, {name: str(ours / name) for name in build.FILES}

@@ -1,0 +1,122 @@
+"""Tasks that use more than their share, by what their node reports: told of, ended, left alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.step import step
+from mesos_gpu.model.ids import AgentId, GpuId, TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.share_use import ShareUse
+from mesos_gpu.model.share import Method, OnExcess
+from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.testing.builders import World, every, only
+from mesos_gpu.wire.mesos import report
+from tests.unit.engine.tasks.test_resizing import CARD, QUARTER, running
+
+WORDS = "it uses 25000 MiB of g0 on a1.example, and its share is 20000 MiB"
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    world.node("a1", CARD)
+    return world
+
+
+def say(world: World, looks: int, task: str = "j1.1", **fields: Any) -> list[fx.Effect]:
+    """The monitor reports what a task uses."""
+    use = ShareUse(
+        **{"task_id": TaskId(task), "gpu_id": GpuId("g0"), "memory_mib": 25000, "looks": looks, **fields}
+    )
+    monitor = world.state.nodes[AgentId("a1")].monitor
+    assert monitor is not None
+    return world.status(
+        monitor, "TASK_RUNNING", data=report.encode(Inventory((CARD,), "simulated", uses=(use,)))
+    )
+
+
+def test_one_look_is_none_two_are_told_and_three_end_it(world: World) -> None:
+    running(world)
+    assert every(say(world, 1), fx.Kill) == []
+    before = world.job().version
+    assert world.job().message == ""
+    assert every(say(world, 2), fx.Kill) == []
+    assert world.job().message == f"beyond its share: {WORDS}"
+    told = world.job().version
+    say(world, 2, memory_mib=25001)
+    assert (told > before, world.job().version) == (True, told), "it is told once"
+    assert only(say(world, 3), fx.Kill).task_id == "j1.1"
+    assert world.job().message == f"ended beyond its share: {WORDS}"
+    assert every(say(world, 3), fx.Kill) == [], "it is being ended"
+    world.status("j1.1", "TASK_KILLED", message="killed on request")
+    job = world.job()
+    assert (job.state, job.message, job.attempts) == (JobState.FAILED, f"ended beyond its share: {WORDS}", 1)
+
+
+def test_a_kill_that_is_lost_is_sent_again(world: World) -> None:
+    running(world)
+    say(world, 3)
+    assert only(world.tick(world.settings.kill_resend_s + 1), fx.Kill).task_id == "j1.1"
+
+
+def test_what_is_given_back_is_forgotten(world: World) -> None:
+    running(world)
+    say(world, 2)
+    say(world, 0, memory_mib=100)
+    assert world.state.tasks[TaskId("j1.1")].excess == ""
+    say(world, 2)
+    assert world.state.tasks[TaskId("j1.1")].excess == WORDS
+
+
+@pytest.mark.parametrize(("on_excess", "told"), [(OnExcess.WARN, True), (OnExcess.IGNORE, False)])
+def test_an_operator_may_want_it_told_or_ignored(on_excess: OnExcess, told: bool) -> None:
+    world = World()
+    world.settings = replace(world.settings, on_gpu_excess=on_excess)
+    world.register()
+    world.node("a1", CARD)
+    running(world)
+    assert every([*say(world, 2), *say(world, 3)], fx.Kill) == []
+    assert world.job().message.startswith("beyond its share") is told
+
+
+def test_a_task_that_ends_by_itself_ends_as_it_does(world: World) -> None:
+    running(world)
+    say(world, 2)
+    world.status("j1.1", "TASK_FINISHED")
+    assert world.job().state is JobState.FINISHED
+
+
+def test_a_kill_of_its_user_stays_one(world: World) -> None:
+    running(world)
+    say(world, 3)
+    world.feed(ev.KillRequested(world.job().id))
+    world.status("j1.1", "TASK_KILLED")
+    assert world.job().state is JobState.KILLED
+
+
+def test_what_hardware_keeps_and_what_is_not_there_is_left_alone(world: World) -> None:
+    running(world, share=replace(QUARTER, method=Method.DMEM_WINDOWS))
+    assert every(say(world, 3), fx.Kill) == []
+    assert every(say(world, 3, task="nobody.1"), fx.Kill) == []
+    assert every(say(world, 3, gpu_id=GpuId("g7")), fx.Kill) == []
+
+
+def test_use_alone_lets_no_match_begin(world: World) -> None:
+    running(world)
+    say(world, 0)
+    node = world.state.nodes[AgentId("a1")]
+    assert (node.monitor is not None, node.inventory is not None) == (True, True)
+    reported = replace(
+        node.inventory or Inventory(), uses=(ShareUse(TaskId("j1.1"), GpuId("g0"), 1, 2, 3, 4, 5),)
+    )
+    world.state.unmatched = False
+    status = Status(node.monitor or TaskId(""), "TASK_RUNNING", node.id, data=report.encode(reported))
+    step(world.state, ev.StatusArrived(status), world.now, world.settings)
+    assert world.state.unmatched is False
+    assert world.state.nodes[node.id].inventory == reported

@@ -1,0 +1,222 @@
+"""A running share becomes larger or smaller: in the ledger, in its limits, in its neighbours' windows; or nowhere."""
+
+import fcntl
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.gpus.ledger import Claimed, Ledger, Owner
+from isolator.shares import enforcing as enforcing_module
+from isolator.shares.enforcing import Enforcing
+from isolator.shares.files import Files
+from isolator.shares.resizing import answer_to
+from isolator.shares.shim.region import MIB, Region, region_of
+from isolator.shares.tenancy import Given, Measure, Tenancy
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.nodes.gpu import Gpu, Health
+from mesos_gpu.model.share import Method, Share, Sharing
+from mesos_gpu.model.tasks.resize import Resize, Resized
+from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
+from tests.unit.isolator.shares.test_region import process, slot, write_usage
+
+A = GpuId("GPU-a")
+CARD = Gpu(A, "sim", 4000, 0, "", health=Health.OK, sharing=Sharing(4000))
+QUARTER = Share(250, 1000, 1000, Method.SHIM_WINDOWS)
+
+
+class Tenant:
+    """A task with a share of the card, made."""
+
+    def __init__(self, ledger: Ledger, task: str, share: Share = QUARTER) -> None:
+        self.ledger, self.task, self.owner = ledger, task, Owner.of(os.getpid())
+        tenancy = Tenancy(task, f"c-{task}", (CARD,), share, ledger.directory, {}, simulated=True)
+        self.enforcing = Enforcing(tenancy, ledger, 1000)
+        with self.enforcing.turn():
+            claim = self.enforcing.claim()
+            traces = self.enforcing.traces()
+            assert (
+                ledger.claim(task, [A], self.owner, container=f"c-{task}", traces=traces, share=claim)
+                == Claimed()
+            )
+            self.enforcing.make((), None)
+
+    @property
+    def region(self) -> Region:
+        return region_of(self.ledger.directory, TaskId(self.task))
+
+    def limits(self) -> tuple[int, int]:
+        """Its memory in MiB, and its window in thousandths of the period."""
+        (card,) = self.region.limits([A])
+        assert card.window is not None
+        return card.memory_bytes // MIB, card.window.length_us * 1000 // card.window.period_us
+
+    def held(self) -> Share | None:
+        return next(h.share for h in self.ledger.holdings() if h.task == self.task)
+
+    def resize(self, number: int, memory_mib: int, compute_milli: int) -> Resized:
+        request = encode_request(Resize(number, memory_mib, memory_mib, compute_milli))
+        answer = answer_to(request, self.enforcing, self.owner)
+        assert answer is not None
+        resized = decode_answer(answer.data)
+        assert resized is not None
+        assert (resized.refused or "resized") in answer.words
+        return resized
+
+    @contextmanager
+    def uses(self, mib: int) -> Iterator[None]:
+        """As if a process of it, this one, held so much."""
+        write_usage(self.region, slot(0), process(os.getpid(), mib * MIB))
+        fd = os.open(self.region.usage_path, os.O_RDWR)
+        try:
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 1, 1, 0))
+            yield
+        finally:
+            os.close(fd)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "node" / "ledger.sqlite")
+
+
+def test_a_share_grows_and_its_neighbours_windows_with_it(ledger: Ledger) -> None:
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    assert one.resize(1, 3000, 750) == Resized(1, 3000, 3000, 750)
+    assert one.held() == replace(QUARTER, memory_mib=3000, memory_max_mib=3000, compute_milli=750)
+    assert one.limits() == (3000, 750)
+    assert other.limits() == (1000, 250)
+
+
+def test_a_share_shrinks_and_leaves_room(ledger: Ledger) -> None:
+    one = Tenant(ledger, "one", replace(QUARTER, memory_mib=4000, memory_max_mib=4000, compute_milli=1000))
+    with one.uses(500):
+        assert one.resize(1, 500, 100) == Resized(1, 500, 500, 100)
+    assert one.limits()[0] == 500
+    other = Tenant(ledger, "other", replace(QUARTER, memory_mib=3500, memory_max_mib=3500, compute_milli=900))
+    assert (one.limits()[1], other.limits()[1]) == (100, 900)
+
+
+def test_below_what_is_used_it_is_refused_with_the_figure_and_nothing_changes(ledger: Ledger) -> None:
+    one = Tenant(ledger, "one")
+    before = one.limits()
+    with one.uses(700):
+        refused = one.resize(1, 699, 300)
+        assert refused == Resized(1, 1000, 1000, 250, "it has 700 MiB in use, and would have 699", 700)
+        assert one.held() == QUARTER
+        assert one.limits() == before
+        assert one.resize(2, 700, 300) == Resized(2, 700, 700, 300)
+
+
+def test_what_does_not_fit_is_refused(ledger: Ledger) -> None:
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    refused = one.resize(1, 3001, 250)
+    assert refused.refused == "GPU-a: of its 4000 MiB of memory 1000 are held, and 3001 more are asked for"
+    assert (refused.memory_mib, refused.used_mib, refused.restart) == (1000, None, False)
+    assert one.held() == other.held() == QUARTER
+    assert one.limits()[0] == 1000
+
+
+def test_one_grows_as_the_other_shrinks_at_once(ledger: Ledger) -> None:
+    """More memory and less compute, in one wish."""
+    one = Tenant(ledger, "one")
+    assert one.resize(1, 2000, 100) == Resized(1, 2000, 2000, 100)
+    assert one.held() == replace(QUARTER, memory_mib=2000, memory_max_mib=2000, compute_milli=100)
+
+
+def test_repeated_and_late_messages_are_harmless(ledger: Ledger) -> None:
+    one = Tenant(ledger, "one")
+    first = one.resize(1, 2000, 500)
+    assert one.resize(1, 2000, 500) == first, "asked again, answered again"
+    second = one.resize(2, 500, 100)
+    assert one.resize(1, 2000, 500) == second, "a late one is answered with what is"
+    held = one.held()
+    assert held is not None
+    assert (held.memory_mib, held.compute_milli) == (500, 100)
+    with one.uses(600):
+        refused = one.resize(3, 400, 100)
+    assert refused.refused
+    assert one.resize(3, 400, 100) == refused, "what was refused is not done behind the scheduler's back"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"resize": {}}',
+        b'{"resize": 5}',
+        b'{"resize": {"number": 1, "memory_mib": "x"}}',
+        b'"resize"',
+        b"\xff",
+    ],
+)
+def test_what_cannot_be_understood_changes_nothing(ledger: Ledger, data: bytes) -> None:
+    one = Tenant(ledger, "one")
+    assert answer_to(data, one.enforcing, one.owner) is None
+    assert one.held() == QUARTER
+
+
+@pytest.mark.parametrize(("memory_mib", "compute_milli"), [(0, 100), (100, 0)])
+def test_nothing_is_no_share(ledger: Ledger, memory_mib: int, compute_milli: int) -> None:
+    one = Tenant(ledger, "one")
+    assert "are no share" in one.resize(1, memory_mib, compute_milli).refused
+    assert one.held() == QUARTER
+
+
+def test_a_task_without_a_share_says_so() -> None:
+    answer = answer_to(encode_request(Resize(4, 1, 1, 1)), None, Owner.of(os.getpid()))
+    assert answer is not None
+    resized = decode_answer(answer.data)
+    assert resized == Resized(4, 0, 0, 0, "it has no share of a GPU")
+
+
+def test_a_mig_instance_stays_as_it_is_and_a_restart_is_offered(ledger: Ledger) -> None:
+    one = Tenant(ledger, "one", replace(QUARTER, method=Method.MIG, instance="MIG-1"))
+    refused = one.resize(1, 2000, 250)
+    assert (refused.refused, refused.restart) == ("its share is a MIG instance", True)
+
+
+def test_a_limit_that_cannot_be_set_takes_the_others_back(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Files):
+        def traces(self, tenancy: Tenancy) -> tuple[()]:
+            return ()
+
+        def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
+            return Given()
+
+        def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
+            raise Unavailable("the driver does not answer", remedy="wait")
+
+    real = enforcing_module.measures
+
+    def measures(tenancy: Tenancy) -> Sequence[Measure]:
+        return (*real(tenancy), Broken())
+
+    monkeypatch.setattr(enforcing_module, "measures", measures)
+    one = Tenant(ledger, "one")
+    refused = one.resize(1, 3000, 750)
+    assert (refused.refused, refused.restart) == ("the driver does not answer", False)
+    assert one.held() == QUARTER
+    assert one.limits()[0] == 1000
+
+
+def test_a_damaged_file_of_limits_closes_the_card_and_the_others_run_on(ledger: Ledger) -> None:
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    one.region.limits_path.write_bytes(b"x" * 40)
+    third = Tenancy("t3", "c-3", (CARD,), QUARTER, ledger.directory, {}, simulated=True)
+    before = other.limits()
+    late = Enforcing(third, ledger, 1000)
+    with late.turn():
+        assert ledger.claim("t3", [A], one.owner, share=late.claim()) == Claimed()
+        late.make((), None)
+    late.let_go(one.owner)
+    refused = ledger.claim("t4", [A], one.owner, share=late.claim())
+    assert "takes no more shares" in getattr(refused, "why", "")
+    assert "limits is no file of limits" in getattr(refused, "why", "")
+    assert other.limits() == before

@@ -1,0 +1,123 @@
+"""NVIDIA's real libcuda and NVML of two driver versions under ours. There is no GPU: what is asked answers so."""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isolator.shares.shim import build
+from isolator.shares.shim.ability import PROVEN
+from isolator.shares.shim.exports import exports, unknown, wrapped
+from isolator.shares.shim.region import CardLimits, Region
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.testing.driver_packages import CURRENT, NEXT, install
+from volumes.build import make
+from volumes.shim import Shim
+from volumes.store import verify
+
+NO_DEVICE, NOT_LOADED, NOT_PERMITTED = 100, 9, 800
+LOOK = Path(__file__).with_name("look_at_libraries.py")
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64", reason=f"the host is {platform.machine()}, not x86_64"
+)
+
+
+@pytest.fixture(scope="session")
+def volumes_of_real_drivers(
+    tmp_path_factory: pytest.TempPathFactory, libraries: tuple[Path, dict[str, str]]
+) -> dict[str, Path]:
+    """By driver version, its volume with our libraries."""
+    top = tmp_path_factory.mktemp("real")
+    ours = libraries[1]
+    shim = Shim(build.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
+    made = {}
+    for version in (CURRENT, NEXT):
+        try:
+            install(top / version, version)
+        except Unavailable as error:
+            pytest.skip(str(error))
+        built = make(top / "volumes", top / version, version, shim=shim)
+        assert verify(built.volume) == ()
+        made[version] = built.path
+    return made
+
+
+@pytest.fixture(params=[CURRENT, NEXT])
+def volume(request: pytest.FixtureRequest, volumes_of_real_drivers: dict[str, Path], tmp_path: Path) -> Path:
+    """A copy of a volume, in which a task has a share."""
+    path = tmp_path / "nvidia"
+    shutil.copytree(volumes_of_real_drivers[request.param], path, symlinks=True)
+    os.rmdir(path / "share")
+    Region(path / "share").create([CardLimits(GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff"), 1 << 30)])
+    return path
+
+
+def look(volume: Path) -> dict[str, Any]:
+    """What a program sees there."""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(volume / "lib64")}
+    names = json.dumps(
+        {
+            "cuda": sorted(exports(volume / "lib64/libmgpu-real-cuda.so")),
+            "nvml": sorted(exports(volume / "lib64/libmgpu-real-ml.so")),
+            "wrapped": sorted(wrapped()),
+        }
+    )
+    done = subprocess.run(
+        [sys.executable, str(LOOK)], env=env, input=names, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+def test_every_export_comes_through_and_every_answer_is_the_right_one(volume: Path) -> None:
+    seen = look(volume)
+    assert seen["cuInit"] == NO_DEVICE, "as without us"
+    assert seen["exports"] >= 600
+    assert seen["not coming through"] == []
+    assert seen["answers"] > 500, "names of ours, in seven versions, three kinds of streams"
+    assert seen["wrong answers"] == []
+    assert seen["others' answers that changed"] == []
+    assert seen["nvmlInit"] == NOT_LOADED, "as without us"
+    assert seen["nvml not coming through"] == []
+
+
+def test_the_list_of_proven_drivers_is_that_of_these_tests() -> None:
+    assert tuple(version.partition(".")[0] for version in (CURRENT, NEXT)) == PROVEN
+
+
+def test_the_drivers_export_no_way_past_us(volumes_of_real_drivers: dict[str, Path]) -> None:
+    for version, path in volumes_of_real_drivers.items():
+        assert unknown(exports(path / "lib64/libmgpu-real-cuda.so")) == (), version
+
+
+def test_without_a_share_the_real_driver_is_not_even_asked(volume: Path) -> None:
+    shutil.rmtree(volume / "share")
+    assert look(volume)["cuInit"] == NOT_PERMITTED
+
+
+def test_nvidias_own_programs_load_ours(volume: Path) -> None:
+    env = {**os.environ, "LD_LIBRARY_PATH": str(volume / "lib64"), "LD_DEBUG": "files"}
+    done = subprocess.run([volume / "bin/nvidia-smi"], env=env, capture_output=True, text=True, timeout=60)
+    assert "NVIDIA-SMI has failed" in done.stdout
+    assert f"calling init: {volume}/lib64/libnvidia-ml.so.1" in done.stderr
+    assert f"calling init: {volume}/lib64/libmgpu-real-ml.so" in done.stderr
+    names = {line.split("file=")[1].split()[0] for line in done.stderr.splitlines() if "file=" in line}
+    assert not any(name.startswith("libnvidia-ml.so.5") for name in names), "none of them names the real one"
+
+
+def test_nvidias_own_binding_loads_ours(volume: Path) -> None:
+    code = (
+        "import pynvml\ntry: pynvml.nvmlInit()\nexcept pynvml.NVMLError as e: print(e.value)\n"
+        "print(*sorted({l.split('/')[-1].strip() for l in open('/proc/self/maps') if '/nvidia/lib64/' in l}))"
+    )
+    env = {**os.environ, "LD_LIBRARY_PATH": str(volume / "lib64")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(NOT_LOADED), "libmgpu-real-ml.so", "libnvidia-ml.so.1"]

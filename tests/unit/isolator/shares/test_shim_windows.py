@@ -1,0 +1,99 @@
+"""Windows of compute: who may start work when, on doubles of the driver. How well they split a card: bench shim."""
+
+import time
+from ast import literal_eval
+
+import pytest
+
+from mesos_gpu.policy.sharing.windows import PERIOD_US, Window
+from tests.conftest import wait_until
+from tests.cuda import Bench
+
+#: A period so long that no busy machine blurs it: work starts in its first half second.
+SLOW = Window(0, 500_000, 1_000_000)
+
+
+def phase_s() -> float:
+    """How far into a period of a second it is; windows are counted on this clock."""
+    return time.monotonic() % 1.0
+
+
+@pytest.mark.parametrize("launch", ["launch()", "launch_ex()", "cooperative()", "grid()", "graph_launch()"])
+def test_work_starts_in_the_window_only_whatever_starts_it(bench: Bench, launch: str) -> None:
+    """HAMi-core #143: cuLaunchKernelEx; HAMi #1445: graphs, that pass the limit by."""
+    with bench.task(window=SLOW).program() as program:
+        assert program.ask("capture(0, 1)") == "0"
+        for _ in range(3):
+            wait_until("the window is closed", lambda: 0.6 < phase_s() < 0.8)
+            result, let_through_s = literal_eval(program.ask(f"[{launch}, phase()]"))
+            assert result == 0
+            assert let_through_s < 0.55, "the next window"
+
+
+def test_without_a_window_nothing_waits_and_nothing_is_noted(bench: Bench) -> None:
+    task = bench.task()
+    with task.program() as program:
+        program.ask("[launch() for _ in range(100)] and sync()")
+        assert (task.usage().asked_ns, task.usage().busy_ns) == (0, 0)
+
+
+def test_the_host_sees_that_a_task_is_busy_and_that_it_is_idle(bench: Bench) -> None:
+    task = bench.task(window=Window(0, PERIOD_US))
+    with task.program() as program:
+        before = time.monotonic_ns()
+        program.ask("[launch(2000) for _ in range(20)] and sync()")
+        usage = task.usage()
+        assert before < usage.asked_ns < time.monotonic_ns()
+        assert usage.busy_ns > 5_000_000, "measured but for the last two batches"
+        time.sleep(0.05)
+        assert task.usage() == usage
+
+
+def test_a_kernel_longer_than_the_window_runs_and_is_paid_for_later(bench: Bench) -> None:
+    task = bench.task(window=Window(0, 20_000, 100_000))
+    with task.program() as program:
+        began = time.monotonic()
+        program.ask("[(launch(150_000), sync()) for _ in range(4)]")
+        took_s = time.monotonic() - began
+        assert took_s > 1.2, "four times 150 ms at a fifth of the card, but for the last"
+        assert task.usage().missed >= 6
+
+
+def test_a_pause_is_no_debt(bench: Bench) -> None:
+    """Time in which the card was done with a task's work is nobody's."""
+    task = bench.task(window=Window(0, 50_000, 100_000))
+    with task.program() as program:
+        program.ask("[launch(1000) for _ in range(10)] and sync()")
+        time.sleep(1.0)
+        began = time.monotonic()
+        program.ask("[launch(1000), sync()]")
+        assert time.monotonic() - began < 0.6
+        assert task.usage().missed <= 1
+
+
+def test_a_window_that_changes_is_followed_at_once(bench: Bench) -> None:
+    task = bench.task(window=Window(0, 1_000_000, 1_000_000))
+    with task.program() as program:
+        program.ask("[launch(1000) for _ in range(10)] and sync()")
+        task.region.change(task.gpus[0], window=SLOW)
+        for _ in range(2):
+            wait_until("the window is closed", lambda: 0.6 < phase_s() < 0.8)
+            assert float(program.ask("launch() or phase()")) < 0.55
+        task.region.change(task.gpus[0], window=None)
+        wait_until("the window would be closed", lambda: 0.6 < phase_s() < 0.8)
+        assert float(program.ask("launch() or phase()")) > 0.6
+
+
+def test_a_capture_waits_for_nothing(bench: Bench) -> None:
+    with bench.task(window=SLOW).program() as program:
+        wait_until("the window is closed", lambda: 0.6 < phase_s() < 0.7)
+        assert float(program.ask("capture(0, 1000) or phase()")) > 0.6
+
+
+def test_an_idle_task_of_the_same_card_delays_nobody(bench: Bench) -> None:
+    """Windows are times, not turns: nobody waits for another."""
+    first, second = bench.task(window=SLOW), bench.task(window=Window(500_000, 500_000, 1_000_000))
+    with first.program() as one, second.program() as two:
+        assert two.ask("sync()") == "0"
+        wait_until("the first one's window", lambda: 0.05 < phase_s() < 0.2)
+        assert float(one.ask("launch() or phase()")) < 0.5

@@ -1,0 +1,52 @@
+"""What a monitor says of shares in use: both ways, bounded, and of monitors that say nothing of it."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
+from mesos_gpu.wire.mesos import report
+
+USE = ShareUse(TaskId("a.1"), GpuId("g"), 100, 200, 300, 4, 5, 1, "its file is damaged")
+NOTHING_KNOWN = ShareUse(TaskId("b.1"), GpuId("g"))
+
+
+def body(**use: Any) -> bytes:
+    """A report whose one use says that."""
+    value = json.loads(report.encode(Inventory(uses=(USE,))))
+    value["uses"][0].update(use)
+    return json.dumps(value).encode()
+
+
+def test_uses_come_back() -> None:
+    inventory = Inventory(uses=(USE, NOTHING_KNOWN))
+    assert report.decode(report.encode(inventory)) == inventory
+
+
+def test_an_older_monitor_s_report_is_one_without_uses_and_so_is_that_of_a_host_without_shares() -> None:
+    assert "uses" not in json.loads(report.encode(Inventory()))
+    assert report.decode(report.encode(Inventory())).uses == ()
+
+
+def test_what_a_later_monitor_says_more_is_ignored() -> None:
+    assert report.decode(body(colour="red")).uses == (USE,)
+
+
+def test_there_are_no_more_than_a_host_can_have_and_words_are_cut() -> None:
+    many = Inventory(uses=(USE,) * (MOST_USES + 9))
+    assert len(json.loads(report.encode(many))["uses"]) == MOST_USES
+    value = json.loads(report.encode(many))
+    value["uses"] *= 2
+    assert len(report.decode(json.dumps(value).encode()).uses) == MOST_USES
+    assert report.decode(body(problem="x" * 9999)).uses == (replace(USE, problem="x" * 300),)
+
+
+@pytest.mark.parametrize("wrong", [-1, 1.5, "1", True, []])
+@pytest.mark.parametrize("name", ["memory_mib", "most_mib", "compute_milli", "refused", "missed", "looks"])
+def test_an_amount_that_is_none_makes_a_report_unreadable(name: str, wrong: object) -> None:
+    with pytest.raises(ValueError, match="amounts must be whole numbers"):
+        report.decode(body(**{name: wrong}))
