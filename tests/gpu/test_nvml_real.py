@@ -1,24 +1,15 @@
 """NVML on a host that has a GPU: what the driver says is what we say."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from isolator.gpus.probing import ChildProbe
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.policy.gpus.health import at_first_sight
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def survey() -> Iterator[Survey]:
-    probe = ChildProbe()
-    yield probe.survey()
-    probe.close()
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("card")]
 
 
 def nvidia_smi(field: str) -> list[str]:
