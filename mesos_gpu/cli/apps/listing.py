@@ -12,6 +12,7 @@ from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.apps.crashing import ends_words, last_words
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import APP, VERSION
+from mesos_gpu.model.share import milli_of, number_of
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Why
@@ -49,7 +50,7 @@ def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> 
                 each["tasksHealthy"] if each.get("healthChecks") else None,
                 each["cpus"],
                 each["mem"],
-                each["gpus"],
+                _gpus(each),
                 output.age(_moment(each["version"])),
                 "yes" if each["deployments"] else None,
                 _runs(each),
@@ -154,7 +155,7 @@ def _definition(app: "Json") -> list[tuple[str, object]]:
         ("image", f"{_image(app)} ({container['type']})" if _image(app) else None),
         ("cpus", app["cpus"]),
         ("memory", f"{app['mem']} MiB"),
-        ("gpus", app["gpus"]),
+        ("gpus", _gpus(app)),
         ("env", shlex.join(f"{key}={_text(value)}" for key, value in sorted(app.get("env", {}).items()))),
         ("labels", shlex.join(f"{key}={value}" for key, value in sorted(app.get("labels", {}).items()))),
         ("constraints", ", ".join(" ".join(words) for words in app.get("constraints", ()))),
@@ -167,6 +168,14 @@ _SHOWN = frozenset(
     ("id", "cmd", "args", "cpus", "mem", "gpus", "instances", "env", "labels", "constraints", "container",
      "role")
 )  # fmt: skip
+
+
+def _gpus(app: Mapping[str, Any]) -> object:
+    """Of each instance; a label says what of one it asks for, by clients that know whole numbers only."""
+    from mesos_gpu.model.apps.app import GPU_SHARE
+
+    share = milli_of(app.get("labels", {}).get(GPU_SHARE, "")) if app["gpus"] == 1 else None
+    return app["gpus"] if share is None else number_of(share)
 
 
 def _words(value: object) -> str:

@@ -13,6 +13,7 @@ from mesos_gpu.cli.jobs.show import HEALTHY, command_line, facts
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.share import PER_PERCENT, WHOLE, cards_of, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
@@ -107,7 +108,13 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
 
 def _count(job: "Job") -> str:
-    return str(job["gpus"]) if job["tasks"] == 1 else f"{job['tasks']}x{job['gpus']}"
+    """As much as it counts in limits: an exact share is a part of its GPUs."""
+    percent, gpus = job["gpu_compute_pct"], job["gpus"]
+    if percent is not None:
+        cards, milli = cards_of(round(gpus * WHOLE))
+        fraction = milli if milli < WHOLE else 0
+        gpus = number_of(cards * max(percent * PER_PERCENT, fraction))
+    return str(gpus) if job["tasks"] == 1 else f"{job['tasks']}x{gpus}"
 
 
 def _show_launches(tasks: Sequence["Task"]) -> None:

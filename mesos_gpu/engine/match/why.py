@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
@@ -114,11 +115,19 @@ def _node_view(
 ) -> NodeCapacity:
     drain, holders = state.drain_of(node.hostname), _holders(state, node, now)
     installed = tuple(_as_it_stands(state, node, gpu) for gpu in node.gpus)
-    return NodeCapacity(
+    parts = covers.open_parts(state, node, settings)
+    ids = {part.gpu_id for part in parts if state.contested.get(part.gpu_id, 0.0) <= now}
+    free = [gpu for gpu in installed if gpu.health is Health.OK and (gpu.id in ids or gpu.id not in holders)]
+    ids &= {gpu.id for gpu in free}
+    view = NodeCapacity(
         agent_id=node.id,
         hostname=node.hostname,
         free=resources_of(scalar for offer in offers for scalar in offer.resources),
-        gpus=tuple(gpu for gpu in installed if gpu.health is Health.OK and gpu.id not in holders),
+        gpus=tuple(free),
+        parts=tuple(part for part in parts if part.gpu_id in ids),
+        compute_milli=covers.compute_milli(settings),
+        cover=covers.cost_of_cover(state, settings, node.id, now),
+        keeper=covers.cost_of_keeper(state, settings, node.id),
         installed=installed,
         offered=bool(offers),
         driver=node.driver_version,
@@ -128,6 +137,9 @@ def _node_view(
         drained=f"is {drain.words}" if drain else "",
         ports=tuple(ports for offer in offers for ports in offer.ports) if offers else None,
     )
+    return (
+        view.closed()
+    )  # a card that is open, with no share on it, is a whole one as soon as it is waited for
 
 
 def _as_it_stands(state: State, node: Node, gpu: Gpu) -> Gpu:
@@ -138,12 +150,14 @@ def _as_it_stands(state: State, node: Node, gpu: Gpu) -> Gpu:
 
 
 def _holders(state: State, node: Node, now: float) -> dict[GpuId, str]:
-    """Who has each of its GPUs that is not free."""
+    """Who has each of its GPUs that is not free, or shares of it."""
     holders: dict[GpuId, str] = {}
     for gpu in node.gpus:
-        task = state.holder(gpu.id)
-        if task is not None:
-            holders[gpu.id] = str(task.job_id)
+        tenants = [str(task.job_id) for task in state.tenants(gpu.id)]
+        if tenants:
+            holders[gpu.id] = ", ".join(dict.fromkeys(tenants))
+        elif not covers.is_free(state, gpu.id):
+            holders[gpu.id] = "no job any more, and is about to be closed to shares"
         elif state.contested.get(gpu.id, 0.0) > now:
             holders[gpu.id] = "others: a claim of it was refused"
     return holders

@@ -410,3 +410,17 @@ def test_ids_are_completed(rig: Played) -> None:
     rig.room = False
     (id,) = [json.loads(good("app", "scale", "/db", "2", "--json"))["deploymentId"]]
     assert _completed(["deployment", "stop"], id[:3]) == [id]
+
+
+def test_the_share_of_an_app_is_listed_and_assigned(rig: Played) -> None:
+    rig.room = False
+    rig.call("PUT", "/v2/apps/half", json={**APP, "gpus": 0.5})
+    rig.call("PUT", "/v2/apps/part", json={**APP, "gpus": 1, "labels": {"GPU_SHARE": "0.250"}})
+    rig.call("PUT", "/v2/apps/whole", json={**APP, "gpus": 1})
+    rows = [line.split() for line in good("app", "list").splitlines()[1:]]
+    assert {row[0]: row[5] for row in rows} == {"/half": "0.5", "/part": "0.25", "/whole": "1"}
+    assert re.search(r"^gpus +0.25$", good("app", "show", "/part"), re.MULTILINE)
+    good("app", "update", "--force", "/half", "gpus=0.125")
+    assert rig.call("GET", "/v2/apps/half").json()["app"]["gpus"] == 0.125
+    said = bad(65, "app", "update", "--force", "/half", "gpus=1.5")
+    assert "for a part of each of several, set gpu.compute_pct and gpu.memory_mib" in said

@@ -69,6 +69,11 @@ def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
     assert asked == {"argv": ["work"], "gpu_compute_pct": 30, "gpu_memory_mib": 20480}
     rest.add("exact", **asked, gpus=1)
     assert "gpus          1, 30 % of compute and 20480 MiB of each\n" in call("show", "exact").stdout
+    rest.add("both", argv=["work"], gpus=0.25, gpu_compute_pct=40)
+    gpus = {
+        line.split()[0].rpartition("-")[0]: line.split()[5] for line in call("ps").stdout.splitlines()[1:]
+    }
+    assert gpus == {"job": "3x0.25", "part": "3x0.25", "exact": "0.3", "both": "0.4"}, "as limits count them"
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from mesos_gpu.model.share import Ability, Isolation, ShareRequest, Sharing
 from mesos_gpu.policy.capacity import NodeCapacity, Request, Reservation
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
-from mesos_gpu.testing.builders import World, gpu, request, seen, spec
+from mesos_gpu.testing.builders import World, gpu, offer, request, seen, spec
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 NOW = NOON
@@ -326,6 +326,39 @@ def test_why_a_share_waits(asked: Request, nodes: list[NodeCapacity], summary: s
     job = replace(JOB, spec=replace(JOB.spec, tasks=asked.tasks))
     why = explain(job, asked, nodes, queue=QueueView(0), now=NOW)
     assert (why.summary, why.can_ever_run) == (summary, able)
+
+
+def test_who_fills_a_card_is_said_and_by_what() -> None:
+    world = World()
+    world.register()
+    world.node("a1", *(replace(gpu(f"g{i}"), sharing=SHIM) for i in range(2)))
+    world.submit("most", gpus=1, gpu_milli=700)
+    world.offers(offer("o1", "a1", gpus=1))
+    world.submit("some", gpus=1, gpu_milli=100)
+    world.offers(offer("o2", "a1", gpus=1))
+    world.submit("whole", gpus=1)
+    world.offers(offer("o3", "a1"))
+    wanted = {
+        "memory": {"gpu_milli": 300},
+        "compute": {"gpu_compute_pct": 30, "gpu_memory_mib": 1000},
+        "card": {},
+    }
+    for name, fields in wanted.items():
+        world.submit(name, gpus=1, **fields)
+    view = StateView(world.state, world.settings, world.now)
+    said = {name: view.explain(JobId(name)).nodes[0].reasons for name in wanted}
+    lacks = "lacks 1 GPU with room for its share: g0 is full by"
+    assert said == {
+        "memory": (
+            f"{lacks} memory: 16000 MiB are free, and 24000 are asked for (it is shared by most, some); "
+            "g1 is used by whole",
+        ),
+        "compute": (
+            f"{lacks} compute: 20 % are free, and 30 % are asked for (it is shared by most, some); g1 is used by whole",
+        ),
+        "card": ("lacks 1 GPU: g0 is used by most, some; g1 is used by whole",),
+    }
+    assert view.explain(JobId("memory")).can_ever_run
 
 
 def test_a_mix_of_models_never_adds_up() -> None:
