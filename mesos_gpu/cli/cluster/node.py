@@ -21,12 +21,13 @@ class _Node(Table):
             "mesos_gpu.cli.host.node_cdi",
             "Describe this host's GPUs for podman, Docker and containerd (CDI).",
         ),
+        "shim": ("mesos_gpu.cli.host.node_shim", "Libraries of this host that keep shares of GPUs."),
     }
 
 
 @click.group(cls=_Node)
 def node() -> None:
-    """Nodes: drains, and their devices for container engines.
+    """Nodes: drains, their devices for container engines, and what keeps shares on them.
 
     NODE is a host name, its first part where that is unique, or the ID of an agent there. A drain is the host's: it
     holds when its agent registers anew, and over restarts of the scheduler.

@@ -16,6 +16,7 @@ from mesos_gpu.cli.client import Client, ended
 from mesos_gpu.cli.dev.bench_api import api
 from mesos_gpu.cli.dev.bench_isolation import isolation
 from mesos_gpu.cli.dev.bench_placement import placement
+from mesos_gpu.cli.dev.bench_shim import shim
 from mesos_gpu.cli.dev.bench_volume import volume
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.local.processes import poll
@@ -69,6 +70,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
 bench.add_command(api)
 bench.add_command(isolation)
 bench.add_command(volume)
+bench.add_command(shim)
 bench.add_command(placement)
 
 

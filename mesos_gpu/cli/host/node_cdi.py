@@ -37,7 +37,7 @@ from volumes.store import Store, default_path
 )
 def cdi(path: Path | None, gpus: tuple[str, ...], task: str | None, as_json: bool | None) -> None:
     """Describe this host's GPUs for podman, Docker and containerd (CDI)."""
-    inventory = _inventory()
+    inventory = inventory_now()
     driver = read_driver(env=os.environ)
     volume = _volume(inventory)
     minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
@@ -73,7 +73,7 @@ def write(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _inventory() -> Inventory:
+def inventory_now() -> Inventory:
     """The inventory that the monitor wrote since this boot; on a host without one, what NVML says now."""
     try:
         return read_inventory(directory())

@@ -532,4 +532,4 @@ API CUresult cuGetProcAddress(const char *name, void **to, int version, uint64_t
     return cuGetProcAddress_v2(name, to, version, flags, NULL);
 }
 /* Names that only begin as the driver's do. */
-API int cuMemAllocator_of_another_library(void) { return 42; }
+API int cuMemory_of_another_library(void) { return 42; }
