@@ -30,6 +30,16 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
 fi
 
+# A C compiler builds the libraries that keep shares of GPUs. Where there is none, and none is installed here, shares are
+# kept by other means, and all else works: it stops nothing.
+if ! command -v cc >/dev/null && ! command -v gcc >/dev/null && ! command -v clang >/dev/null &&
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "setup: installing gcc libc6-dev with apt-get"
+    (apt-get install -qq -y --no-install-recommends gcc libc6-dev ||
+        { apt-get update -qq && apt-get install -qq -y --no-install-recommends gcc libc6-dev; }) >/dev/null ||
+        echo "setup: no C compiler: shares of GPUs are not kept by libraries of ours on this host" >&2
+fi
+
 [ "$(cat "$stamp" 2>/dev/null)" = "$want" ] && exit 0
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 echo "setup: installing mesos_gpu and its tools into .venv"
