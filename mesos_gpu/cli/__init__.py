@@ -28,7 +28,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),
     "nodes": ("mesos_gpu.cli.cluster.overview", "List the agents of the cluster."),
     "gpu": ("mesos_gpu.cli.cluster.gpu", "GPUs: their health and its history, drains, resets."),
-    "node": ("mesos_gpu.cli.cluster.node", "Nodes: drains, and their devices for container engines."),
+    "node": (
+        "mesos_gpu.cli.cluster.node",
+        "Nodes: drains, their devices for container engines, and what keeps shares on them.",
+    ),
     "volume": ("mesos_gpu.cli.host.volume", "Driver volumes: the NVIDIA libraries of this host, for tasks."),
     "app": ("mesos_gpu.cli.apps.commands:app_group", "Apps: services that are kept up, and how they change."),
     "deployment": ("mesos_gpu.cli.apps.deployments", "Deployments: changes of apps that are under way."),

@@ -344,7 +344,7 @@ def fork_and_stay() -> int:
 
 
 def close_descriptors() -> int:
-    """As daemons do that know of none but three."""
+    """Do as daemons do that know of none but three."""
     os.closerange(3, 4096)
     return 0
 

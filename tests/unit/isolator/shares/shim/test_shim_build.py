@@ -79,7 +79,7 @@ def test_libraries_of_other_sources_are_not_taken(tmp_path: Path, monkeypatch: p
 
 
 def test_libraries_in_the_package_need_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a release: built/<machine> beside the sources."""
+    """Releases have them: built/<machine> beside the sources."""
     sources = tmp_path / "sources"
     monkeypatch.setattr(build, "SOURCES", sources)
     directory = sources / "built" / "aarch64"

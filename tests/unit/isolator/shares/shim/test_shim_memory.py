@@ -153,7 +153,7 @@ def test_physical_memory_counts_while_a_handle_or_a_mapping_lives(bench: Bench) 
 
 
 def test_one_call_may_end_several_mappings(bench: Bench) -> None:
-    """As growing segments of PyTorch are: 2 MiB each, side by side."""
+    """Growing segments of PyTorch are such: 2 MiB each, side by side."""
     with bench.task(100).program() as program:
         program.ask("[(create(10), map_(4096 + 10 * i, 10, held[-1]), release(held[-1])) for i in range(10)]")
         assert program.ask("alloc(1)") == OOM
