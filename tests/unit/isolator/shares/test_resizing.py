@@ -23,7 +23,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.share import Method, Share, Sharing
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
-from tests.unit.isolator.shares.test_region import process, slot, write_usage
+from tests.unit.isolator.shares.shim.test_region import process, slot, write_usage
 
 A = GpuId("GPU-a")
 CARD = Gpu(A, "sim", 4000, 0, "", health=Health.OK, sharing=Sharing(4000))
