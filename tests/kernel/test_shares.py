@@ -47,7 +47,7 @@ class Node:
         (self.volume / "share").mkdir()
 
     def executor(self) -> Host:
-        """One more, which has launched nothing."""
+        """Start one more, which has launched nothing."""
         agent = self._stack.enter_context(scripted_agent())
         task = f"share-{next(_numbers)}-{time.monotonic_ns()}.0"
         given = {"MESOS_GPU_ISOLATION": self._isolation, "MESOS_GPU_VOLUMES": str(self.directory / "volumes")}

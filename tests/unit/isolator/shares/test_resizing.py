@@ -51,7 +51,7 @@ class Tenant:
         return region_of(self.ledger.directory, TaskId(self.task))
 
     def limits(self) -> tuple[int, int]:
-        """Its memory in MiB, and its window in thousandths of the period."""
+        """Read its memory in MiB, and its window in thousandths of the period."""
         (card,) = self.region.limits([A])
         assert card.window is not None
         return card.memory_bytes // MIB, card.window.length_us * 1000 // card.window.period_us
@@ -70,7 +70,7 @@ class Tenant:
 
     @contextmanager
     def uses(self, mib: int) -> Iterator[None]:
-        """As if a process of it, this one, held so much."""
+        """Have it seem that a process of it, this one, holds so much."""
         write_usage(self.region, slot(0), process(os.getpid(), mib * MIB))
         fd = os.open(self.region.usage_path, os.O_RDWR)
         try:
