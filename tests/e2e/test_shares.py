@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import requests
 
+from mesos_gpu.adapters.simulated_gpus import change_gpu
 from mesos_gpu.api.spec.shapes import Job
-from mesos_gpu.cli.client import Client, ended
-from mesos_gpu.local.stack import NodeSpec, Stack
+from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.local.stack import NodeSpec, Stack, address
+from mesos_gpu.model.ids import GpuId
 from tests.clients import client_of
 from tests.conftest import wait_until
 
@@ -159,3 +161,37 @@ def _held_after_ms(stack: Stack, task_id: str) -> float:
     (task,) = [task for task in cover_tasks(stack) if task["id"] == task_id]
     (said_at,) = [status["timestamp"] for status in task["statuses"] if status["state"] == "TASK_RUNNING"]
     return (float(said_at) - float(launched_at)) * 1000
+
+
+def test_a_running_share_grows_and_shrinks(stack: Stack, client: Client) -> None:
+    job, other = submit(client, "sleep 600"), submit(client, "sleep 600", gpus=0.5)
+    running(client, job, other)
+    grown = client.resize(job["id"], {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
+    assert grown["share"] is not None
+    assert (grown["share"]["memory_mib"], grown["share"]["compute_pct"]) == (30720, 45)
+    shares = {each["job_id"]: each for gpu in client.gpus() for each in gpu["shares"]}
+    assert (shares[job["id"]]["compute_pct"], shares[other["id"]]["compute_pct"]) == (45, 50)
+    with pytest.raises(Refused, match="MiB free") as refused:
+        client.resize(job["id"], {"gpu_memory_mib": 81921})
+    assert refused.value.http_status == 409
+    shrunk = client.resize(job["id"], {"gpu_memory_mib": 1024})
+    assert shrunk["share"] is not None
+    assert shrunk["share"]["memory_mib"] == 1024
+    gone(stack, client, job, other)
+
+
+def test_a_task_beyond_its_share_is_told_of_and_ended(stack: Stack, client: Client) -> None:
+    job, neighbour = submit(client, "echo pid $$; sleep 600"), submit(client, "sleep 600")
+    running(client, job, neighbour)
+    logs = wait_until("its pid", lambda: client.logs(job["id"], stream="stdout", offset=0, length=99)["data"])
+    pid = logs.split()[1]
+    node = 1 if client.job(job["id"])["hostname"] == address(1) else 2
+    gpu = GpuId(client.job(job["id"])["gpu_ids"][0])
+    assert change_gpu(stack.inventory(node), gpu, pids=[int(pid)], process_mib={pid: 60000})
+    wait_until("it is ended", lambda: ended(client.job(job["id"])), 60)
+    over = client.job(job["id"])
+    assert (over["state"], over["attempts"]) == ("failed", 1)
+    assert over["message"].startswith(f"ended beyond its share: it uses 60000 MiB of {gpu} on ")
+    assert client.job(neighbour["id"])["state"] == "running"
+    assert change_gpu(stack.inventory(node), gpu, pids=[], process_mib={})
+    gone(stack, client, neighbour)

@@ -154,10 +154,10 @@ class Jobs(TypedDict):
 
 
 class Task(TypedDict):
-    """A launch, or a node monitor."""
+    """A launch, a node monitor, or a task that holds a shared GPU in Mesos."""
 
     id: str
-    job_id: Annotated[str, says(description="null: a node monitor")] | None
+    job_id: Annotated[str, says(description="null: it is no launch")] | None
     name: str
     state: Annotated[str, one_of(*(state for state in TaskState if state is not TaskState.ABSENT))]
     hostname: str
@@ -168,6 +168,8 @@ class Task(TypedDict):
     healthy: bool | None
     preempted_for: Annotated[str, says(description="the job that it made room for")] | None
     gpu_ids: list[str]
+    share: Annotated[Share | None, says(description="of each of gpu_ids; null: none, or all of them")]
+    covers: Annotated[str, says(description="the GPU that it holds in Mesos for all that share it")] | None
     launched_at: Moment
     started_at: Moment | None
     ended_at: Moment | None

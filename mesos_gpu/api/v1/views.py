@@ -125,7 +125,7 @@ def _healthy(tasks: Sequence[Task]) -> bool | None:
 
 
 def task(view: View, task: Task) -> shapes.Task:
-    """A launch, or a node monitor."""
+    """A launch, a node monitor, or a task that holds a shared GPU in Mesos."""
     owner = view.jobs.get(task.job_id) if task.job_id else None
     return {
         "id": task.id,
@@ -140,6 +140,8 @@ def task(view: View, task: Task) -> shapes.Task:
         "healthy": task.healthy,
         "preempted_for": task.preempted_for,
         "gpu_ids": list(task.gpus),
+        "share": share(task.share) if task.share else None,
+        "covers": task.covers,
         "launched_at": task.launched_at,
         "started_at": task.started_at,
         "ended_at": task.ended_at,

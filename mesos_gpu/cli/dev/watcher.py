@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ class Findings:
     """What was seen."""
 
     compared: int = 0  # samples in which both sides stood still
-    shared: set[str] = field(default_factory=set)  # GPUs that two running tasks held at once
+    overbooked: set[str] = field(default_factory=set)  # GPUs that were given out beyond what they have
     disagreements: list[str] = field(default_factory=list)
 
 
@@ -59,7 +60,7 @@ class Watcher:
         self._check_sharing(after)
         if before != after or any(task["state"] in _UNSETTLED for task in after):
             return
-        ours = {task["id"]: len(task["gpu_ids"]) for task in after}
+        ours = {task["id"]: _in_mesos(task) for task in after}
         theirs = {t["id"]: int(t["resources"]["gpus"]) for f in state["frameworks"] for t in f["tasks"]}
         if set(ours) != set(theirs):
             return  # an update is on its way: its acknowledgement takes Mesos' task away
@@ -72,5 +73,19 @@ class Watcher:
         return list(get_json("127.0.0.1", self._scheduler, "/v1/tasks")["tasks"])
 
     def _check_sharing(self, tasks: list[dict[str, Any]]) -> None:
-        held = Counter(gpu for task in tasks for gpu in task["gpu_ids"])
-        self.findings.shared |= {gpu for gpu, count in held.items() if count > 1}
+        """GPUs that are given out more than once, or beyond what they have."""
+        whole = Counter(gpu for task in tasks if not task["share"] for gpu in task["gpu_ids"])
+        compute: Counter[str] = Counter()
+        for task in tasks:
+            compute.update(
+                dict.fromkeys(task["gpu_ids"], task["share"]["compute_pct"] if task["share"] else 100)
+            )
+        self.findings.overbooked |= {gpu for gpu, count in whole.items() if count > 1}
+        self.findings.overbooked |= {gpu for gpu, percent in compute.items() if percent > 100}
+
+
+def _in_mesos(task: Mapping[str, Any]) -> int:
+    """How many GPUs a task holds in Mesos: of a share another task holds the whole card."""
+    if task["covers"]:
+        return 1
+    return 0 if task["share"] else len(task["gpu_ids"])
