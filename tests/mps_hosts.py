@@ -75,13 +75,7 @@ def host_with(program: Path, bindings: Bindings) -> Iterator[Host]:
     needs("cgroup1")
     top = Path(f"/run/mesos-gpu-test-{os.getpid()}")
     libraries = program.parents[1] / "lib/x86_64-linux-gnu"
-    host = Host(
-        program,
-        libraries if libraries.is_dir() else None,
-        bindings.nvml,
-        top / "mps",
-        Path(f"/dev/shm/{top.name}"),
-    )
+    host = Host(program, libraries if libraries.is_dir() else None, bindings.nvml, top / "mps")
     try:
         yield host
     finally:
@@ -89,7 +83,6 @@ def host_with(program: Path, bindings: Bindings) -> Iterator[Host]:
             mps.undo(host, note.read_text())
             note.unlink()
         assert [path.name for path in host.root.glob("*") if path.suffix != ".lock"] == []
-        assert not host.shared_memory.exists()
         if top.exists():
             shutil.rmtree(top)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.devices import cgroups
-from isolator.devices.cgroups import OWN_ROOT, Cgroup, make_directory, remove_if_empty
+from isolator.devices.cgroups import OWN_ROOT, Cgroup, make_directory
 from isolator.devices.rules import Rule
 from isolator.host import processes
 from isolator.shares import compute_mode
@@ -46,7 +46,6 @@ from mesos_gpu.policy.sharing.percentages import Cap, cap_of
 
 KIND: Final = "mps"  # of a card's row in the ledger
 ROOT: Final = Path("/run/mesos-gpu/mps")
-SHARED_MEMORY: Final = Path("/dev/shm/mesos-gpu-mps")
 #: Where a task has the pipes of its domain: over the directory that has everybody's on the host.
 TASK_PIPES: Final = str(ROOT)
 TASK_SHARED_MEMORY: Final = "/dev/shm"
@@ -57,15 +56,15 @@ DRAIN_S: Final = 10.0
 FIRST_3: Final = 615  # the first driver with protocol 3
 _HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _PAUSE_S: Final = 0.002
-#: Joins cgroups, has the domain's shared memory for /dev/shm, leaves the daemon behind, and says its pid.
+#: Joins cgroups, leaves behind a daemon that has its domain's shared memory for /dev/shm, and says its pid.
 _START: Final = """
 set -e
 shared=$1 log=$2 count=$3; shift 3
 while [ "$count" -gt 0 ]; do echo 0 > "$1/cgroup.procs"; shift; count=$((count - 1)); done
-mount --bind "$shared" /dev/shm
-"$@" </dev/null >>"$log" 2>&1 &
+unshare --mount /bin/sh -c 'mount --bind "$1" /dev/shm; shift; exec "$@"' sh "$shared" "$@" </dev/null >>"$log" 2>&1 &
 echo $!
 """
+_MEMORY: Final = ("mount", "-t", "tmpfs", "-o", "mode=1777,nosuid,nodev,noexec", "mesos-gpu-mps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +107,12 @@ class Host:
         libraries: The driver's, before the host's; None: the host's.
         nvml: What sets compute modes; None: they are left alone.
         root: Where pipes, notes and locks are.
-        shared_memory: Where the shared memory of domains is.
     """
 
     program: Path | None
     libraries: Path | None = None
     nvml: Nvml | None = None
     root: Path = ROOT
-    shared_memory: Path = SHARED_MEMORY
 
     def pipes(self, domain: Domain) -> Path:
         """The directory of a domain's sockets."""
@@ -126,8 +123,8 @@ class Host:
         return self.root / f"{domain.key}.{name}"
 
     def memory(self, domain: Domain) -> Path:
-        """The directory that is /dev/shm for a domain's daemon and tasks."""
-        return self.shared_memory / domain.key
+        """The file system that is /dev/shm for a domain's daemon and tasks."""
+        return self.beside(domain, "shm")
 
     def mps(self, domain: Domain) -> Mps:
         """The domain's daemon, to be asked and told.
@@ -148,7 +145,7 @@ class Joined:
     """What a task needs to be a client.
 
     Attributes:
-        mounts: Of each directory of the host where the task must have it, before /dev/shm of its own.
+        mounts: Of each directory of the host where the task must have it; in this order.
         env: What its environment must say.
     """
 
@@ -224,7 +221,7 @@ def _lacks(host: Host, env: Mapping[str, str]) -> str:
         return "nvidia-ml-py is not installed, which sets compute modes"
     if env.get("MESOS_GPU_USER_POOL"):
         return "MESOS_GPU_USER_POOL gives each task a user of its own, and MPS is of one user"
-    missing = [tool for tool in ("unshare", "mount") if not shutil.which(tool)]
+    missing = [tool for tool in ("unshare", "mount", "nsenter") if not shutil.which(tool)]
     return f"{' and '.join(missing)} of util-linux is not installed" if missing else ""
 
 
@@ -276,8 +273,8 @@ def join(
     client = mps.client(task, mine)
     return Joined(
         (
+            (str(host.memory(domain)), TASK_SHARED_MEMORY),  # first: the other hides where it comes from
             (str(host.pipes(domain) / client.pipes), TASK_PIPES),
-            (str(host.memory(domain)), TASK_SHARED_MEMORY),
         ),
         {**client.env, PIPES: TASK_PIPES},
     )
@@ -300,12 +297,13 @@ def undo(host: Host, what: str) -> list[int]:
     domain = Domain.of(what)
     if left := _end(host, domain):
         return left
+    if host.memory(domain).is_mount():
+        _on_host(["umount", "--lazy", str(host.memory(domain))])
     for path in (host.pipes(domain), host.memory(domain)):
         if path.exists():
             shutil.rmtree(path)
     for name in ("daemon", "log"):
         host.beside(domain, name).unlink(missing_ok=True)
-    remove_if_empty(host.shared_memory)
     return []
 
 
@@ -410,9 +408,36 @@ def _make_directories(host: Host, domain: Domain) -> None:
     if host.pipes(domain).exists():  # of a daemon that was killed
         shutil.rmtree(host.pipes(domain))
     host.pipes(domain).mkdir(mode=0o755)
-    host.shared_memory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    host.memory(domain).mkdir(exist_ok=True)
-    host.memory(domain).chmod(0o1777)
+    memory = host.memory(domain)
+    memory.mkdir(exist_ok=True)
+    if not memory.is_mount():
+        _on_host([*_MEMORY, str(memory)])
+    if not memory.is_mount():
+        raise Unavailable(
+            f"{memory} was mounted, and is not seen by executors",
+            remedy="give agents and executors the host's mounts, or let those of /run propagate to them",
+        )
+
+
+def _on_host(command: list[str]) -> None:
+    """Run a command in the host's mount namespace: what is mounted there, executors of all tasks see."""
+    try:
+        elsewhere = os.readlink("/proc/1/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+    except PermissionError:
+        elsewhere = False
+    enter = ["nsenter", "--target", "1", "--mount"] if elsewhere else []
+    done = subprocess.run(
+        [*enter, *command],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode:
+        raise Unavailable(
+            f"{command[0]} failed: {done.stderr.strip()}", remedy="run agents as root of the host"
+        )
 
 
 def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[Rule] | None) -> int:
@@ -426,7 +451,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
     paths = [str(group.path) for group in groups]
     with processes.not_adopting():
         done = subprocess.run(
-            ["unshare", "--mount", "/bin/sh", "-c", _START, "sh", host.memory(domain), host.beside(domain, "log"),
+            ["/bin/sh", "-c", _START, "sh", host.memory(domain), host.beside(domain, "log"),
              str(len(paths)), *paths, mps.control.program, *arguments],
             env={**mps.control.environment(), "CUDA_VISIBLE_DEVICES": domain.gpu, **more},
             cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_S, check=False,

@@ -83,8 +83,8 @@ def test_the_first_share_makes_it_the_next_adopts_it_and_the_undo_leaves_nothing
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=20480M",
     }
     assert first.mounts == (
-        (str(host.pipes(domain)), "/run/mesos-gpu/mps"),
         (str(host.memory(domain)), "/dev/shm"),
+        (str(host.pipes(domain)), "/run/mesos-gpu/mps"),
     )
     join(host, domain, "t2", HALF, {"t1": QUARTER})
     assert daemon_of(host, domain) == pid
@@ -118,8 +118,8 @@ from isolator.shares import mps
 from isolator.shares.mps import Domain, Host
 from mesos_gpu.adapters.mps_control import Limits
 processes.become_subreaper()
-host = Host(Path(sys.argv[1]), None, None, Path(sys.argv[2]), Path(sys.argv[3]))
-mps.join(host, Domain.of(sys.argv[4]), "t1", Limits(25, 20480), {})
+host = Host(Path(sys.argv[1]), None, None, Path(sys.argv[2]))
+mps.join(host, Domain.of(sys.argv[3]), "t1", Limits(25, 20480), {})
 print("joined", processes.kill_descendants(), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -127,7 +127,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_it_outlives_the_executor_that_made_it_and_is_adopted(host: Host, domain: Domain) -> None:
     """An executor adopts the orphans of its task and ends them; then it is killed itself."""
-    arguments = [str(host.program), str(host.root), str(host.shared_memory), str(domain)]
+    arguments = [str(host.program), str(host.root), str(domain)]
     done = subprocess.run(
         [PYTHON, "-c", EXECUTOR, *arguments], capture_output=True, text=True, timeout=60, check=False
     )

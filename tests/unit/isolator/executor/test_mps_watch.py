@@ -84,7 +84,7 @@ class Beside:
 
 def beside(protocol: int, directory: Path) -> Iterator[Beside]:
     root = Path(f"/tmp/mgw-{os.getpid()}")  # sockets need short paths
-    host = Host(Path(fake_mps.program(str(directory), protocol)), root=root, shared_memory=directory / "shm")
+    host = Host(Path(fake_mps.program(str(directory), protocol)), root=root)
     domain = Domain(GPU, os.getuid(), protocol)
     host.pipes(domain).mkdir(parents=True)
     daemon_of = host.mps(domain)
