@@ -141,4 +141,5 @@ class Forecast:
 
 def _kept(reservation: Reservation) -> Kept:
     at = None if reservation.at == ENDLESS else reservation.at
-    return Kept(reservation.hostname or None, tuple(sorted(reservation.gpus)), at)
+    gpus = {*reservation.gpus, *(part.gpu_id for part in reservation.beside)}  # wholly, and a share of each
+    return Kept(reservation.hostname or None, tuple(sorted(gpus)), at)

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.jobfile import MOST_VALUES, BadJobFile, parse
+from mesos_gpu.cli.jobfile import MOST_VALUES, BadJobFile, parse, read_jobs
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}, *a{i - 1}, *a{i - 1}]\n" for i in range(1, 30)
@@ -31,6 +31,24 @@ def test_it_is_refused_with_a_clear_word(text: str, name: str, why: str) -> None
         parse(text, name)
     assert name in refused.value.what
     assert refused.value.exit_code == 65
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [(".nan", "got NaN"), ("NaN", 'got "NaN"'), (".inf", "got Infinity"), ("1e-9", "1e-9"), ("-0.5", "got -0.5"),
+     ("1.5", "got 1.5: for a part of each of several"), ('"0.5"', 'got "0.5": write a number, without quotes')],
+)  # fmt: skip
+def test_a_fraction_that_is_none_is_refused_before_it_is_sent(gpus: str, said: str) -> None:
+    text = f"command: 'true'\ngpus: {gpus}\n"
+    done = CliRunner().invoke(main, ["--url", "http://127.0.0.1:1", "submit", "-"], input=text)
+    assert (done.exit_code, type(done.exception)) == (65, SystemExit), done.output
+    assert said in done.output
+
+
+def test_a_fraction_of_yaml_and_of_json_is_sent_as_it_is() -> None:
+    for text in ("command: 'true'\ngpus: .25\n", '{"command": "true", "gpus": 0.25}'):
+        (request,) = read_jobs(text, name="stdin")
+        assert request["gpus"] == 0.25
 
 
 @pytest.mark.parametrize("text", [BOMB, "[" * 5000 + "]" * 5000])

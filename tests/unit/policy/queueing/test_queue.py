@@ -505,6 +505,30 @@ def test_a_limit_lets_so_many_shares_start_and_says_what_they_hold() -> None:
     assert use.used_gpus == 0.75
 
 
+def test_a_share_waits_for_a_part_of_a_card_and_the_queue_says_which() -> None:
+    made = world(agents=0)
+    made.node(
+        "a1", *(replace(gpu(f"s{i}"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))) for i in range(2))
+    )
+    made.submit("ends", gpus=1, gpu_milli=400, timeout_s=100)
+    made.offers(offer("x1", "a1", cpus=8, gpus=1))
+    made.submit("stays", gpus=1, gpu_milli=400)
+    made.offers(offer("x2", "a1", cpus=8, gpus=1))
+    made.submit("whole", gpus=1)
+    made.offers(offer("x3", "a1", cpus=8))
+    made.submit("wants", gpus=1, gpu_milli=500)
+    (waits,) = view(made).waiting(1)
+    assert waits.kept is not None
+    assert (waits.kept.gpus, waits.kept.at) == (("s0",), made.now + 100)
+    assert waits.estimate.basis == (
+        "job ends has run 0s of its timeout_s 100s on a1.example; then its share of 1 GPU is free there"
+    )
+    made.status("ends.1", "TASK_FINISHED", agent="a1")
+    made.offers(offer("x4", "a1", cpus=8))
+    assert pending(made) == set()
+    assert made.state.tasks[TaskId("wants.1")].gpus == ("s0",)
+
+
 def test_a_limit_is_kept_by_a_restart_with_shares() -> None:
     made = world(agents=0, queue_limits={"lab": 1})
     made.node("a1", replace(gpu("s0"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))))
