@@ -149,7 +149,11 @@ class Region:
             ValueError: More than 16 cards.
             OSError: The file cannot be written.
         """
-        with _alone(self.path.parent), _opened(self.limits_path, os.O_RDWR) as fd:
+        with _alone(self.path.parent):
+            self._write(cards)
+
+    def _write(self, cards: Sequence[CardLimits]) -> None:
+        with _opened(self.limits_path, os.O_RDWR) as fd:
             before = os.pread(fd, _HEADER.size, 0)
             generation = _HEADER.unpack(before)[2] if len(before) == _HEADER.size else 0
             odd = (generation + 1) | 1
@@ -165,10 +169,11 @@ class Region:
             Damaged: As `limits`; or the card is none of its own.
             OSError: The file cannot be written.
         """
-        cards = self.limits((gpu,))
-        if all(card.gpu != gpu for card in cards):
-            raise Damaged(f"{self.limits_path} does not name {gpu}", remedy=_REMEDY)
-        self.write([replace(card, **fields) if card.gpu == gpu else card for card in cards])  # type: ignore[arg-type]
+        with _alone(self.path.parent):  # an executor and the monitor may each change another field
+            cards = self.limits((gpu,))
+            if all(card.gpu != gpu for card in cards):
+                raise Damaged(f"{self.limits_path} does not name {gpu}", remedy=_REMEDY)
+            self._write([replace(card, **fields) if card.gpu == gpu else card for card in cards])  # type: ignore[arg-type]
 
     def limits(self, gpus: Iterable[GpuId] = ()) -> tuple[CardLimits, ...]:
         """What the task is limited to.

@@ -5,6 +5,7 @@ import os
 import random
 import stat
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,22 @@ def test_one_limit_changes_and_the_others_stay(region: Region) -> None:
     assert one == CardLimits(A, 5, 300 << 20, 5)
     with pytest.raises(Damaged, match="does not name GPU-other"):
         region.change(GpuId("GPU-other"), memory_bytes=1)
+
+
+def test_two_who_change_different_fields_lose_nothing(region: Region) -> None:
+    """The monitor corrects what is not accounted for, while an executor gives another quota."""
+
+    def correct() -> None:
+        for amount in range(1, 200):
+            region.change(A, unaccounted_bytes=amount)
+
+    corrector = threading.Thread(target=correct)
+    corrector.start()
+    for amount in range(1, 200):
+        region.change(A, memory_bytes=amount)
+        assert region.limits((A, B))[0].memory_bytes == amount
+    corrector.join()
+    assert (region.limits((A, B))[0].memory_bytes, region.limits((A, B))[0].unaccounted_bytes) == (199, 199)
 
 
 def test_the_generation_is_even_after_each_write_and_grows(region: Region) -> None:
