@@ -28,6 +28,8 @@ from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
 from isolator.shares.watch import LOOK_S as WATCH_S
 from isolator.shares.watch import Watch, slack_from
+from isolator.shares.widening import LOOK_S as WIDEN_S
+from isolator.shares.widening import Widening
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
@@ -66,6 +68,7 @@ class Monitor:
         self._cards = Cards(ledger.directory / "health.json", self._health)
         self._abilities = abilities or Abilities(os.environ)
         self._watch = Watch(ledger, os.environ)
+        self._widening = Widening(ledger)
         self._looked = Survey()  # the last that could be had
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
@@ -88,6 +91,7 @@ class Monitor:
             self._connection.update(self._task_id, "TASK_FAILED", message=str(error))
             return
         threading.Thread(target=self._report, args=(interval_s,), daemon=True).start()
+        threading.Thread(target=self._widen, daemon=True).start()
 
     def kill(self, task_id: str, grace_s: float | None) -> None:
         """End at once: there is nothing to wait for."""
@@ -129,6 +133,18 @@ class Monitor:
         finally:
             if not self._stop.is_set():  # it broke: without a process, Mesos says that the monitor is lost
                 self._connection.finish()
+
+    def _widen(self) -> None:
+        """Give the time of idle shares to others. Without this, each has its own."""
+        told = ""
+        while not self._stop.wait(WIDEN_S):
+            try:
+                self._widening.look()
+                told = ""
+            except (MesosGpuError, OSError) as error:
+                if str(error) != told:
+                    logger.error("the time of idle shares is not given to others: %s", error)
+                told = str(error)
 
     def _report_until_stopped(self, interval_s: float) -> None:
         last: Inventory | None = None

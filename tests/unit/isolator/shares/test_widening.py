@@ -1,0 +1,117 @@
+"""Windows become wider while neighbours do not want the card, and narrow again when they do."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from isolator.gpus.ledger import Ledger
+from isolator.shares.widening import IDLE_S, LOOKS_A_LIST, Widening
+from tests.unit.isolator.shares.shim.test_region import write_usage
+from tests.unit.isolator.shares.test_resizing import Tenant
+
+SECOND = 1_000_000_000
+
+
+class Clock:
+    """Time that tests make pass."""
+
+    def __init__(self) -> None:
+        self.ns = 100 * SECOND
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "node" / "ledger.sqlite")
+
+
+def asks(tenant: Tenant, at_ns: int) -> None:
+    """Have a task say when it wanted its card."""
+    write_usage(tenant.region, 64 + 16, struct.pack("<Q", at_ns))
+
+
+def looked(widening: Widening) -> None:
+    """Look until the ledger was read again."""
+    for _ in range(LOOKS_A_LIST):
+        widening.look()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_the_time_of_an_idle_neighbour_is_used_until_it_wants_it(ledger: Ledger, clock: Clock) -> None:
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    widening = Widening(ledger, clock)
+    for tenant in (one, other):
+        asks(tenant, clock.ns)
+    looked(widening)
+    assert (one.limits()[1], other.limits()[1]) == (500, 500), "what nobody has is split"
+    clock.ns += SECOND
+    asks(one, clock.ns)
+    widening.look()
+    assert (one.limits()[1], other.limits()[1]) == (1000, 250), "an idle one keeps its own"
+    asks(other, clock.ns)
+    widening.look()
+    assert (one.limits()[1], other.limits()[1]) == (500, 500)
+
+
+def test_one_that_computes_for_long_is_not_idle(ledger: Ledger, clock: Clock) -> None:
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    widening = Widening(ledger, clock)
+    for tenant in (one, other):
+        asks(tenant, clock.ns)
+    widening.look()
+    with other.uses(100):
+        for busy_ns in (5, 10, 20):
+            clock.ns += int(2 * IDLE_S * SECOND)
+            asks(one, clock.ns)
+            write_usage(other.region, 64 + 16 * 64 + 8 + 2 * 16 * 8, struct.pack("<Q", busy_ns))
+            widening.look()
+            assert one.limits()[1] == 500
+
+
+def test_who_comes_and_goes_is_seen(ledger: Ledger, clock: Clock) -> None:
+    one = Tenant(ledger, "one")
+    widening = Widening(ledger, clock)
+    asks(one, clock.ns)
+    looked(widening)
+    assert one.limits()[1] == 1000
+    other = Tenant(ledger, "other")
+    assert one.limits()[1] == 500
+    looked(widening)
+    widening.look()
+    assert one.limits()[1] == 1000, "the new one has not wanted the card yet"
+    clock.ns += SECOND
+    asks(one, clock.ns)
+    other.resize(1, 1000, 600)
+    assert one.limits()[1] < 400, "whoever planned did not know who is idle"
+    looked(widening)
+    widening.look()
+    assert one.limits()[1] == 1000
+    other.enforcing.let_go(other.owner)
+    looked(widening)
+    assert one.limits()[1] == 1000
+
+
+def test_without_shares_the_ledger_is_not_read(ledger: Ledger, clock: Clock) -> None:
+    looked(Widening(ledger, clock))
+    assert not ledger.directory.exists(), "to look makes nothing"
+
+
+def test_a_card_at_which_another_is_at_work_is_left_to_that(
+    ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    widening = Widening(ledger, clock)
+    asks(one, clock.ns)
+    asks(other, clock.ns - 10 * SECOND)
+    with ledger.turn(["GPU-a"]):  # type: ignore[list-item]
+        looked(widening)
+    assert one.limits()[1] == 500
+    widening.look()
+    assert one.limits()[1] == 1000
