@@ -1,9 +1,9 @@
 """What is granted of each shared GPU, for those who look."""
 
+from mesos_gpu.engine.gpus.covers import compute_milli
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 
 
@@ -20,6 +20,6 @@ def shared_gpu(state: State, settings: Settings, gpu: Gpu) -> SharedGpu | None:
         state.tasks.get(cover) if cover else None,
         tuple(state.tasks[task_id] for task_id in shares),
         capacity_mib,
-        max(round(WHOLE * settings.gpu_compute_overcommit) - granted_milli, 0),
+        max(compute_milli(settings) - granted_milli, 0),
         None if capacity_mib is None else max(capacity_mib - granted_mib, 0),
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mesos_gpu.engine.effects import AskResize
 from mesos_gpu.engine.events import ResizeRequested
+from mesos_gpu.engine.gpus.covers import compute_milli
 from mesos_gpu.engine.tasks.evictions import evict
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
@@ -34,6 +35,7 @@ def on_resize_requested(turn: Turn, event: ResizeRequested) -> None:
     tasks = _changeable(turn, job)
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
     wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
+    _check_limit(turn, job, spec)
     why = _cannot(turn, job, tasks, wanted)
     if why and event.restart:
         _start_again(turn, job, spec, why)
@@ -76,6 +78,26 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
     return tasks
 
 
+def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
+    """See that its queue may hold so much.
+
+    Raises:
+        Conflict: It may not.
+    """
+    state, queue = turn.state, job.spec.queue
+    limit, more = turn.settings.queue_limits.get(queue), spec.counted_milli - job.spec.counted_milli
+    if limit is None or more <= 0:
+        return
+    jobs = (state.holding_job(state.tasks[task_id]) for task_id in state.live)
+    used = sum(each.spec.counted_milli for each in jobs if each is not None and each.spec.queue == queue)
+    wanted = used + more * job.spec.tasks
+    if wanted > limit * WHOLE:
+        what = f"queue {queue} would hold {wanted / WHOLE:g} GPUs, and its limit is {limit}"
+        raise Conflict(
+            f"job {job.id} cannot be resized: {what}", remedy="ask for less, or wait until others end"
+        )
+
+
 def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
     """The share that a task would have by a changed request.
 
@@ -110,8 +132,8 @@ def _cannot(turn: Turn, job: Job, tasks: Sequence[Task], wanted: dict[TaskId, Sh
         for gpu_id in task.gpus:
             old = turn.state.sharers[gpu_id]
             new = [wanted.get(task_id, share) for task_id, share in old.items()]
-            capacity_mib, overcommit = _capacity_mib(turn, task, gpu_id), turn.settings.gpu_compute_overcommit
-            if why := lacking(gpu_id, capacity_mib, list(old.values()), new, overcommit):
+            room = _capacity_mib(turn, task, gpu_id), compute_milli(turn.settings)
+            if why := lacking(gpu_id, *room, list(old.values()), new):
                 return why
     return ""
 

@@ -69,7 +69,7 @@ def choose(
     return short or Share(
         compute_milli=request.compute_milli,
         memory_mib=memory_mib,
-        memory_max_mib=_most(request, memory_mib, sharing, method),
+        memory_max_mib=most_mib(request, memory_mib, sharing.memory_mib, method),
         method=method,
         domain=(user or "") if method.has_domain else "",
     )
@@ -174,10 +174,10 @@ def _percent(milli: int) -> str:
     return f"{milli / 10:g} %"
 
 
-def _most(request: ShareRequest, memory_mib: int, sharing: Sharing, method: Method) -> int:
+def most_mib(request: ShareRequest, memory_mib: int, capacity_mib: int, method: Method) -> int:
     """The most memory that it may use while nobody else needs it."""
     if request.memory_max_mib is None or request.isolation is Isolation.STRICT:
         return memory_mib
     if method.memory_by not in _BURSTS:
         return memory_mib
-    return max(memory_mib, min(request.memory_max_mib, sharing.memory_mib))
+    return max(memory_mib, min(request.memory_max_mib, capacity_mib))

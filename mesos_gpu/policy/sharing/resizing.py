@@ -3,14 +3,13 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from mesos_gpu.model.share import PER_PERCENT, WHOLE, Share, ShareRequest
+from mesos_gpu.model.share import PER_PERCENT, Share, ShareRequest
+from mesos_gpu.policy.sharing.methods import most_mib
 
 _FIXED_COMPUTE = {
     "mig": "its compute is that of a MIG instance",
     "mps2": "its percentage of an MPS server is fixed when it starts",
 }
-
-_BURSTS = ("dmem", "misc")  # what has a soft limit beside the hard one
 
 
 def fixed(old: Share, new: Share) -> str:
@@ -23,29 +22,27 @@ def fixed(old: Share, new: Share) -> str:
 def resized(share: Share, request: ShareRequest, capacity_mib: int) -> Share:
     """A share as a changed request wants it, on the same card and by the same method."""
     memory_mib = request.memory_of(capacity_mib)
-    bursts = request.memory_max_mib is not None and share.method.memory_by in _BURSTS
-    most_mib = max(memory_mib, min(request.memory_max_mib or 0, capacity_mib)) if bursts else memory_mib
-    return replace(share, memory_mib=memory_mib, memory_max_mib=most_mib, compute_milli=request.compute_milli)
+    most = most_mib(request, memory_mib, capacity_mib, share.method)
+    return replace(share, memory_mib=memory_mib, memory_max_mib=most, compute_milli=request.compute_milli)
 
 
 def lacking(
-    gpu_id: str, capacity_mib: int, old: Collection[Share], new: Collection[Share], overcommit: float
+    gpu_id: str, capacity_mib: int, capacity_milli: int, old: Collection[Share], new: Collection[Share]
 ) -> str:
     """What a card lacks for its shares to become others; "": nothing.
 
     Args:
         gpu_id: The card's.
-        capacity_mib: What it has for shares.
+        capacity_mib: The memory that all its shares together may have.
+        capacity_milli: The thousandths of its compute that they may have.
         old: All its shares, as they are.
         new: The same, as they are wanted. What shrinks, or stays, is lacked by nobody.
-        overcommit: How often its compute may be promised.
     """
     had_mib, want_mib = (sum(share.memory_mib for share in shares) for shares in (old, new))
     if want_mib > max(had_mib, capacity_mib):
         free_mib = max(capacity_mib - had_mib, 0)
         return f"{gpu_id} has {free_mib} MiB free, and {want_mib - had_mib} MiB more are asked for"
     had_milli, want_milli = (sum(share.compute_milli for share in shares) for shares in (old, new))
-    capacity_milli = round(WHOLE * overcommit)
     if want_milli > max(had_milli, capacity_milli):
         free, more = max(capacity_milli - had_milli, 0) / PER_PERCENT, (want_milli - had_milli) / PER_PERCENT
         return f"{gpu_id} has {free:g} % of its compute free, and {more:g} % more are asked for"

@@ -182,6 +182,15 @@ def test_a_share_grows_within_its_card_only(world: World, patch: dict[str, Any],
         ask(world, "j2", gpu_memory_mib=20001)
 
 
+def test_a_share_grows_within_the_limit_of_its_queue(world: World) -> None:
+    world.settings = replace(world.settings, queue_limits={"lab": 1})
+    running(world, queue="lab", tasks=2)
+    running(world, "j2", queue="lab")
+    with pytest.raises(Conflict, match=r"queue lab would hold 1\.05 GPUs, and its limit is 1"):
+        ask(world, gpu_compute_pct=40)
+    ask(world, gpu_compute_pct=35)
+
+
 def test_a_card_that_is_too_full_may_be_left_by_who_shrinks(world: World) -> None:
     running(world, share=replace(QUARTER, compute_milli=700))
     running(world, "j2", share=replace(QUARTER, compute_milli=700))  # while more compute could be promised
