@@ -1,0 +1,170 @@
+"""MPS on a host: why it cannot be used, who may use it, what a card's row says, which cgroups its daemon has."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from isolator.shares import mps
+from isolator.shares.mps import Domain, Host, cap_for, own_cgroups, probe, refusal
+from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
+from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.share import Ability, Method, Share
+
+GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")
+HALF = Share(500, 20480, 20480, Method.SHIM_MPS2, "alice")
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A directory with both programs."""
+    for name in ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+@pytest.fixture
+def fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root, in the host's pid namespace."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(mps, "_HOST_PID_NAMESPACE", os.stat("/proc/self/ns/pid").st_ino)
+
+
+@pytest.mark.usefixtures("fit")
+@pytest.mark.parametrize(
+    ("driver", "three", "two"),
+    [
+        ("535.261.03", "driver 535.261.03 is older than 615", ""),
+        ("614.99", "driver 614.99 is older than 615", ""),
+        ("615.71.09", "", ""),
+        ("", "driver none is older than 615", ""),
+    ],
+)
+def test_the_protocol_follows_from_the_driver(programs: Path, driver: str, three: str, two: str) -> None:
+    assert probe({"PATH": str(programs)}, driver) == {Ability.MPS3: three, Ability.MPS2: two}
+
+
+def why(env: dict[str, str]) -> str:
+    """Why neither protocol can be used with a driver that has both."""
+    said = set(probe(env, "615.71.09").values())
+    assert len(said) == 1
+    return said.pop()
+
+
+@pytest.mark.usefixtures("fit")
+def test_what_a_host_lacks_is_named(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {"PATH": str(programs)}
+    assert why(env) == ""
+    assert why({**env, "MESOS_GPU_USER_POOL": "60000-60999"}).startswith(
+        "MESOS_GPU_USER_POOL gives each task"
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(mps, "_HOST_PID_NAMESPACE", 1)
+        assert why(env) == "agents, or their executors, are in a pid namespace of their own"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: 1000)
+        assert why(env) == "agents do not run as root"
+    with monkeypatch.context() as patch:
+        patch.setattr(mps.compute_mode, "nvml_of", lambda _: None)
+        assert why(env) == "nvidia-ml-py is not installed, which sets compute modes"
+    with monkeypatch.context() as patch:
+        patch.setattr(mps, "host_of", lambda _: Host(None))
+        assert why(env) == "nvidia-cuda-mps-control is not installed"
+
+
+@pytest.mark.parametrize(
+    ("uid", "cards", "words"),
+    [
+        (1000, 1, ""),
+        (0, 1, "task of root"),
+        (None, 1, "needs to know the user"),
+        (1000, 2, "shares of several cards"),
+    ],
+)
+def test_who_may_be_a_client(uid: int | None, cards: int, words: str) -> None:
+    assert words in refusal(uid, cards)
+    assert bool(refusal(uid, cards)) == bool(words)
+
+
+def test_a_row_says_which_domain_it_is() -> None:
+    domain = Domain(GPU, 1000, 3)
+    assert Domain.of(str(domain)) == domain
+    assert len(domain.key) == 8
+    assert domain.key == Domain(GPU, 1000, 2).key != Domain(GPU, 1001, 3).key
+
+
+@pytest.mark.parametrize(
+    "text", ["", GPU, f"{GPU} 1000", f"{GPU} alice 2", f"{GPU} 1000 4", f"{GPU} 1000 2 more"]
+)
+def test_a_row_that_says_something_else_is_refused(text: str) -> None:
+    with pytest.raises(BadConfiguration, match="a row of MPS that says"):
+        Domain.of(text)
+
+
+def test_percentages_are_those_of_the_card_unless_the_operator_allows_all() -> None:
+    assert cap_for(HALF, "8.0", {}).percent == 50
+    assert cap_for(Share(700, 1, 1, Method.SHIM_MPS2), "9.0", {}).percent == 51
+    assert (
+        cap_for(Share(700, 1, 1, Method.SHIM_MPS2), "9.0", {"MESOS_GPU_MPS_PERCENTAGES": "any"}).percent == 70
+    )
+    with pytest.raises(Unavailable, match="9 thousandths of a card are less than MPS can give"):
+        cap_for(Share(9, 1, 1, Method.SHIM_MPS2), "8.0", {})
+    with pytest.raises(BadConfiguration, match="MESOS_GPU_MPS_PERCENTAGES is 'all'"):
+        cap_for(HALF, "9.0", {"MESOS_GPU_MPS_PERCENTAGES": "all"})
+
+
+def test_the_most_of_all_is_the_daemons() -> None:
+    assert mps.most_of((Limits(25, 20), Limits(50, 10))) == Limits(50, 20)
+    assert mps.most_of((Limits(25, 20), Limits(50, None))) == Limits(50, None)
+
+
+def test_paths_that_are_too_long_for_sockets_are_told() -> None:
+    assert too_long(Path("/" + "x" * (LONGEST_PATH - 1))) == ""
+    assert too_long(Path("/" + "x" * LONGEST_PATH)) == "its path has 88 bytes, and sockets take 87"
+    assert "its path has 89 bytes" in too_long(Path("/" + "ä" * 44))
+
+
+MOUNTS = {
+    "version 1": (
+        [
+            "cgroup /sys/fs/cgroup/cpu,cpuacct rw,cpu,cpuacct",
+            "cgroup /sys/fs/cgroup/devices rw,devices",
+            "cgroup /sys/fs/cgroup/systemd rw,xattr,name=systemd",
+            "cgroup /elsewhere/devices ro,devices",
+            "tmpfs /sys/fs/cgroup ro,mode=755",
+        ],
+        ["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/devices", "/sys/fs/cgroup/systemd"],
+    ),
+    "version 2": (
+        ["cgroup2 /sys/fs/cgroup rw,nsdelegate", "cgroup2 /run/mesos-gpu/cgroup2 rw"],
+        ["/sys/fs/cgroup"],
+    ),
+    "both": (
+        ["cgroup /sys/fs/cgroup/pids rw,pids", "cgroup2 /sys/fs/cgroup/uni\\040fied rw"],
+        ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/uni fied"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("mounts", "expected"), MOUNTS.values(), ids=MOUNTS)
+def test_the_daemon_has_a_cgroup_in_each_hierarchy_once(
+    tmp_path: Path, mounts: list[str], expected: list[str]
+) -> None:
+    lines = []
+    for number, mount in enumerate(mounts):
+        kind, point, options = mount.split(" ", 2)
+        lines.append(f"{30 + number} 25 0:{number} / {point} rw,nosuid - {kind} {kind} {options}\n")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text("".join(lines))
+    domain = Domain(GPU, 1000)
+    groups = own_cgroups(domain, tmp_path)
+    assert [str(group.path) for group in groups] == [
+        f"{point}/mesos_gpu/mps-{domain.key}" for point in expected
+    ]
+    assert all(group.own for group in groups)
+    assert {group.version for group in groups} == {line.split()[0].replace("cgroup2", "cgroup2") for line in mounts
+                                                   if line.startswith("cgroup2")} | (
+        {"cgroup1"} if any(line.startswith("cgroup ") for line in mounts) else set()
+    )  # fmt: skip
