@@ -126,8 +126,6 @@ class Work:
             enclosure.set_up()
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
-                for note in given.notes:
-                    log(note)
         launch = Launch(plan, self._task_id, self._env, enclosure, volume, given)
         ports = frozenset(each.port for each in denied if each.address is None)
         self._prepared = Prepared(launch, run, checks, ports, log_limit_mib, self._fetch_of(launch))
@@ -288,7 +286,7 @@ class Work:
         """
         launch, run = self._ready.launch, self._ready.run
         if launch.plan.share is not None:
-            _say_dropped(launch.plan, run)
+            _say_of_share(launch, run)
         run.start(launch)
         upkeep = Upkeep(
             launch.sandbox,
@@ -437,14 +435,16 @@ def _decoded(data: str) -> "tuple[Assignment, Sequence[HealthCheck]]":
         raise NotStarted(f"not a task for this executor: {error}") from error
 
 
-def _say_dropped(plan: Assignment, run: Run) -> None:
-    """Tell of variables that the job does not get, in the executor's log and where the task's own errors go."""
+def _say_of_share(launch: Launch, run: Run) -> None:
+    """Tell what the share gets less than was granted, and of variables that the job does not get: in the executor's
+    log, and where the task's own errors go."""
     from isolator.shares.variables import dropped
 
-    if names := dropped(plan.env):
-        text = (
-            f"{', '.join(names)} of the job: dropped, as what keeps it to its share of a GPU decides on them"
-        )
+    texts = list(launch.given.notes) if launch.given is not None else []
+    if names := dropped(launch.plan.env):
+        what = f"{', '.join(names)} of the job: dropped"
+        texts.append(f"{what}, as what keeps it to its share of a GPU decides on them")
+    for text in texts:
         log(text)
         if (stream := run.streams()[1]) is not None:
             os.write(stream, f"[mesos-gpu] {text}\n".encode())

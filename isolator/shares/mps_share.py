@@ -40,7 +40,7 @@ class ByMps:
         return tuple(CardTrace(gpu.id, mps.KIND, str(domain_of(tenancy, gpu))) for gpu in tenancy.gpus)
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Join the daemon, as `mps.join`; say the percentage, which may be less than was granted."""
+        """Join the daemon, as `mps.join`; say so if the percentage is less than what was granted."""
         (gpu,) = tenancy.gpus
         cap = mps.cap_for(tenancy.share, gpu.compute_capability, tenancy.own)
         joined = mps.join(
@@ -51,9 +51,9 @@ class ByMps:
             self._others(tenancy, gpu, ledger),
             _rules(tenancy, gpu),
         )
-        note = f"MPS lets it use {cap.percent} % of {gpu.id}" + (f": {cap.note}" if cap.note else "")
+        notes = (f"MPS lets it use {cap.percent} % of {gpu.id}: {cap.note}",) if cap.note else ()
         return Given(
-            joined.env, tuple((source, target, False) for source, target in joined.mounts), notes=(note,)
+            joined.env, tuple((source, target, False) for source, target in joined.mounts), notes=notes
         )
 
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:

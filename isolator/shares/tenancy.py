@@ -49,7 +49,7 @@ class Given:
         mounts: Of each path of the host: itself, where the task sees it, whether it may only read. In this order, and
             after the driver volume.
         over: Of a task that sees the host's file system, likewise, to read: what stands in the place of host files.
-        notes: What its log is to say of the share.
+        notes: What its user is told of the share, in its log.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)

@@ -150,8 +150,10 @@ def test_a_task_reaches_its_own_daemon_and_nothing_else_of_mps(node: Node) -> No
         "no signal",
         "no note",
     ], one.stderr()
-    log = (one.sandbox / "executor.log").read_text()
-    assert f"MPS lets it use 27 % of {node.gpu}: 27 % instead of 30 %" in log
+    told = f"MPS lets it use 27 % of {node.gpu}: 27 % instead of 30 %: half-precision results are right there"
+    assert told in (one.sandbox / "executor.log").read_text()
+    assert f"[mesos-gpu] {told}" in one.stderr()
+    assert "instead of" not in tenant.stderr()
     assert tenant.states()[-1] == "TASK_RUNNING"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.shares import mps
+from isolator.shares import compute_mode, mps
 from isolator.shares.mps import Domain, Host, cap_for, own_cgroups, probe, refusal
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
 from mesos_gpu.errors import BadConfiguration, Unavailable
@@ -67,7 +67,7 @@ def test_what_a_host_lacks_is_named(programs: Path, tmp_path: Path, monkeypatch:
         patch.setattr(os, "geteuid", lambda: 1000)
         assert why(env) == "agents do not run as root"
     with monkeypatch.context() as patch:
-        patch.setattr(mps.compute_mode, "nvml_of", lambda _: None)
+        patch.setattr(compute_mode, "nvml_of", lambda _: None)
         assert why(env) == "nvidia-ml-py is not installed, which sets compute modes"
     with monkeypatch.context() as patch:
         patch.setattr(mps, "host_of", lambda _: Host(None))
@@ -164,7 +164,7 @@ def test_the_daemon_has_a_cgroup_in_each_hierarchy_once(
         f"{point}/mesos_gpu/mps-{domain.key}" for point in expected
     ]
     assert all(group.own for group in groups)
-    assert {group.version for group in groups} == {line.split()[0].replace("cgroup2", "cgroup2") for line in mounts
-                                                   if line.startswith("cgroup2")} | (
-        {"cgroup1"} if any(line.startswith("cgroup ") for line in mounts) else set()
-    )  # fmt: skip
+    kinds = {mount.split(" ", 1)[0].replace("tmpfs", "cgroup") for mount in mounts}
+    assert {group.version for group in groups} == {
+        "cgroup2" if kind == "cgroup2" else "cgroup1" for kind in kinds
+    }
