@@ -142,8 +142,8 @@ MOUNTS = {
         ["/sys/fs/cgroup"],
     ),
     "both": (
-        ["cgroup /sys/fs/cgroup/pids rw,pids", "cgroup2 /sys/fs/cgroup/uni\\040fied rw"],
-        ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/uni fied"],
+        ["cgroup /sys/fs/cgroup/pids rw,pids", "cgroup2 /sys/fs/cgroup/v\\0402 rw"],
+        ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/v 2"],
     ),
 }
 
