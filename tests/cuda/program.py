@@ -194,9 +194,9 @@ def trim() -> int:
     return call("cuMemPoolTrimTo", pool, 0)
 
 
-def make_pool(location: int = 1, device: int = 0) -> int:
-    """A pool of memory of a card (1) or of the host (2)."""
-    properties = (c_int * 22)(1, 0, location, device)
+def make_pool(location: int = 1, device: int = 0, kind: int = 1) -> int:
+    """A pool of memory of a card (1) or of the host (2); of a kind that stays there (1), or moves (2)."""
+    properties = (c_int * 22)(kind, 0, location, device)
     return new("cuMemPoolCreate", properties)
 
 
@@ -216,6 +216,13 @@ def map_(at: int, mib: int, handle: int, offset: int = 0) -> int:
 
 def unmap(at: int, mib: int) -> int:
     return call("cuMemUnmap", at * MIB, mib * MIB)
+
+
+def free_all() -> int:
+    """Release all handles."""
+    while held:
+        release(held.pop())
+    return 0
 
 
 def release(handle: int) -> int:

@@ -19,14 +19,18 @@ enum {
     CUDA_ERROR_NOT_PERMITTED = 800,
     CUDA_ERROR_NOT_SUPPORTED = 801,
 };
-enum { LOCATION_DEVICE = 1 };                      /* CUmemLocationType */
+enum { LOCATION_DEVICE = 1, LOCATION_HOST, LOCATION_NUMA, LOCATION_OWN_NUMA, LOCATION_PART = 6 }; /* CUmemLocationType */
+enum { ALLOCATION_MANAGED = 2 };                   /* CUmemAllocationType */
 enum { POOL_RESERVED = 5 };                        /* CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT */
 enum { GRAPH_USED = 0, GRAPH_RESERVED = 2 };       /* CU_GRAPH_MEM_ATTR_…_MEM_CURRENT */
 enum { NODE_CHILD_GRAPH = 4, NODE_MEM_ALLOC = 10 }; /* CUgraphNodeType */
 enum { CAPTURE_MODE_RELAXED = 2 };
 enum { ARRAY_WITHOUT_MEMORY = 0x40 | 0x80 }; /* CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING */
 
-struct location { int type, id; };
+struct location {
+    int type;
+    union { int id; struct { unsigned char device, part; } of; };
+};
 struct allocation_properties { /* CUmemAllocationProp */
     int type, handle_types;
     struct location location;
@@ -113,6 +117,8 @@ struct cooperative { handle function; unsigned grid[3], block[3], shared; handle
     X(cuGraphAddMemAllocNode, (handle * to, handle graph, const handle *after, size_t count, struct alloc_node *node)) \
     X(cuGraphAddNode, (handle * to, handle graph, const handle *after, size_t count, struct node *node))         \
     X(cuGraphAddNode_v2,                                                                                         \
+      (handle * to, handle graph, const handle *after, const void *edges, size_t count, struct node *node))      \
+    X(cuGraphAddNode_v3,                                                                                         \
       (handle * to, handle graph, const handle *after, const void *edges, size_t count, struct node *node))      \
     X(cuGraphInstantiate, (handle * to, handle graph, handle *wrong, char *log, size_t size))                    \
     X(cuGraphInstantiate_v2, (handle * to, handle graph, handle *wrong, char *log, size_t size))                 \

@@ -6,14 +6,14 @@
 CUresult cuGraphAddMemAllocNode(handle *to, handle graph, const handle *after, size_t count, struct alloc_node *node) {
     CUresult result;
     NEEDS(cuGraphAddMemAllocNode);
-    if (!inside && graph_allocates(card_of(node->pool.location.id), node->bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!inside && graph_allocates(card_at(&node->pool.location), node->bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CALL(result, cuGraphAddMemAllocNode, to, graph, after, count, node);
     return result;
 }
 
 static int does_not_fit(const struct node *node) {
     const struct alloc_node *alloc = &node->of.alloc;
-    return !inside && node->type == NODE_MEM_ALLOC && graph_allocates(card_of(alloc->pool.location.id), alloc->bytes);
+    return !inside && node->type == NODE_MEM_ALLOC && graph_allocates(card_at(&alloc->pool.location), alloc->bytes);
 }
 
 CUresult cuGraphAddNode(handle *to, handle graph, const handle *after, size_t count, struct node *node) {
@@ -29,6 +29,14 @@ CUresult cuGraphAddNode_v2(handle *to, handle graph, const handle *after, const 
     NEEDS(cuGraphAddNode_v2);
     if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
     CALL(result, cuGraphAddNode_v2, to, graph, after, edges, count, node);
+    return result;
+}
+
+CUresult cuGraphAddNode_v3(handle *to, handle graph, const handle *after, const void *edges, size_t count, struct node *node) {
+    CUresult result;
+    NEEDS(cuGraphAddNode_v3);
+    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
+    CALL(result, cuGraphAddNode_v3, to, graph, after, edges, count, node);
     return result;
 }
 

@@ -7,10 +7,8 @@
 CUresult cuMemCreate(uint64_t *to, size_t bytes, const struct allocation_properties *properties, uint64_t flags) {
     CUresult result;
     NEEDS(cuMemCreate);
-    /* memory of the host is not the card's; the card is the one that is named, whatever the context */
-    if (inside || !properties || properties->location.type != LOCATION_DEVICE)
-        return driver.cuMemCreate(to, bytes, properties, flags);
-    int card = card_of(properties->location.id);
+    int card = properties ? card_at(&properties->location) : ON_HOST; /* the one that is named, whatever the context */
+    if (inside || card == ON_HOST) return driver.cuMemCreate(to, bytes, properties, flags);
     if (room_take(card, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CALL(result, cuMemCreate, to, bytes, properties, flags);
     if (result) account_give(card, bytes);

@@ -16,7 +16,7 @@ _SUSPECT: Final = re.compile(
     r"|Graph(AddMemAlloc|AddNode|Instantiate|Launch|Upload|ExecDestroy)|DeviceGraphMemTrim"
     r"|CtxDestroy|DevicePrimaryCtx(Retain|Release|Reset))\w*"
 )
-#: Of those, the ones that do neither: memory of the host, and functions that run there.
+#: Of those, the ones that do neither: memory of the host, functions that run there, copies that unpack on the way.
 _HARMLESS: Final = frozenset(
     {
         *(
@@ -27,6 +27,7 @@ _HARMLESS: Final = frozenset(
             "cuLaunchHostFunc_ptsz",
         ),
         *("cuLaunchHostFunc_v2", "cuLaunchHostFunc_v2_ptsz"),
+        *("cuMemBatchDecompressAsync", "cuMemBatchDecompressAsync_ptsz"),
     }
 )
 _DECLARED: Final = re.compile(r"(BOTH\(X, |X\()(cu\w+),")

@@ -48,7 +48,7 @@ static uint64_t allocated_at(handle node, int depth, int *card) {
     if (type == NODE_CHILD_GRAPH && driver.cuGraphChildGraphNodeGetGraph && depth < DEEPEST)
         return driver.cuGraphChildGraphNodeGetGraph(node, &below) ? 0 : allocated_by(below, depth + 1, card);
     if (type != NODE_MEM_ALLOC || driver.cuGraphMemAllocNodeGetParams(node, &params)) return 0;
-    *card = card_of(params.pool.location.id);
+    *card = card_at(&params.pool.location);
     return params.bytes;
 }
 

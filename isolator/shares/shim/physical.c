@@ -45,7 +45,8 @@ void physical_imported(uint64_t memory) {
     }
     if (!driver.cuMemGetAllocationPropertiesFromHandle) return;
     if (driver.cuMemGetAllocationPropertiesFromHandle(&properties, memory)) return;
-    if (properties.location.type == LOCATION_DEVICE) note(memory, card_of(properties.location.id), 0, 1);
+    int card = card_at(&properties.location);
+    if (card != ON_HOST) note(memory, card, 0, 1);
 }
 
 void physical_released(uint64_t memory) {

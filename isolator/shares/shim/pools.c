@@ -8,11 +8,11 @@
 #include "process.h"
 #include "room.h"
 
-enum { MOST_POOLS = 256, HOST = -2 };
+enum { MOST_POOLS = 256 };
 
 struct pool {
     handle pool;      /* null: the place is free */
-    int card;         /* HOST: its memory is not a card's */
+    int card;         /* ON_HOST: its memory is not a card's */
     uint64_t live;    /* bytes allocated from it */
     uint64_t counted; /* bytes that the task's account has for it */
     int gone;
@@ -43,9 +43,10 @@ static struct pool *place_for(handle pool, int card) {
 }
 
 void pool_made(handle pool, const struct pool_properties *properties) {
-    int on_card = properties->location.type == LOCATION_DEVICE;
+    int card = card_at(&properties->location);
+    if (card == ON_HOST && properties->type == ALLOCATION_MANAGED) card = current_card(); /* it may move there */
     pthread_mutex_lock(&lock);
-    place_for(pool, on_card ? card_of(properties->location.id) : HOST);
+    place_for(pool, card);
     pthread_mutex_unlock(&lock);
 }
 
@@ -59,7 +60,7 @@ static uint64_t reserved(handle pool, uint64_t otherwise) {
 /* To be called with the lock held. */
 static void look(struct pool *place) {
     uint64_t now = place->gone ? place->live : reserved(place->pool, place->live);
-    if (place->card == HOST) return;
+    if (place->card == ON_HOST) return;
     account_change(place->card, place->counted, now);
     place->counted = now;
     if (place->gone && !place->live) memset(place, 0, sizeof *place);
@@ -100,13 +101,13 @@ int pool_take(handle pool, uint64_t bytes) {
     uint64_t grows;
     pthread_mutex_lock(&taking);
     int result = growth(pool, bytes, &card, &grows);
-    if (!result && card != HOST && grows) result = room_take(card, grows);
+    if (!result && card != ON_HOST && grows) result = room_take(card, grows);
     if (!result) {
         pthread_mutex_lock(&lock);
         struct pool *place = place_for(pool, card);
         if (place) {
             place->live += bytes;
-            if (card != HOST) place->counted += grows;
+            if (card != ON_HOST) place->counted += grows;
         }
         pthread_mutex_unlock(&lock);
     }

@@ -101,6 +101,15 @@ int current_card(void) {
     return driver.cuCtxGetDevice && !driver.cuCtxGetDevice(&device) ? card_of(device) : -1;
 }
 
+int card_at(const struct location *location) {
+    switch (location->type) {
+    case LOCATION_DEVICE: return card_of(location->id);
+    case LOCATION_PART: return card_of(location->of.device);
+    case LOCATION_HOST: case LOCATION_NUMA: case LOCATION_OWN_NUMA: return ON_HOST;
+    default: return current_card();
+    }
+}
+
 handle current_context(void) {
     handle context = NULL;
     if (driver.cuCtxGetCurrent && driver.cuCtxGetCurrent(&context)) return NULL;

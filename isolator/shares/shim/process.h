@@ -10,6 +10,9 @@ const char *start_problem(void);
 /* The card of a device, or of the current context; -1: none of the task's. */
 int card_of(CUdevice device);
 int current_card(void);
+/* The card that memory at a location is on; ON_HOST: none, for it is the host's. What is not known is the current one's. */
+enum { ON_HOST = -2 };
+int card_at(const struct location *location);
 /* The current context; null: there is none. */
 handle current_context(void);
 /* The device of a card, once it was asked for by card_of; -1: it was not. */

@@ -344,7 +344,8 @@ static void check(int place) {
 }
 API CUresult cuMemCreate(uint64_t *to, size_t bytes, const int *properties, uint64_t flags) {
     (void)flags;
-    return make(to, bytes, properties[3], 0, properties[2] != 1);
+    int on_host = properties[2] >= 2 && properties[2] <= 4; /* CUmemLocationType: a part of a card is 6 */
+    return make(to, bytes, properties[3] & 255, 0, on_host);
 }
 API CUresult cuMemRelease(uint64_t handle) {
     int place = place_of_handle[handle] - 1;

@@ -121,7 +121,13 @@ def test_physical_memory_counts_for_the_card_that_it_names(bench: Bench) -> None
     gpus = [GpuId(bench.cards.uuid(number)) for number in (0, 1)]
     with bench.task_of([CardLimits(gpus[0], 100 * MIB), CardLimits(gpus[1], 200 * MIB)]).program() as program:
         assert program.ask("[create(200, 1, 1), create(1, 1, 1), create(100, 1, 0)]") == "[0, 2, 0]"
-        assert program.ask("create(5000, 2)") == "0", "memory of the host is not the card's"
+        assert program.ask("[create(5000, place) for place in (2, 3, 4)]") == "[0, 0, 0]", (
+            "the host's is no card's"
+        )
+        assert (
+            program.ask("[free_all(), use(0), create(101, 6), create(100, 6), create(1, 9)][1:]")
+            == "[0, 2, 0, 2]"
+        )
 
 
 # --- how long memory counts
@@ -199,6 +205,14 @@ def test_a_pool_of_ones_own_counts_and_one_of_the_hosts_memory_does_not(bench: B
         )
         assert program.ask("[free_async(), call('cuMemPoolDestroy', held.pop()), alloc(1000)]") == "[0, 0, 0]"
         assert program.ask("[free(), make_pool(2), from_pool(held[-1], 5000), alloc(1000)]") == "[0, 0, 0, 0]"
+
+
+def test_a_pool_of_memory_that_moves_counts_wherever_it_is_said_to_be(bench: Bench) -> None:
+    with bench.task(1000).program() as program:
+        assert (
+            program.ask("[make_pool(2, kind=2), from_pool(held[0], 900), from_pool(held[0], 200)]")
+            == "[0, 0, 2]"
+        )
 
 
 def test_a_context_takes_with_it_what_was_allocated_in_it(bench: Bench) -> None:
