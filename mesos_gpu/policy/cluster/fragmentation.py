@@ -15,7 +15,7 @@ score is then a look into that table.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +111,8 @@ class Fragmentation:
         self._most_gpu = view.most_free.shape[1] * WHOLE
         width = len(self._kinds) + 1
         self._states: dict[Hashable, int] = {}
-        self._free_of: list[tuple[int, list[Free]]] = []  # by state: the model, and what its GPUs have free
+        # By state: the model, and what each of its GPUs has free, the freest first.
+        self._free_of: list[tuple[int, list[int] | list[Free]]] = []
         self._now = np.zeros((256, width))  # by state: what is lost as it is
         self._requests: dict[_Request, int] = {}
         self._request_of = np.empty(0, dtype=np.int64)  # by shape
@@ -159,7 +160,7 @@ class Fragmentation:
         number = self._states.get(key)
         if number is None:
             number = self._states[key] = len(self._free_of)
-            every = [(milli, milli, milli) for milli in most_free] if free is None else free
+            every = most_free if free is None else free
             self._free_of.append((model, every))
             if number == len(self._now):
                 self._now = np.concatenate([self._now, np.zeros_like(self._now)])
@@ -178,9 +179,11 @@ class Fragmentation:
     def _follow(self, state: int, requests: Mapping["_Request", int]) -> None:
         """Table what would be lost in each state that these requests could make of this one."""
         model, free = self._free_of[state]
-        every: list[list[Free]] = []
+        every: list[Any] = []
         for request, index in requests.items():
-            after = _after(free, *request)
+            after = (
+                _after(free, *request) if self.view.parts is None else _after_apart(_apart(free), *request)
+            )
             self._first[state, index], self._count[state, index] = self._rows + len(every), len(after)
             every += after
         end = self._rows + len(every)
@@ -192,12 +195,14 @@ class Fragmentation:
             self._table[self._rows : end] = self._lost(model, every)
         self._rows = end
 
-    def _lost(self, model: int, states: Sequence[Sequence[Free]]) -> Floats:
+    def _lost(self, model: int, states: Sequence[Any]) -> Floats:
         """What is lost in each state, by how many kinds (the first ones) the processors are enough for."""
-        free = np.array(states, dtype=np.int64)
-        lost = self.fragmentation(model, free) * self._share_of_f
-        counted = np.ascontiguousarray(free[:, :, 2])  # sums of floats depend on how they lie
-        lost -= self._worth[counted].sum(axis=1)[:, None]
+        every = np.array(states, dtype=np.int64)
+        lost = self.fragmentation(model, every) * self._share_of_f
+        free = (
+            every if every.ndim == 2 else np.ascontiguousarray(every[:, :, 2])
+        )  # sums depend on how they lie
+        lost -= self._worth[free].sum(axis=1)[:, None]
         return lost
 
     def fragmentation(self, model: int, every: Integers) -> Floats:
@@ -205,12 +210,12 @@ class Fragmentation:
 
         Args:
             model: Of the GPUs.
-            every: States by GPUs by what is `Free` of each.
+            every: States by GPUs, by what is free of each; where compute and memory are apart, by `Free` of each.
         """
-        free = every[:, :, 2]
+        free = every if every.ndim == 2 else every[:, :, 2]
         idle = free.sum(axis=1)
         small = free[:, :, None] < self._milli
-        if self.view.parts is not None:
+        if every.ndim == 3:
             compute, memory = every[:, :, 0, None], every[:, :, 1, None]
             small = np.where(self._in_part, (compute < self._milli) | (memory < self._memory), small)
         fits = (~small).sum(axis=1) >= self._gpus
@@ -262,35 +267,40 @@ class Fragmentation:
 
     def device(self, row: int, shape: int) -> int:
         """Choose, as `Policy.device` says, the GPU with which the least is lost, the tightest of those."""
-        view = self.view
+        view, free = self.view, self.view.free[row]
         want, state, request = view.shapes[shape], self.state[row], self._request_of[shape]
         enough = int(np.searchsorted(self._cpu, view.cpu[row] - want.cpu_milli, "right"))
         first, count = int(self._first[state, request]), int(self._count[state, request])
         best = int(self._table[first : first + count, enough].argmin())
-        chosen = _kinds_of(self._free_of[state][1], want.gpu_milli, want.memory_milli)[best]
         if view.parts is None:
-            return view.free[row].index(chosen[2])
+            return free.index(sorted({left for left in free if left >= want.gpu_milli})[best])
         compute, memory = (each[row].tolist() for each in view.parts)
-        return list(zip(compute, memory, view.free[row], strict=True)).index(chosen)
+        every = list(zip(compute, memory, free, strict=True))
+        return every.index(_kinds_of(every, want.gpu_milli, want.memory_milli)[best])
 
 
 _Request = tuple[int, int, int]  # GPUs, and the compute and the memory of each, in thousandths
 
 
-def _most_first(free: Free) -> tuple[int, int, int]:
-    return -free[2], -free[0], -free[1]
+def _after(free: Sequence[Any], gpus: int, milli: int, _: int) -> list[list[int]]:
+    """What a request could make of GPUs (sorted, the freest first): one for each different GPU that it could be on."""
+    every: list[int] = list(free)
+    if gpus == 0:
+        return [every]
+    if milli == WHOLE:
+        return [[*[0] * gpus, *every[gpus:]]] if every.count(WHOLE) >= gpus else []
+    values = sorted({left for left in every if left >= milli})
+    places = [(every.index(value), value - milli) for value in values]
+    return [[*every[:at], left, *every[at + 1 :]] for at, left in places]
 
 
-def _kinds_of(free: Iterable[Free], milli: int, memory: int) -> list[Free]:
-    """What differs in GPUs that have room for a part, the tightest first."""
-    return sorted(
-        {left for left in free if left[0] >= milli and left[1] >= memory}, key=_most_first, reverse=True
-    )
+def _apart(free: Sequence[Any]) -> list[Free]:
+    """What is free of GPUs, counted apart."""
+    return [(left, left, left) if isinstance(left, int) else left for left in free]
 
 
-def _after(free: list[Free], gpus: int, milli: int, memory: int) -> list[list[Free]]:
-    """What a request could make of GPUs (the freest first): one for each different GPU that it could be on; of several
-    parts only what it makes of the tightest."""
+def _after_apart(free: list[Free], gpus: int, milli: int, memory: int) -> list[list[Free]]:
+    """Where compute and memory are counted apart: as `_after`; of several parts only what is made of the tightest."""
     if gpus == 0:
         return [free]
     if min(milli, memory) == WHOLE:
@@ -307,6 +317,16 @@ def _after_several(free: list[Free], gpus: int, milli: int, memory: int) -> list
     tightest = set(fitting[-gpus:])
     less = [_less(left, milli, memory) if at in tightest else left for at, left in enumerate(free)]
     return [less] if len(fitting) >= gpus else []
+
+
+def _most_first(free: Free) -> tuple[int, int, int]:
+    return -free[2], -free[0], -free[1]
+
+
+def _kinds_of(free: Iterable[Free], milli: int, memory: int) -> list[Free]:
+    """What differs in GPUs that have room for a part, the tightest first."""
+    able = {left for left in free if left[0] >= milli and left[1] >= memory}
+    return sorted(able, key=_most_first, reverse=True)
 
 
 def _less(left: Free, milli: int, memory: int) -> Free:
