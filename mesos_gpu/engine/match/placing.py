@@ -16,6 +16,7 @@ from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Shape
+from mesos_gpu.policy.cluster.share_rows import shape_for
 
 #: Marathon's label, for work without GPUs (its --gpu_scheduling_behavior).
 BEHAVIOR_LABEL = "GPU_SCHEDULING_BEHAVIOR"
@@ -101,12 +102,19 @@ def _mix(state: State, settings: Settings) -> Mix:
     # One GPU of each kind that the cluster has.
     every = (gpu for node in state.nodes.values() for gpu in node.gpus)
     kinds = {(gpu.model, gpu.memory_mib, gpu.compute_capability): gpu for gpu in every}
+    most_mib = max((gpu.sharing.memory_mib for gpu in kinds.values() if gpu.sharing), default=1)
     jobs = list(state.jobs.values())[-RECENT:]
     return mix_of(
-        Shape(job.spec.resources.cpu_milli, job.spec.mem_mib, job.spec.gpus, models=models)
+        _shape(job, settings, models, most_mib)
         for job in jobs
         if (models := _models(job, settings, kinds.values())) is not None
     )
+
+
+def _shape(job: Job, settings: Settings, models: tuple[str, ...], most_mib: int) -> Shape:
+    spec, share = job.spec, job.spec.share_request(settings.isolation)
+    shape = Shape(spec.resources.cpu_milli, spec.mem_mib, spec.gpus, models=models)
+    return shape if share is None else shape_for(share, most_mib, shape)
 
 
 def _models(job: Job, settings: Settings, kinds: Iterable[Gpu]) -> tuple[str, ...] | None:

@@ -95,7 +95,7 @@ def _with_room(request: Request, passage: Passage) -> Passage:
 def _scattered(request: Request, passages: Sequence[Passage]) -> list[int]:
     """Free GPUs of each node that gets as far as its GPUs: if they are enough for the job, but not where they are."""
     size, tasks = request.gpu.count, request.tasks
-    if not size:
+    if not size or request.gpu.share is not None:
         return []
     reached = [p for p in passages if p.stage is None or _ORDER.index(p.stage) >= _ORDER.index(Stage.GPUS)]
     free = [free_here(request.gpu, passage.node) for passage in reached]

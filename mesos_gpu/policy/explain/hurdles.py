@@ -49,6 +49,8 @@ def _words(misfit: Misfit, request: Request, node: NodeCapacity, now: float) -> 
             return "has made no offer: it is full, or its offer is on the way"
         case Stage.KEPT if misfit.kept_for is not None:
             return f"keeps room for job {misfit.kept_for.job_id}, which is before it"
+        case Stage.GPUS if not misfit.in_use and misfit.shortfall.gpus > len(node.installed):
+            return "opens no GPU to shares now: what holds its shared GPUs in Mesos has failed to start"
         case Stage.GPUS if not misfit.in_use:
             return f"lacks {gpus_of(misfit.shortfall.gpus)}: its offers hold {node.free.gpus}"
         case Stage.ISOLATION | Stage.HEALTH | Stage.GPUS if request.gpu.share is not None:

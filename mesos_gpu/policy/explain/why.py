@@ -7,7 +7,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.jobs.why import Nearest, NodeReasons, Stage, Why
 from mesos_gpu.model.resources import AMOUNTS, NOTHING
-from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.capacity import NodeCapacity, Request, largest
 from mesos_gpu.policy.explain.funnel import Apart, Funnel, Passage, funnel
 from mesos_gpu.policy.explain.hurdles import asked_for, free_here, of_model
 from mesos_gpu.policy.explain.never import could, has_enough, is_able, is_of_image, never, newest_driver
@@ -150,6 +150,13 @@ def _nearest(request: Request, passed: Funnel, nodes: Sequence[NodeCapacity]) ->
 
 def _distance(request: Request, node: NodeCapacity) -> tuple[bool, bool, int, float, float, str]:
     away = bool(node.drained or node.lost)
-    free = 0 if away or node.silent else free_here(request.gpu, node)
+    free = 0 if away or node.silent else _free(request, node)
     lacks = (node.free if node.offered else NOTHING).lacking(request.resources)
     return away, bool(node.barred), max(request.gpu.count - free, 0), lacks.cpus, lacks.mem_mib, node.hostname
+
+
+def _free(request: Request, node: NodeCapacity) -> int:
+    """How many GPUs a task could have now, wholly or its shares of them."""
+    if request.gpu.share is None:
+        return free_here(request.gpu, node)
+    return largest([card.gpu for card in group] for group in node.cards(request))
