@@ -9,7 +9,8 @@ import pytest
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
-from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.nodes.gpu import Gpu, Inventory
+from mesos_gpu.model.nodes.share_use import ShareUse
 from mesos_gpu.model.share import Ability, Method, Share, Sharing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import gpu
@@ -139,3 +140,37 @@ def test_a_job_tells_its_share_and_the_guarantee(rig: Rig) -> None:
     assert share["guarantee"] == {"memory": "cooperative", "compute": "cooperative", "faults": "user"}
     (card,) = [card for card in cards(rig).values() if card["uuid"] == "GPU-1"]
     assert card["shares"][0]["job_id"] == job["id"]
+
+
+def test_what_a_task_uses_is_shown_with_its_share_and_measured(rig: Rig) -> None:
+    job = rig.submit(gpus=0)
+    task_id = TaskId(rig.call("GET", f"/v1/jobs/{job['id']}").json()["task_id"])
+
+    def grant(view: Any) -> None:
+        state = view._state
+        state.set_task(replace(state.tasks[task_id], gpus=(CARD.id,), share=QUARTER))
+
+    rig.daemon.read(grant).result(10)
+    use = ShareUse(task_id, CARD.id, 18000, 19500, 240, 3, 7, 1, "process 7 has loaded /x/libcuda.so.1")
+    stranger = ShareUse(TaskId("nobody.1"), CARD.id, 1)
+    rig.tell(Inventory((CARD, gpu("GPU-2")), "simulated", uses=(use, stranger)))
+    shown = {
+        "memory_mib": 18000, "most_memory_mib": 19500, "compute_pct": 24.0, "refused": 3, "windows_missed": 7,
+        "problem": "process 7 has loaded /x/libcuda.so.1",
+    }  # fmt: skip
+    assert cards(rig)["GPU-1"]["shares"][0]["used"] == shown
+    told = rig.call("GET", f"/v1/jobs/{job['id']}").json()["share_uses"]
+    assert told == [{**shown, "gpu_id": "GPU-1", "task_id": task_id}]
+    lines = set(rig.call("GET", "/metrics/prometheus").text.splitlines())
+    labels = f'{{uuid="GPU-1",task="{task_id}",job="{job["id"]}"}}'
+    assert {
+        f"mesos_gpu_share_used_memory_mib{labels} 18000",
+        f"mesos_gpu_share_most_memory_mib{labels} 19500",
+        f"mesos_gpu_share_used_compute_pct{labels} 24",
+        f"mesos_gpu_share_refused_allocations_total{labels} 3",
+        f"mesos_gpu_share_missed_windows_total{labels} 7",
+        f"mesos_gpu_share_over{labels} 1",
+    } <= lines
+    rig.tell(Inventory((CARD, gpu("GPU-2")), "simulated"))  # an older monitor
+    assert cards(rig)["GPU-1"]["shares"][0]["used"] is None
+    assert "mesos_gpu_share_used_memory_mib{" not in rig.call("GET", "/metrics/prometheus").text

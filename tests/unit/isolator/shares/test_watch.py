@@ -197,7 +197,7 @@ def test_the_windows_of_idle_tasks_are_used_by_busy_ones_until_they_want_them(ho
         return [window.length_us // 1000 if window else 0 for window in windows]
 
     def ask(region: Region, at_s: float) -> None:
-        """Its task wished to start work at that time."""
+        """Write what its task writes when it wishes to start work."""
         with region.usage_path.open("r+b") as file:
             file.seek(64 + 16)  # of the first card, behind the header: refused, missed, asked_ns
             file.write(round(at_s * 1e9).to_bytes(8, "little"))
