@@ -9,3 +9,15 @@ API int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
 }
 API int cuMemAlloc_v2(u64 *to, u64 bytes) { return *to = 4096 + bytes, 0; }
 API int cuLaunchKernel(void) { return 0; }
+
+#if defined ANSWERS || defined ANSWERS_OTHERWISE
+static int another_way(u64 *to, u64 bytes) { return cuMemAlloc_v2(to, bytes); }
+API int cuGetProcAddress_v2(const char *name, void **to, int version, u64 flags, int *status) {
+#ifdef ANSWERS
+    *to = (void *)cuMemAlloc_v2, (void)another_way;
+#else
+    *to = (void *)another_way;
+#endif
+    return (void)name, (void)version, (void)flags, *status = 0;
+}
+#endif

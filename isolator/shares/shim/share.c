@@ -116,11 +116,15 @@ int share_open(const struct object *real, int flags, char *why, size_t size) {
     return map_usage() ? say(why, size, usage_path, "it is damaged") : 0;
 }
 
-/* See that `last` is what the file has; a file that stays half written leaves it as it was. */
+/* See that `last` is what the file has. A file that stays half written, for its writer was killed, leaves it as it was,
+ * and is waited for only once. */
 static void refresh(void) {
+    static uint64_t given_up;
     struct limits fresh;
-    if (__atomic_load_n(&limits_file->generation, __ATOMIC_ACQUIRE) == last.generation) return;
-    if (!copied(&fresh) && fresh.magic == LIMITS_MAGIC) last = fresh;
+    uint64_t generation = __atomic_load_n(&limits_file->generation, __ATOMIC_ACQUIRE);
+    if (generation == last.generation || (generation & 1 && generation == given_up)) return;
+    if (copied(&fresh)) given_up = generation;
+    else if (fresh.magic == LIMITS_MAGIC) last = fresh;
 }
 
 int limits_of(int card, struct card_limits *limits) {

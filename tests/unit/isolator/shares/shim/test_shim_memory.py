@@ -2,14 +2,17 @@
 
 import os
 import shutil
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
-from isolator.shares.shim.region import CardLimits
+from isolator.shares.shim.region import CardLimits, Region
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.cuda import MIB, Cards
 from tests.conftest import wait_until
-from tests.cuda import Bench
+from tests.cuda import PROGRAM, Bench, compiler_or_skip
 
 OOM, NOT_PERMITTED, NOT_SUPPORTED = "2", "800", "801"
 WAYS = ("dlsym", "gpa", "gpa-gpa", "ptsz")
@@ -349,6 +352,11 @@ def test_a_writer_that_was_killed_leaves_the_limits_that_were(bench: Bench) -> N
             file.write((7).to_bytes(8, "little"))
             file.write(b"\xff" * 64)
         assert program.ask("[alloc(501), alloc(500)]") == "[2, 0]"
+        began = time.monotonic()
+        assert program.ask("[free(), allocs(1, 300)]") == "[0, 300]"
+        assert time.monotonic() - began < 10, "it is not waited for again and again"
+        task.region.write([CardLimits(task.gpus[0], 1001 * MIB)])
+        assert program.ask("total()") == "1001", "the next writer is heard"
 
 
 # --- fail closed
@@ -409,6 +417,29 @@ def test_environment_variables_decide_nothing(bench: Bench) -> None:
     os.unlink(elsewhere.host.lib64 / "libcuda.so.1")
     with task.program(LD_LIBRARY_PATH=path) as program:
         assert program.ask("[alloc(100), alloc(1)]") == "[0, 2]"
+
+
+def test_a_driver_that_tells_of_a_way_past_us_is_not_used(
+    tmp_path: Path, libraries: tuple[Path, dict[str, str]]
+) -> None:
+    """The self-test at each start: what cuGetProcAddress answers must be ours."""
+    lib64, compiler = tmp_path / "lib64", compiler_or_skip()
+    lib64.mkdir()
+    shutil.copy(libraries[1]["libcuda.so.1"], lib64)
+    Region(tmp_path / "share").create(
+        [CardLimits(GpuId("GPU-01020304-0506-0708-090a-0b0c0d0e0f10"), 1000 * MIB)]
+    )
+    tiny = [*compiler, "-O2", "-nostdlib", "-fno-stack-protector"]
+    driver, program = (str(PROGRAM.with_name(f"tiny_{name}.c")) for name in ("driver", "client"))
+    real, client = lib64 / "libmgpu-real-cuda.so", tmp_path / "client"
+    for more, code in (("-DANSWERS", 2), ("-DANSWERS_OTHERWISE", 100)):
+        shared = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", more]
+        subprocess.run([*tiny, *shared, "-o", real, driver], check=True, timeout=60)
+        subprocess.run([*tiny, "-o", client, program, str(real)], check=True, timeout=60)
+        done = subprocess.run(
+            [client], env={"LD_LIBRARY_PATH": str(lib64)}, capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, "its self-test found a way past it" in done.stderr) == (code, code == 100)
 
 
 def test_a_257th_process_gets_no_gpu(bench: Bench) -> None:
