@@ -12,11 +12,13 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
+from mesos_gpu.model.share import Ability, Sharing
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 
 CARDS, CPUS = 4, 16.0
 LIMITS = {"lab": 5, "tiny": 1}
+SHARING = Sharing(80_000, ((Ability.SHIM, ""),))
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,12 @@ class Work:
     queue: str = "default"
     priority: int = 0
     at: int = 0  # when it is submitted
+    milli: int = 1000  # thousandths of its GPU, if it has but one
+
+    @property
+    def counted_milli(self) -> int:
+        """Thousandths of GPUs, in limits."""
+        return self.gpus * self.milli
 
 
 @dataclass
@@ -47,18 +55,20 @@ class Cluster:
     @classmethod
     def up(cls, agents: int, aging_step_s: float = inf) -> "Cluster":
         chosen = Settings(
-            "e", "m", report_stale_s=inf, queue_limits=LIMITS, offer_return_s=600, aging_step_s=aging_step_s
-        )
+            "e", "m", report_stale_s=inf, queue_limits=LIMITS, offer_return_s=600, aging_step_s=aging_step_s,
+            cover_linger_s=0,
+        )  # fmt: skip
         made = cls(agents, World(replace(chosen, offer_hold_s=inf, idle_linger_s=inf)))
         made.world.register()
         for n in range(agents):
-            made.world.node(f"a{n}", *(gpu(f"g{n}{i}") for i in range(CARDS)), cpus=CPUS + 1)
+            cards = (replace(gpu(f"g{n}{i}"), sharing=SHARING) for i in range(CARDS))
+            made.world.node(f"a{n}", *cards, cpus=CPUS + 1)
         return made
 
     def submit(self, job_id: JobId, work: Work) -> None:
         self.works[job_id] = work
         wanted = spec(
-            name=job_id, gpus=work.gpus, cpus=float(work.cpus), mem_mib=1, queue=work.queue,
+            name=job_id, gpus=work.gpus, gpu_milli=work.milli, cpus=float(work.cpus), mem_mib=1, queue=work.queue,
             priority=work.priority, timeout_s=float(work.lasts_s) if work.limited else None, kill_grace_s=0,
         )  # fmt: skip
         self.take(self.world.feed(ev.JobSubmitted(job_id, wanted)))
@@ -67,12 +77,19 @@ class Cluster:
         """Start what was launched, offer what is left, and again, until nothing is launched."""
         for launch in every(effects, fx.Launch):
             for item in launch.tasks:
+                if item.task.covers is not None:
+                    self.world.status(item.task.id, "TASK_RUNNING", agent=item.task.agent_id)
+                    continue
                 job_id = JobId(str(item.task.job_id))
                 self.started[job_id] = self.world.now
                 ends_at = self.world.now + self.works[job_id].lasts_s
                 self.ends[item.task.id] = ends_at, item.task.agent_id
                 self.world.status(item.task.id, "TASK_RUNNING", agent=item.task.agent_id)
             self.give(launch.tasks[0].task.agent_id)
+        for kill in every(effects, fx.Kill):
+            agent = self.world.state.tasks[kill.task_id].agent_id
+            self.take(self.world.status(kill.task_id, "TASK_KILLED", agent=agent))
+            self.give(agent)
         self.check()
 
     def give(self, agent: str) -> None:
@@ -81,13 +98,12 @@ class Cluster:
         for old in [o for o in state.offers.values() if o.agent_id == agent]:
             del state.offers[old.id]
         self.serial += 1
-        free = CARDS - sum(len(t.gpus) for t in held)
+        covers = [t for t in held if t.covers is not None]
+        free = CARDS - len(covers) - sum(len(t.gpus) for t in held if t.share is None)
         own = [self.works[t.job_id].cpus + 0.01 for t in held if t.job_id]
-        self.take(
-            self.world.offers(
-                offer(f"s{self.serial}", agent, cpus=CPUS - sum(own), mem=16384 - 49 * len(own), gpus=free)
-            )
-        )
+        cpus = CPUS - sum(own) - (0.01 + 0.001 * len(covers) if covers else 0)
+        mem = 16384 - 49 * len(own) - (32 + len(covers) if covers else 0)
+        self.take(self.world.offers(offer(f"s{self.serial}", agent, cpus=round(cpus, 3), mem=mem, gpus=free)))
 
     def until(self, moment: float) -> None:
         """Let the time pass, one end after the other."""
@@ -98,13 +114,20 @@ class Cluster:
             self.world.now = ends_at
             self.take(self.world.status(task_id, "TASK_FINISHED", agent=agent))
             self.give(agent)
+            self.take(self.world.feed(ev.Tick()))
         self.world.now = max(self.world.now, moment)
 
     def check(self) -> None:
         state = self.world.state
         for queue, limit in LIMITS.items():
-            held = [self.works[j.id].gpus for j in state.jobs.values() if j.spec.queue == queue and runs(j)]
-            assert sum(held) <= limit, f"queue {queue} holds {sum(held)} of {limit}"
+            works = [self.works[j.id] for j in state.jobs.values() if j.spec.queue == queue and runs(j)]
+            held = sum(work.counted_milli for work in works)
+            assert held <= limit * 1000, f"queue {queue} holds {held} of {limit * 1000} thousandths"
+        for gpu_id, sharers in state.sharers.items():
+            assert sum(share.compute_milli for share in sharers.values()) <= 1000, gpu_id
+            assert sum(share.memory_mib for share in sharers.values()) <= SHARING.memory_mib, gpu_id
+            assert gpu_id not in state.holders
+        assert not state.problems()
         view = StateView(state, self.world.settings, self.world.now)
         for waiting in view.waiting(1):
             if waiting.kept and waiting.kept.at is not None and waiting.kept.hostname:
@@ -116,11 +139,12 @@ def runs(job: Job) -> bool:
 
 
 def works(
-    *, limited: st.SearchStrategy[bool], later: int = 0, high: int = 0
+    *, limited: st.SearchStrategy[bool], later: int = 0, high: int = 0, shares: bool = False
 ) -> st.SearchStrategy[list[Work]]:
     one = st.builds(
         Work,
-        gpus=st.integers(0, CARDS),
+        gpus=st.just(1) if shares else st.integers(0, CARDS),
+        milli=st.integers(1, 999) if shares else st.just(1000),
         cpus=st.integers(1, 12),
         lasts_s=st.integers(1, 60),
         limited=limited,
@@ -154,6 +178,27 @@ def test_everything_that_can_run_runs_within_its_limits(
     cluster = ran(asked, agents, restart)
     never = {job_id for job_id, work in cluster.works.items() if work.gpus > LIMITS.get(work.queue, CARDS)}
     assert set(cluster.works) - set(cluster.started) == never
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    works(limited=st.booleans(), later=40, high=3, shares=True),
+    works(limited=st.booleans(), later=40, high=3),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_shares_and_whole_gpus_all_run_within_their_limits(
+    shares: list[Work], whole: list[Work], agents: int, restart: bool
+) -> None:
+    cluster = ran([*shares, *whole[:5]], agents, restart)
+    never = {
+        job_id
+        for job_id, work in cluster.works.items()
+        if work.counted_milli > LIMITS.get(work.queue, CARDS) * 1000
+    }
+    assert set(cluster.works) - set(cluster.started) == never
+    assert not cluster.world.state.sharers
+    assert not cluster.world.state.covers, "every card is given back"
 
 
 @settings(max_examples=60, deadline=None)
