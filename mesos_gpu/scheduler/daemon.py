@@ -286,6 +286,7 @@ class Daemon:
             self._journal.flush(self._state, self._settings)
         self._save_at_last(pending)
         self._narrator.saved(pending)
+        self._narrator.look(self._state, now, self._settings.uncovered_alarm_s)
         for effect in pending:
             if not isinstance(effect, saves.Save):
                 self._do(effect)

@@ -31,6 +31,7 @@ class Narrator:
         self._cards = {gpu.id: gpu.health for node in state.nodes.values() for gpu in node.gpus}
         self._steps = {deployment.id: deployment.step for deployment in state.deployments.values()}
         self._held = set[TaskId](state.unknown)
+        self._uncovered: dict[GpuId, bool] = {}  # whether it was said that it lasts
 
     def heard(self, event: ev.Event) -> None:
         """What came, where no save says it."""
@@ -76,6 +77,22 @@ class Narrator:
                     _say("deployment %s: %s", id, "done" if done else "ended where it was", deployment=id)
                 case saves.SaveTrust():
                     _say("the master's tasks were looked through: launches begin")
+
+    def look(self, state: State, now: float, alarm_s: float) -> None:
+        """Shared GPUs that nothing holds in Mesos: when it begins, when it lasts, and when it is over."""
+        for gpu in self._uncovered.keys() - state.uncovered.keys():
+            del self._uncovered[gpu]
+            _say("GPU %s: its shares are counted in Mesos again", gpu, gpu=gpu)
+        for gpu, since in state.uncovered.items():
+            told, late = self._uncovered.get(gpu), now - since >= alarm_s
+            if told is None or (late and not told):
+                self._uncovered[gpu] = late
+                tenants = ", ".join(state.sharers.get(gpu, ()))
+                words = f"for {now - since:.0f} s: others have the GPUs of its node" if late else "now"
+                fields = {"gpu": gpu, "uncovered_s": round(now - since, 1)}
+                level = logging.ERROR if late else logging.WARNING
+                text = "GPU %s: no task holds it in Mesos %s; it is shared by %s, and takes no more"
+                logger.log(level, text, gpu, words, tenants, extra={"fields": fields})
 
     def _job(self, job: Job) -> None:
         old = self._jobs.get(job.id)

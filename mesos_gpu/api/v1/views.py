@@ -152,6 +152,8 @@ def task(view: View, task: Task) -> shapes.Task:
 def _name(task: Task, owner: Job | None) -> str:
     if owner is not None:
         return owner.spec.name
+    if task.covers is not None:
+        return f"shared-{task.covers}"
     listed = task.unknown.listed if task.unknown else None
     return "gpu-monitor" if task.job_id is None else (listed.name if listed else "") or task.id
 

@@ -1,0 +1,311 @@
+"""What Mesos counts of shared GPUs: another framework that wants them all, and kill -9 of every part at every time."""
+
+import os
+import queue
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from isolator.agent.commands import executor_command
+from isolator.gpus.ledger import Ledger
+from mesos_gpu.adapters import pymesos_driver as pd
+from mesos_gpu.api.spec.shapes import Job
+from mesos_gpu.cli.client import Client, ended
+from mesos_gpu.local.stack import NodeSpec, Stack
+from tests.clients import client_of
+from tests.conftest import wait_until
+from tests.fault.test_kill9 import executors, kill_agent, kill_master, kill_monitor, kill_scheduler
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+LINGER_S: Final = 1.0
+ARGUMENTS: Final = ("--share-linger", str(LINGER_S), "--report-interval", "2")
+PATIENCE_S: Final = 90.0
+
+
+@contextmanager
+def cluster(directory: Path, *arguments: str) -> Iterator[tuple[Stack, Client]]:
+    with (
+        Stack(directory, [NodeSpec(2)], scheduler_arguments=[*ARGUMENTS, *arguments]) as stack,
+        client_of(stack, 2) as client,
+    ):
+        yield stack, client
+
+
+def submit(client: Client, **fields: object) -> Job:
+    return client.submit(
+        {"name": "part", "command": "sleep 600", "cpus": 0.1, "mem_mib": 32, "gpus": 0.25, **fields}
+    )
+
+
+def ours(stack: Stack) -> dict[str, Any]:
+    frameworks = stack.cluster.master.state()["frameworks"]
+    return next((dict(each) for each in frameworks if each["name"] == "mesos_gpu"), {})
+
+
+def used(stack: Stack) -> float:
+    return float(ours(stack).get("used_resources", {}).get("gpus", 0))
+
+
+def covers(stack: Stack) -> list[str]:
+    tasks = ours(stack).get("tasks", ())
+    return [task["id"] for task in tasks if task["id"].startswith("gpu-cover.")]
+
+
+def shared(client: Client) -> list[str]:
+    return [gpu["sharing"]["state"] for gpu in client.gpus() if gpu["sharing"]]
+
+
+def run(client: Client, *jobs: Job) -> bool:
+    return {client.job(job["id"])["state"] for job in jobs} == {"running"}
+
+
+def kill_keeper(stack: Stack) -> None:
+    victim = wait_until("a keeper", lambda: executors(stack, "gpu-keeper"))[0]
+    victim.send_signal(signal.SIGKILL)
+
+
+def kill_executor(stack: Stack) -> None:
+    victim = random.choice(wait_until("an executor", lambda: executors(stack, "part-")))
+    victim.send_signal(signal.SIGKILL)
+
+
+class Greedy:
+    """A framework of another role that uses every GPU it is offered. Its tasks do nothing: a keeper runs them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._events: queue.SimpleQueue[pd.DriverEvent] = queue.SimpleQueue()
+        framework = pd.FrameworkSettings(
+            Path.home().owner(), "greedy", ("*",), "http://127.0.0.1:1", "here", failover_timeout_s=0.0
+        )
+        address = f"127.0.0.1:{stack.cluster.master.port}"
+        self._driver = pd.PymesosDriver(framework, address, self._events.put)
+        self._stop, self.launched = threading.Event(), 0
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> "Greedy":
+        self._driver.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._driver.stop(teardown=True)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                event = self._events.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if isinstance(event, pd.Offers):
+                for offer in event.offers:
+                    self._answer(offer)
+            elif isinstance(event, pd.Update) and event.status.get("uuid"):
+                status = event.status
+                task_id, agent_id = status["task_id"]["value"], status["agent_id"]["value"]
+                self._driver.acknowledge(agent_id, task_id, status["uuid"])
+
+    def _answer(self, offer: dict[str, Any]) -> None:
+        gpus = [each for each in offer["resources"] if each["name"] == "gpus"]
+        if not gpus:
+            self._driver.decline([offer["id"]["value"]], refuse_s=0.2)
+            return
+        self.launched += 1
+        name = f"greedy.{self.launched}"
+        least = [_scalar("cpus", 0.05), _scalar("mem", 16)]
+        info = {
+            "name": name,
+            "task_id": {"value": name},
+            "agent_id": offer["agent_id"],
+            "resources": [
+                *least,
+                *({k: v for k, v in each.items() if k != "allocation_info"} for each in gpus),
+            ],
+            "executor": {
+                "executor_id": {"value": name},
+                "type": "CUSTOM",
+                "command": {"value": executor_command("keeper")},
+                "resources": [_scalar("cpus", 0.01), _scalar("mem", 32)],
+            },
+        }
+        self._driver.accept([offer["id"]["value"]], [info], refuse_s=0.2)
+
+
+def _scalar(name: str, amount: float) -> dict[str, Any]:
+    return {"name": name, "type": "SCALAR", "role": "*", "scalar": {"value": amount}}
+
+
+def greedy_gpus(stack: Stack) -> float:
+    frameworks = stack.cluster.master.state()["frameworks"]
+    return sum(float(each["used_resources"]["gpus"]) for each in frameworks if each["name"] == "greedy")
+
+
+def is_another(stack: Stack, old: list[str]) -> bool:
+    """Whether another task holds the card."""
+    return covers(stack) not in (old, [])
+
+
+def is_taken(stack: Stack, client: Client) -> bool:
+    """Let a keeper die while the scheduler does not listen: then another framework is first, unless an offer of the
+    card waits for the scheduler. Whether it was."""
+    wait_until("it is covered", lambda: shared(client) == ["covered"], PATIENCE_S)
+    time.sleep(2 * LINGER_S)  # an idle scheduler wants no offers
+    os.kill(stack.scheduler.pid, signal.SIGSTOP)
+    try:
+        kill_keeper(stack)
+        until = time.monotonic() + 10
+        while greedy_gpus(stack) < 2 and time.monotonic() < until:
+            time.sleep(0.05)
+        return greedy_gpus(stack) == 2
+    finally:
+        os.kill(stack.scheduler.pid, signal.SIGCONT)
+
+
+def all_gone(stack: Stack, client: Client, *jobs: Job) -> None:
+    """End the jobs; then nothing of ours is left, in Mesos or on the host."""
+    for job in jobs:
+        client.kill(job["id"])
+    wait_until("all have ended", lambda: all(ended(client.job(job["id"])) for job in jobs), PATIENCE_S)
+    wait_until("Mesos has all cards back", lambda: used(stack) == 0 and not covers(stack), PATIENCE_S)
+    ledger = Ledger(stack.directory / "nodes" / "1" / "ledger.sqlite")
+    wait_until("the ledger is empty", lambda: not ledger.holdings(), PATIENCE_S)
+
+
+# --- another framework
+
+
+def test_with_a_reservation_another_framework_never_gets_a_shared_card(open_directory: Path) -> None:
+    with cluster(open_directory / "stack", "--role", "gpu") as (stack, client):
+        jobs = [submit(client) for _ in range(2)]
+        wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)
+        assert used(stack) == 1
+        with Greedy(stack):
+            wait_until("the other card is taken", lambda: greedy_gpus(stack) == 1)
+            for _ in range(3):
+                old = covers(stack)
+                kill_keeper(stack)
+                wait_until("another keeper", partial(is_another, stack, old), PATIENCE_S)
+                assert greedy_gpus(stack) == 1
+            wait_until("it is seen", lambda: shared(client) == ["covered"])
+            assert [client.job(job["id"])["launches"] for job in jobs] == [1, 1]
+            all_gone(stack, client, *jobs)
+            # Nothing stays reserved for us.
+            wait_until("the card is everybody's again", lambda: greedy_gpus(stack) == 2, PATIENCE_S)
+
+
+def test_without_one_the_card_is_shown_uncovered_and_takes_no_more(open_directory: Path) -> None:
+    with cluster(open_directory / "stack") as (stack, client):
+        jobs = [submit(client) for _ in range(2)]
+        wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)
+        with Greedy(stack):
+            wait_until("the other card is taken", lambda: greedy_gpus(stack) == 1)
+            wait_until("the other framework has it", partial(is_taken, stack, client), PATIENCE_S)
+            wait_until("it is shown", lambda: shared(client) == ["uncovered"])
+            late = submit(client)
+            assert [client.job(job["id"])["state"] for job in (*jobs, late)] == [
+                "running",
+                "running",
+                "pending",
+            ]
+            assert client.why(late["id"])["summary"]
+        wait_until("it is covered again", lambda: set(shared(client)) == {"covered"}, PATIENCE_S)
+        wait_until("the one that waited runs", lambda: run(client, late), PATIENCE_S)
+        assert [client.job(job["id"])["launches"] for job in jobs] == [1, 1]
+        all_gone(stack, client, *jobs, late)
+
+
+# --- kill -9
+
+VICTIMS: Final[dict[str, Callable[[Stack], None]]] = {
+    "scheduler": kill_scheduler,
+    "agent": kill_agent,
+    "master": kill_master,
+    "monitor": kill_monitor,
+    "keeper": kill_keeper,
+    "executor": kill_executor,
+}
+TIMES: Final = ("opening", "sharing", "closing")
+
+
+def one_kill(stack: Stack, client: Client, victim: str, when: str) -> dict[str, float]:
+    """Kill one part while a card is opened, shared or closed: what was lost, and how long nothing held the card."""
+    jobs = [submit(client, name="part") for _ in range(2)]
+    if when != "opening":
+        wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)
+    if when == "closing":
+        for job in jobs[1:] if victim == "executor" else jobs:
+            client.kill(job["id"])
+        time.sleep(random.uniform(0.5, 1.2) * LINGER_S)  # any moment of it will do
+    at = time.monotonic()
+    if not (victim == "keeper" and when == "closing" and not executors(stack, "gpu-keeper")):
+        VICTIMS[victim](stack)
+    lasting = [job for job in jobs if not ended(client.job(job["id"]))] if when != "closing" else []
+    uncovered_at = at
+    if lasting:
+        wait_until("both run again", lambda: run(client, *lasting), PATIENCE_S)
+
+        def accounted() -> bool:
+            states = shared(client)
+            return set(states) == {"covered"} and used(stack) == len(states) == len(covers(stack))
+
+        wait_until("their cards are held", accounted, PATIENCE_S)
+        uncovered_at = time.monotonic()
+    held, in_use = used(stack), len(covers(stack))
+    again = sum(client.job(job["id"])["launches"] - 1 for job in lasting)
+    all_gone(stack, client, *jobs)
+    return {
+        "lost": sum(client.job(job["id"])["attempts"] > 1 for job in jobs),
+        "twice": max(held - max(in_use, 1), 0) if lasting else 0,
+        "again": again,
+        "until_held_s": uncovered_at - at,
+    }
+
+
+@pytest.fixture(scope="module")
+def lived(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
+    with cluster(open_directory / "stack", "--role", "gpu") as both:
+        yield both
+
+
+SHORT: Final = list(zip(VICTIMS, TIMES * 2, strict=True))
+
+
+@pytest.mark.parametrize(("victim", "when"), SHORT, ids=["-".join(pair) for pair in SHORT])
+def test_a_kill_loses_no_share_and_counts_no_card_twice(
+    lived: tuple[Stack, Client], victim: str, when: str
+) -> None:
+    came = one_kill(*lived, victim, when)
+    assert (came["lost"], came["twice"]) == (0, 0), came
+    if when == "sharing" and victim != "executor":
+        assert came["again"] == 0, "what ran was left running"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("role", ["gpu", "*"])
+def test_twenty_kills_of_each_part_at_each_time(open_directory: Path, role: str) -> None:
+    table: dict[tuple[str, str], Counter[str]] = {}
+    longest: Counter[tuple[str, str]] = Counter()
+    with cluster(open_directory / "stack", "--role", role) as (stack, client):
+        for victim in VICTIMS:
+            for when in TIMES:
+                row = table[victim, when] = Counter()
+                for _ in range(20):
+                    came = one_kill(stack, client, victim, when)
+                    longest[victim, when] = max(longest[victim, when], round(came.pop("until_held_s") * 1000))
+                    row.update({name: int(count) for name, count in came.items()})
+                said = ", ".join(f"{name} {row[name]}" for name in ("lost", "twice", "again"))
+                print(
+                    f"{role} {victim:9} {when:7} {said}, held again after {longest[victim, when]} ms at most"
+                )
+    assert all(row["lost"] == row["twice"] == 0 for row in table.values()), table
