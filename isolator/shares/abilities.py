@@ -225,7 +225,7 @@ class Abilities:
         """The card with abilities, and without what is kept of it."""
         if gpu.sharing is None:
             return gpu
-        why = {Ability.SHIM: shim, **known.of(gpu.id), **self._divided(gpu)}
+        why = {Ability.SHIM: shim, **known.of(gpu.id), **_too_old(gpu), **self._divided(gpu)}
         abilities = tuple((ability, why[ability]) for ability in Ability if ability in why)
         profiles = gpu.sharing.profiles if self._settings.mig == "dynamic" else ()
         memory_mib = max(gpu.sharing.memory_mib - self._reserve_mib(gpu.sharing, why), 0)
@@ -259,3 +259,9 @@ def words_of(sharing: Sharing | None) -> str:
 
 def _words(error: Exception) -> str:
     return error.what if isinstance(error, MesosGpuError) else str(error)
+
+
+def _too_old(gpu: Gpu) -> dict[Ability, str]:
+    """Why servers of MPS do not limit clients on that card; empty: they do, or nothing is known against it."""
+    why = mps.too_old(gpu.compute_capability)
+    return dict.fromkeys((Ability.MPS3, Ability.MPS2), why) if why else {}

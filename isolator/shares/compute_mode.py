@@ -8,6 +8,7 @@ Source: NVIDIA's NVML API reference, nvmlDeviceSetComputeMode.
 
 import contextlib
 import importlib.util
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -65,7 +66,7 @@ def begin_undo(nvml: Nvml, gpu: str, note: Path) -> Change:
 def _begin(nvml: Nvml, gpu: str, what: str, note: Path) -> Change:
     # Neither site packages nor a package of ours: both cost more than all else that the child does.
     child = str(Path(__file__).with_name("compute_mode_child.py"))
-    command = [sys.executable, "-I", "-S", child, str(nvml.bindings), gpu, what, str(note)]
+    command = [sys.executable, "-I", "-S", child, str(nvml.bindings), gpu, what, str(note), str(os.getpid())]
     env = {"LD_LIBRARY_PATH": str(nvml.libraries)} if nvml.libraries else {}
     return Change(
         subprocess.Popen(

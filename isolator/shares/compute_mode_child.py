@@ -1,8 +1,10 @@
 """Set the compute mode of one card: what `isolator.shares.compute_mode` runs as a file, with little to import."""
 
+import ctypes  # the bindings import it anyway
 import os
 import sys
 
+PR_SET_PDEATHSIG, SIGKILL = 1, 9  # linux/prctl.h; a module for that takes as long as all the rest
 EXCLUSIVE_PROCESS = 3  # nvml.h, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
 
 
@@ -10,9 +12,11 @@ def main(arguments: list[str]) -> int:
     """Change the mode of one card; what fails is said on stdout.
 
     Args:
-        arguments: Directory of pynvml, UUID, "exclusive" or "undo", path of the note.
+        arguments: Directory of pynvml, UUID, "exclusive" or "undo", path of the note, pid of the parent.
     """
-    bindings, gpu, what, note = arguments
+    bindings, gpu, what, note, parent = arguments
+    if not _dies_with(int(parent)):
+        return 1
     if what == "undo" and not os.path.exists(note):
         return 0
     sys.path.append(bindings)
@@ -37,6 +41,12 @@ def main(arguments: list[str]) -> int:
     if what == "undo":
         os.unlink(note)
     return 0
+
+
+def _dies_with(parent: int) -> bool:
+    """Whether the parent lives, and this process ends with it: nobody waits for a change that comes later."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    return os.getppid() == parent
 
 
 def _kept(note: str) -> int:

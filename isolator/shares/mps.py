@@ -53,6 +53,7 @@ PERCENTAGES: Final = "MESOS_GPU_MPS_PERCENTAGES"
 START_S: Final = 10.0
 QUIT_S: Final = 2.0
 DRAIN_S: Final = 10.0
+FIRST_LIMITED: Final = 7  # the major compute capability of Volta
 FIRST_3: Final = 615  # the first driver with protocol 3
 _HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _PAUSE_S: Final = 0.002
@@ -223,6 +224,18 @@ def _lacks(host: Host, env: Mapping[str, str]) -> str:
         return "MESOS_GPU_USER_POOL gives each task a user of its own, and MPS is of one user"
     missing = [tool for tool in ("unshare", "mount", "nsenter") if not shutil.which(tool)]
     return f"{' and '.join(missing)} of util-linux is not installed" if missing else ""
+
+
+def too_old(compute_capability: str | None) -> str:
+    """Why MPS does not limit clients on a card; "": it does. Source: nvidia-cuda-mps-control(1), "Volta MPS".
+
+    Args:
+        compute_capability: "9.0"; None: not known.
+    """
+    major = (compute_capability or "").partition(".")[0]
+    if not major.isdecimal() or int(major) >= FIRST_LIMITED:
+        return ""
+    return f"compute capability {compute_capability}: MPS limits clients from {FIRST_LIMITED}.0 on"
 
 
 def refusal(uid: int | None, cards: int) -> str:

@@ -139,6 +139,52 @@ def test_it_outlives_the_executor_that_made_it_and_is_adopted(host: Host, domain
     assert settings(host, domain) == ["50.0", "20G"]
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from isolator.shares import mps
+from isolator.shares.compute_mode import Nvml
+from isolator.shares.mps import Domain, Host
+from mesos_gpu.adapters.mps_control import Limits
+name, when = sys.argv[5:]
+step = getattr(mps, name)
+def dies(*given, **named):
+    if when == "after":
+        step(*given, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(mps, name, dies)
+host = Host(Path(sys.argv[1]), None, Nvml(Path(sys.argv[4])), Path(sys.argv[2]))
+mps.join(host, Domain.of(sys.argv[3]), "t1", Limits(25, 20480), {})
+"""
+STEPS = [
+    (name, when)
+    for name in ("_make_directories", "_on_host", "_spawn", "_await")
+    for when in ("before", "after")
+]
+
+
+@pytest.mark.parametrize("then", ["undone", "made anew"])
+@pytest.mark.parametrize(("step", "when"), STEPS, ids=["-".join(each).strip("_") for each in STEPS])
+def test_an_executor_that_is_killed_at_any_step_leaves_nothing_that_stays(
+    host: Host, domain: Domain, bindings: Bindings, step: str, when: str, then: str
+) -> None:
+    assert host.nvml is not None
+    arguments = [str(host.program), str(host.root), str(domain), str(host.nvml.bindings), step, when]
+    done = subprocess.run(
+        [PYTHON, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if then == "made anew":
+        join(host, domain, "t2", HALF, {})
+        daemon_of(host, domain)  # one, and no other
+        assert settings(host, domain) == ["50.0", "1G"]
+        assert bindings.mode(domain.gpu) == EXCLUSIVE_PROCESS
+    assert mps.undo(host, str(domain)) == []
+    assert bindings.mode(domain.gpu) == 0
+    assert not any(group.path.exists() for group in mps.own_cgroups(domain))
+    assert not host.memory(domain).exists()
+
+
 def test_two_domains_on_one_host_are_apart(host: Host, domain: Domain) -> None:
     other = domain_on(host, OTHER)
     join(host, domain, "t1", QUARTER, {})

@@ -173,6 +173,19 @@ def test_the_first_share_starts_it_and_the_last_release_leaves_nothing(node: Nod
     assert node.clean()
 
 
+def test_shares_that_begin_at_once_have_one_daemon(node: Node) -> None:
+    tasks = [node.run("echo ready; exec sleep 600", milli) for milli in (130, 240, 500)]
+    for one in tasks:
+        one.update("TASK_RUNNING")
+    node.daemon()  # one
+    assert settings(node) == ["50.0"]
+    for one in tasks:
+        one.kill()
+        one.update("TASK_KILLED")
+        assert one.process.wait(60) == 0
+    assert node.clean()
+
+
 def test_an_executor_that_is_killed_leaves_the_daemon_to_its_neighbour_and_then_to_the_monitor(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,13 @@ def test_who_may_be_a_client(uid: int | None, cards: int, words: str) -> None:
     assert bool(refusal(uid, cards)) == bool(words)
 
 
+@pytest.mark.parametrize(
+    ("capability", "old"), [("6.1", True), ("7.0", False), ("12.0", False), (None, False)]
+)
+def test_cards_before_volta_are_too_old(capability: str | None, old: bool) -> None:
+    assert bool(mps.too_old(capability)) is old
+
+
 def test_a_row_says_which_domain_it_is() -> None:
     domain = Domain(GPU, 1000, 3)
     assert Domain.of(str(domain)) == domain
