@@ -20,12 +20,14 @@ from isolator.shares.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps import Domain, Host, join
 from isolator.shares.mps_share import ByMps
 from isolator.shares.tenancy import Tenancy
+from mesos_gpu.adapters.mps3 import namespace_of
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Disobeyed, Limits
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.share import Method, Share
+from mesos_gpu.testing import fake_mps
 from tests.conftest import wait_until
 from tests.mps_hosts import OTHER, PYTHON, USER, Bindings, daemon_of, domain_on, host_with, real_program
 
@@ -422,6 +424,46 @@ def test_without_its_compute_mode_a_card_is_not_shared(
     assert bindings.mode(domain.gpu) == EXCLUSIVE_PROCESS
     assert mps.undo(host, str(domain)) == []
     assert bindings.mode(domain.gpu) == 0
+
+
+# --- by protocol 3, on a fake
+
+
+@pytest.fixture
+def host3(tmp_path: Path, bindings: Bindings) -> Iterator[Host]:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    program = Path(fake_mps.program(str(tmp_path / "usr/bin"), 3))
+    with host_with(program, bindings) as host:
+        yield host
+
+
+def test_each_task_has_a_namespace_of_its_own(host3: Host) -> None:
+    domain = domain_on(host3, protocol=3)
+    first = join(host3, domain, "t1", QUARTER, {})
+    second = join(host3, domain, "t2", HALF, {"t1": QUARTER})
+    sources = [joined.mounts[1][0] for joined in (first, second)]
+    assert sources == [str(host3.pipes(domain) / "domain" / namespace_of(task)) for task in ("t1", "t2")]
+    assert all(os.path.isdir(source) for source in sources)
+    assert first.env == {"CUDA_MPS_PIPE_DIRECTORY": "/run/mesos-gpu/mps"}
+    host3.mps(domain).holds({"t1": QUARTER, "t2": HALF}, HALF)
+    pid = daemon_of(host3, domain)
+    assert mps.undo(host3, str(domain)) == []
+    assert gone(pid)
+
+
+def test_a_running_share_of_protocol_3_is_resized(
+    host3: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mps, "host_of", lambda *_: host3)
+    domain, ledger, by = domain_on(host3, protocol=3), Ledger(tmp_path / "ledger.sqlite"), ByMps()
+    before, after = (
+        replace(each, share=replace(each.share, method=Method.DMEM_MPS3))
+        for each in (tenancy_on(domain, "t1", milli, ledger) for milli in (250, 500))
+    )
+    claim(ledger, before, by)
+    by.make(before, ledger)
+    by.resize(after, ledger, before.share)
+    host3.mps(domain).holds({"t1": Limits(50, 20480)}, Limits(50, 20480))
 
 
 # --- with the node's ledger
