@@ -144,7 +144,7 @@ class Work:
         """The enclosure with the nodes of the MIG instance that is made for the task now, if one is."""
         if self._enforcing is None or not _makes_instance(plan):
             return enclosure
-        from isolator.shares.instances import with_instance
+        from isolator.shares.driver.instances import with_instance
 
         inventory = with_instance(inventory, plan.gpus[0], self._enforcing.divide())
         again = enclosure_for(self._container, plan.gpus, inventory, self._env, share=plan.share)

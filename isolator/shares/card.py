@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
-from isolator.shares import instances
+from isolator.shares.driver import instances
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
 from isolator.host.not_started import NotStarted
-from isolator.shares import card, files, limits
+from isolator.shares import card, files
+from isolator.shares.driver import limits
+from isolator.shares.driver.instances import Instance
+from isolator.shares.driver.limits import CgroupLimits
 from isolator.shares.files import Files
-from isolator.shares.instances import Instance
-from isolator.shares.limits import CgroupLimits
 from isolator.shares.shim.region import Region
 from isolator.shares.shim.volume import for_tasks
 from isolator.shares.tenancy import Given, Measure, Tenancy

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from isolator.shares.abilities import Abilities, words_of
-from isolator.shares.limits import CGROUPS
+from isolator.shares.driver.limits import CGROUPS
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES

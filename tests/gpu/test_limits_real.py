@@ -11,8 +11,8 @@ import pytest
 from isolator.devices.cgroups import Cgroup
 from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
-from isolator.shares import limits
-from isolator.shares.limits import CGROUPS, CgroupLimits
+from isolator.shares.driver import limits
+from isolator.shares.driver.limits import CGROUPS, CgroupLimits
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Survey

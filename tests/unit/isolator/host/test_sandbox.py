@@ -319,7 +319,7 @@ ELSEWHERE = {
     "gpus/ledger": "the node directory, which is root's",
     "runs/memory": "files of cgroups",
     "shares/compute_mode_child": "notes of daemons of MPS, in a directory that is root's",
-    "shares/limits": "files of cgroups",
+    "shares/driver/limits": "files of cgroups",
     "shares/mps": "directories of daemons of MPS, below ones that are root's, and cgroups",
     "shares/mps_share": "a daemon of MPS, which is opened by a method of that name",
     "shares/shim/build": "the cache of built libraries, and a directory of its own below it",

@@ -14,9 +14,10 @@ from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import CardTrace, Ledger, Owner
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.host.not_started import NotStarted
-from isolator.shares import card, instances
+from isolator.shares import card
+from isolator.shares.driver import instances
+from isolator.shares.driver.instances import Instance, undo, with_instance
 from isolator.shares.enforcing import Enforcing, let_go
-from isolator.shares.instances import Instance, undo, with_instance
 from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus

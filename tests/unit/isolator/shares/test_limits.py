@@ -12,8 +12,8 @@ import pytest
 
 from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
-from isolator.shares import limits
-from isolator.shares.limits import CgroupLimits, enable_dmem, has_dmem, limits_of, unfit
+from isolator.shares.driver import limits
+from isolator.shares.driver.limits import CgroupLimits, enable_dmem, has_dmem, limits_of, unfit
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
