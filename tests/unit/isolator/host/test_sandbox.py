@@ -318,6 +318,7 @@ ELSEWHERE = {
     "runs/launcher": "files of cgroups",
     "gpus/ledger": "the node directory, which is root's",
     "runs/memory": "files of cgroups",
+    "executor/mps_watch": "the log of a daemon of MPS, in a directory that is root's",
     "shares/compute_mode_child": "notes of daemons of MPS, in a directory that is root's",
     "shares/driver/limits": "files of cgroups",
     "shares/mps": "directories of daemons of MPS, below ones that are root's, and cgroups",
