@@ -17,8 +17,9 @@ from typing import Any, Final
 from mesos_gpu.errors import Conflict, Unavailable
 from volumes.digest import sha256_of_all
 from volumes.discover import discover
+from volumes.keys import key_of
 from volumes.manifest import plan as plan_of
-from volumes.model import Entry, Plan, key_of
+from volumes.model import Entry, Plan
 from volumes.roots import Root
 from volumes.shim import Shim, with_shim
 from volumes.store import BUILDING, FORMAT, RECORD, Content, Store, Volume, directories, explained, verify

@@ -6,6 +6,8 @@ Paths of a host are absolute and seen from its root ("/usr/lib/x86_64-linux-gnu/
 from dataclasses import dataclass
 from enum import Enum
 
+from volumes.keys import key_of
+
 
 class Group(Enum):
     """What a file of the driver is for: the driver capabilities of NVIDIA's container runtime."""
@@ -127,8 +129,3 @@ class Plan:
     def key(self) -> str:
         """What its store knows it by."""
         return key_of(self.version, self.variant)
-
-
-def key_of(version: str, variant: str = "") -> str:
-    """What a store knows the volume of a driver version by: "535.261.03", "535.261.03+shim-0123456789ab"."""
-    return f"{version}+{variant}" if variant else version

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
-from volumes.model import key_of
+from volumes.keys import key_of
 
 DEFAULT_PATH: Final = "/var/lib/mesos/volumes"
 DIRECTORIES: Final = ("bin", "lib", "lib64")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from isolator.gpus.ledger import Ledger, Trace
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
-from volumes.model import key_of
+from volumes.keys import key_of
 from volumes.store import Store, default_path, verify
 
 if TYPE_CHECKING:  # it costs each executor what only the monitor need pay
