@@ -26,13 +26,14 @@ SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sand
 class Prepared:
     """An image's container, engine apart. `binds`: path on the host, path inside, whether it is read-only. `given`: of
     those that the job asked for, which they are (device and inode). `share`: as `binds`, what it must see for the sake
-    of its share."""
+    of its share. `strict`: whether its image may bring no libcuda."""
 
     env: Mapping[str, str]
     user: pwd.struct_passwd
     binds: tuple[tuple[str, str, bool], ...] = ()
     given: tuple[tuple[int, int], ...] = ()
     share: tuple[tuple[str, str, bool], ...] = ()
+    strict: bool = False
 
     def see(self, pid: int) -> None:
         """See from a process of the container, before its command, that it has them.
@@ -44,6 +45,14 @@ class Prepared:
             from isolator.runs.host_paths import see_given
 
             see_given(pid, self.given)
+        if self.strict:
+            from isolator.shares.own_cuda import libcuda_of
+
+            if own := libcuda_of(f"/proc/{pid}/root"):
+                raise NotStarted(
+                    f"the image brings a libcuda of its own, {own}, by which it could exceed its share; isolation "
+                    "strict needs an image without one"
+                )
 
 
 def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_agent: bool = False) -> Prepared:
@@ -88,7 +97,7 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
         paths = {**paths, "HOSTFILE": HOSTFILE_IN_IMAGE}
     env = image_environment(launch.own, launch.task, plan)
     env = {**env, **paths, **given_env(launch), "MESOS_SANDBOX": SANDBOX}
-    return Prepared(env, user, binds, given, share)
+    return Prepared(env, user, binds, given, share, plan.strict and bool(share))
 
 
 def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:

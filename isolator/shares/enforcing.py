@@ -97,13 +97,17 @@ class Enforcing:
             volume: The build of the driver volume that is leased for it.
 
         Raises:
-            NotStarted, MesosGpuError, OSError: It cannot be: the task must not start.
+            NotStarted: It cannot be: the task must not start.
         """
         self._tenancy = replace(self._tenancy, cgroups=cgroups, volume=volume)
         given = Given()
-        for measure in self._measures:
-            given += measure.make(self._tenancy, self._ledger)
-        self.plan()
+        try:
+            for measure in self._measures:
+                given += measure.make(self._tenancy, self._ledger)
+            self.plan()
+        except (MesosGpuError, OSError) as error:
+            what = error.what if isinstance(error, MesosGpuError) else str(error)
+            raise refused(self._tenancy, what) from error
         return given
 
     def plan(self) -> None:

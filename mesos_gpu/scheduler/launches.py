@@ -11,7 +11,7 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.control import ControlPort
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.share import WHOLE, Isolation
 from mesos_gpu.policy.apps.healthcheck import of_executor
 from mesos_gpu.policy.apps.ports import bindings_of
 from mesos_gpu.policy.apps.task_ids import launch_of
@@ -118,6 +118,7 @@ def _assignment(
         user=spec.user or settings.default_user,
         gpus=task.gpus,
         share=task.share,
+        strict=task.share is not None and (spec.isolation or settings.isolation) is Isolation.STRICT,
         shared_compute_milli=round(settings.gpu_compute_overcommit * WHOLE),
         container_engine=spec.container_engine.value,
         hosts=launch.hosts,

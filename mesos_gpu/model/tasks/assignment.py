@@ -46,6 +46,7 @@ class Assignment:
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
     share: Share | None = None  # what it is granted of each of `gpus`; None: all of them
     shared_compute_milli: int = WHOLE  # of the compute of a card, what all its shares together may have
+    strict: bool = False  # whether nothing in the task may go round what keeps it to its share
     secret: str = ""  # what its executor seals updates with; the task never gets it
 
 

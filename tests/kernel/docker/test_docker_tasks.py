@@ -20,7 +20,7 @@ from mesos_gpu.model.share import Method, Share, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd
-from mesos_gpu.testing.images import busybox_layer, save
+from mesos_gpu.testing.images import busybox_layer, layer, save
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.conftest import wait_until
@@ -301,3 +301,20 @@ def test_a_share_sees_its_limits_to_read_and_its_usage_to_write(
     one.end("TASK_KILLED")
     assert not region.path.exists()
     assert one.ledger.cards() == ()
+
+
+def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(one: Host, engine: Dockerd) -> None:
+    directory = one.sandbox.parent
+    (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()
+    sharing = tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus)
+    write_inventory(directory / "node", replace(NEW, gpus=sharing))
+    own = layer({"usr/lib64": None, "usr/lib64/libcuda.so.1": b"x"})
+    layers = [busybox_layer(dockerd.busybox(), APPLETS), own]
+    (directory / "images").mkdir()
+    engine.load(save(directory / "images", "own-cuda:1", layers, {"Env": ["PATH=/bin"]}))
+    share = Share(250, 1000, 1000, Method.DMEM_WINDOWS)
+    run(one, "echo never", image="own-cuda:1", share=share, strict=True)
+    message, outcome = one.end("TASK_FAILED")
+    assert "the image brings a libcuda of its own, /usr/lib64/libcuda.so.1" in message
+    assert outcome == Outcome(), "the job's own"
+    assert one.stdout() == ""
