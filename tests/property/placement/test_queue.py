@@ -207,13 +207,23 @@ def test_shares_and_whole_gpus_all_run_within_their_limits(
     [Work(0, 1, 1), Work(0, 1, 1), Work(2, 4, 57), Work(3, 1, 4), Work(3, 4, 1), Work(0, 12, 5)], 1
 )
 def test_a_reserved_job_is_not_delayed_where_time_limits_are_true(asked: list[Work], agents: int) -> None:
-    cluster = ran(asked, agents)
-    late = {
+    assert not delayed(ran(asked, agents))
+
+
+def delayed(cluster: Cluster) -> dict[JobId, tuple[float, float]]:
+    """Jobs that started after the time that was kept for them: when that was, and when they did."""
+    return {
         job_id: (at, cluster.started[job_id])
         for job_id, at in cluster.promised.items()
         if cluster.started[job_id] > at
     }
-    assert not late
+
+
+@settings(max_examples=15, deadline=None)
+@given(works(limited=st.just(True), shares=True), works(limited=st.just(True)), st.integers(1, 2))
+def test_nor_is_one_among_shares_delayed(shares: list[Work], whole: list[Work], agents: int) -> None:
+    mixed = [work for pair in zip(shares, whole, strict=False) for work in pair]
+    assert not delayed(ran(mixed, agents))
 
 
 @settings(max_examples=20, deadline=None)
