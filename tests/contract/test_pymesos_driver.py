@@ -306,6 +306,20 @@ def test_offers_are_accepted_and_declined(registered: Pair, master: ScriptedMast
     assert master.wait_for("SUPPRESS").body["type"] == "SUPPRESS"
 
 
+def test_reservations_go_with_a_launch_in_one_accept(registered: Pair, master: ScriptedMaster) -> None:
+    driver, _ = registered
+    old, new = {"name": "cpus"}, {"name": "gpus"}
+    driver.accept(["o1"], [{"name": "task"}], refuse_s=0.0, reserve=[new], unreserve=[old])
+    driver.accept(["o2"], [], refuse_s=0.0, unreserve=[old])
+    assert master.wait_for("ACCEPT").body["accept"]["operations"] == [
+        {"type": "UNRESERVE", "unreserve": {"resources": [old]}},
+        {"type": "RESERVE", "reserve": {"resources": [new]}},
+        {"type": "LAUNCH", "launch": {"task_infos": [{"name": "task"}]}},
+    ]
+    given_back = master.wait_for("ACCEPT", 2).body["accept"]["operations"]
+    assert [operation["type"] for operation in given_back] == ["UNRESERVE"]
+
+
 def test_defect_6_a_credential_stays_with_its_driver(connect: Connect) -> None:
     with ScriptedMaster() as one, ScriptedMaster() as two:
         inbox_one, inbox_two = Inbox(), Inbox()

@@ -1,5 +1,6 @@
 """Cards that are shared: a task of ours holds each in Mesos, for all that have shares of it."""
 
+import base64
 import json
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,9 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.gpus.covers import card_of
+from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState, OnGpuFailure, Placement
@@ -20,7 +23,10 @@ from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.saves import ForgetTask, SaveTask
 from mesos_gpu.model.share import Ability, Sharing
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
+from mesos_gpu.wire.mesos.assignment import decode_assignment
+from mesos_gpu.wire.mesos.labels import listed_from_json
 from mesos_gpu.wire.mesos.reservations import is_ours, reserved
 
 QUARTER = {"gpus": 1, "gpu_milli": 250}
@@ -369,3 +375,77 @@ def test_a_share_that_is_to_be_apart_waits_for_no_open_card() -> None:
     world.node("a2", shared("g2"))
     world.submit("j2", placement=Placement.SPREAD, **QUARTER)
     assert world.state.tasks[TaskId("j2.1")].gpus == ("g2",)
+
+
+def info_of(world: World, item: LaunchTask) -> dict[str, Any]:
+    info = to_task_info(item, world.settings)
+    info["labels"] = {label["key"]: label["value"] for label in info["labels"]["labels"]}
+    return info
+
+
+def test_what_mesos_is_told_of_a_share_and_of_what_covers_it() -> None:
+    world = world_of(shared("g1"))
+    item = spec(labels={"mesos_gpu.share": "1", "team": "vision"}, **QUARTER)
+    cover, fraction = only(world.feed(ev.JobSubmitted(JobId("j1"), item)), fx.Launch).tasks
+    info = info_of(world, cover)
+    assert (info["name"], info["labels"]) == (
+        "shared-g1",
+        {"mesos_gpu.role": "cover", "mesos_gpu.gpu": "g1"},
+    )
+    assert info["executor"] == json.loads(cover.task.keeper)
+    assert {each["name"]: each["scalar"]["value"] for each in info["executor"]["resources"]} == {
+        "cpus": 0.01,
+        "mem": 32,
+    }
+    info = info_of(world, fraction)
+    assert info["labels"]["mesos_gpu.gpu"] == "g1"
+    assert info["labels"]["mesos_gpu.share"] == "0.25"
+    assert info["labels"]["mesos_gpu.memory_mib"] == "20480"
+    assert "memory: cooperative" in info["labels"]["mesos_gpu.guarantee"]
+    assert info["labels"]["team"] == "vision"
+    assigned = decode_assignment(base64.b64decode(info["data"]))
+    assert (assigned.gpus, assigned.share) == (("g1",), fraction.task.share)
+
+
+def test_another_start_with_other_settings_keeps_the_keeper_s_executor_info() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    world.submit("j1", **{**QUARTER, "gpu_milli": 900})
+    run(world, cover_task(world))
+    world.settings = replace(world.settings, keeper_command="another", executor_env={"K": "v"})
+    effects = rest(world, "o2", 1) + submit(world, "j2", **{**QUARTER, "gpu_milli": 900})
+    (second,) = covers_in(effects)
+    assert info_of(world, second)["executor"] == json.loads(cover_task(world).keeper)
+
+
+def test_a_state_without_them_takes_up_shares_by_their_labels_and_covers_by_their_ids() -> None:
+    world = world_of(shared("g1"))
+    cover, fraction = only(submit(world, "j1", user="ann", **QUARTER), fx.Launch).tasks
+    tasks = [
+        {"id": item.task.id, "slave_id": "a1", "state": "TASK_RUNNING", "name": "n",
+         "labels": to_task_info(item, world.settings)["labels"]["labels"], "resources": {"cpus": 1.0, "mem": 128.0}}
+        for item in (cover, fraction)
+    ]  # fmt: skip
+    listed = listed_from_json(
+        tasks, [{"id": "a1", "hostname": "a1.example", "pid": "slave(1)@10.0.0.1:5051"}]
+    )
+    later = world_of(shared("g1"), shared("g2"))
+    later.feed(ev.TasksListed(tuple(listed)))
+    assert later.state.covers == {"g1": cover.task.id}
+    assert later.state.sharers == {"g1": {fraction.task.id: fraction.task.share}}
+    later.feed(ev.UnknownAdopted(fraction.task.id))
+    job = later.job("j1")
+    assert (job.state, job.spec.is_share, job.spec.gpu_compute_pct, job.spec.gpu_memory_mib) == (
+        JobState.RUNNING,
+        True,
+        25,
+        20480,
+    )
+    later.submit("j2", gpus=1)
+    assert later.state.holders == {"g2": "j2.1"}
+
+
+def test_a_journal_from_before_shares_is_read() -> None:
+    later = json.loads(STATES.encode(State(1.5)))
+    for name in ("sharers", "covers", "idle", "uncovered", "gone_covers", "keeper_failures", "keepers"):
+        del later[name]
+    assert STATES.decode(json.dumps(later).encode()) == State(1.5)
