@@ -166,6 +166,7 @@ def enforcing_of(
         own=own,
         simulated=inventory.source == "simulated",
         inventory=inventory,
+        docker=plan.image is not None and plan.container_engine == "docker",
     )
     enforcing = Enforcing(tenancy, ledger, plan.shared_compute_milli)
     enforcing.see()

@@ -26,6 +26,7 @@ class Tenancy:
         cgroups: Directories of the cgroups that its processes join; empty before they are known.
         volume: The build of the driver volume that is leased for it; None: there is none.
         inventory: All that the node's monitor says.
+        docker: Whether the Docker Engine makes its container, and the cgroup of that.
     """
 
     task: str
@@ -38,6 +39,7 @@ class Tenancy:
     cgroups: tuple[str, ...] = ()
     volume: Path | None = None
     inventory: Inventory = field(default_factory=Inventory)
+    docker: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,9 @@ class CgroupLimits:
         self._calls, self._cgroups = calls, cgroups
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """Say what is missing, as `Measure.lacks`."""
+        """Say what is missing, as `Measure.lacks`. A limit on a cgroup that the processes never join keeps nothing."""
+        if tenancy.docker:
+            return "the Docker Engine makes its cgroup when it starts, and a limit must be there before"
         return unfit(self._cgroups)
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:

@@ -5,6 +5,7 @@ What the fake driver answers is NVIDIA's: see `mesos_gpu.testing.nvml.limits`.
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,11 @@ def test_a_cgroup_without_dmem_files_is_named(tmp_path: Path) -> None:
     host = Host(tmp_path, "dmem")
     with pytest.raises(Unavailable, match="the cgroup is not there, or has no dmem files"):
         host.calls.ask("limit", uuids=[GPUS[0].id], cgroup=str(host.cgroup), soft_mib=0, hard_mib=1)
+
+
+def test_a_container_of_the_docker_engine_is_refused_for_its_cgroup_is_elsewhere(host: Host) -> None:
+    assert host.measure.lacks(host.tenancy()) == ""
+    assert "Docker Engine" in host.measure.lacks(replace(host.tenancy(), docker=True))
 
 
 def test_a_task_without_a_cgroup_of_version_2_does_not_start(host: Host) -> None:
