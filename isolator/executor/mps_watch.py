@@ -70,7 +70,7 @@ class Watch:
         self._own, self._limits, self._evict, self._say = own, limits, evict, say
         self._xids = xids or kernel_xids
         self._before = frozenset(self._xids())
-        self._begin = self._log_size()
+        self._begin = self._size = self._log_size()
         self._seen: dict[int, str] = {}
         self._stop = threading.Event()
         self.state, self.why = State.ACTIVE, ""
@@ -98,6 +98,7 @@ class Watch:
     def look(self) -> tuple[Action, ...]:
         """Look once, and do what follows from it: what the table says (`mps_life`)."""
         self._note_processes()
+        self._follow_log()
         sight = self._sight()
         move = step(self.state, sight.event)
         if move.to is not self.state:
@@ -177,13 +178,21 @@ class Watch:
 
     def _log(self) -> LogReading:
         """What was written since the task joined; all of it, if it was shortened meanwhile."""
+        self._follow_log()
         with (
             contextlib.suppress(FileNotFoundError),
             open(self._host.beside(self._domain, "log"), "rb") as file,
         ):
-            file.seek(self._begin if self._log_size() >= self._begin else 0)
+            file.seek(self._begin)
             return read_log(file.read(2 * MOST_LOG).decode(errors="replace"))
         return LogReading()
+
+    def _follow_log(self) -> None:
+        """Note whether it was shortened, by whichever executor: it does not grow as long again between two looks."""
+        size = self._log_size()
+        if size < self._size:
+            self._begin = 0
+        self._size = size
 
     # --- what is done
 
@@ -219,6 +228,7 @@ class Watch:
         """The daemon appends, so what was written can be cut off under it."""
         if self._log_size() > MOST_LOG:
             os.truncate(self._host.beside(self._domain, "log"), 0)
+            self._follow_log()
 
 
 def watch_of(

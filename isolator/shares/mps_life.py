@@ -121,11 +121,16 @@ class LogReading:
     culprits: tuple[int, ...] = ()
 
 
+#: What begins a line, "[2026-11-22 06:58:01.100 Other 10977] ". Commands are logged, too, in the words of whoever gave
+#: them, after "Cmd:"; so the words of a fault must come right after it.
+_HEAD: Final = r"^\[[^\]]*\] "
 #: Strings of libcuda.so of 535.261.03 and 550.163.01, which the server runs.
-_CLIENT_FAULT: Final = re.compile(r"Client process (\d+) encountered a fatal GPU error\.")
-_FAULT: Final = re.compile(r"Server is handling a fatal GPU error\.|Server encountered a fatal exception")
+_CLIENT_FAULT: Final = re.compile(_HEAD + r"Client process (\d+) encountered a fatal GPU error\.")
+_FAULT: Final = re.compile(
+    _HEAD + r"(Server is handling a fatal GPU error\.|Server encountered a fatal exception)"
+)
 #: Strings of nvidia-cuda-mps-control of 535.261.03; the last two end what a server was in.
-_NEW_SERVER: Final = re.compile(r"NEW SERVER \d+: Ready|Server \d+ exited with status -?\d+")
+_NEW_SERVER: Final = re.compile(_HEAD + r"(NEW SERVER \d+: Ready|Server \d+ exited with status -?\d+)")
 
 
 def read_log(text: str) -> LogReading:

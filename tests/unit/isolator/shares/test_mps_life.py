@@ -94,9 +94,22 @@ def test_a_card_is_whole_again_from_every_state() -> None:
             HEAD + "[… Control 1] Server encountered a fatal exception. Shutting down\n",
             LogReading(fault=True, met=True),
         ),
+        (HEAD + "[… Control 1] Cmd:Client process 4711 encountered a fatal GPU error.\n", LogReading()),
+        (HEAD + FAULT + "[… Control 1] Cmd:NEW SERVER 1: Ready\n", LogReading(True, True, (4711,))),
         ("ess 4711 encountered a fatal GPU error.\n", LogReading()),  # its beginning is cut off
     ],
-    ids=["empty", "start", "fault", "twice", "over", "another", "exception", "cut"],
+    ids=[
+        "empty",
+        "start",
+        "fault",
+        "twice",
+        "over",
+        "another",
+        "exception",
+        "command",
+        "command of an end",
+        "cut",
+    ],
 )
 def test_a_log_tells_of_the_fault_that_lasts(text: str, reading: LogReading) -> None:
     assert read_log(text) == reading
