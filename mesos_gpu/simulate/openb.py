@@ -13,6 +13,9 @@ from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NODE_COLUMNS: Final = ("cpu_milli", "memory_mib", "gpu")
 POD_COLUMNS: Final = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+MEMORY: Final = (
+    "gpu_memory_milli"  # a column that need not be: of each GPU's memory; empty: as much as gpu_milli
+)
 
 
 def read_nodes(path: Path) -> list[Row]:
@@ -41,11 +44,14 @@ def read_pods(path: Path) -> list[Shape]:
         gpus, milli = row.number("num_gpu", most=64), row.number("gpu_milli", most=WHOLE)
         if gpus and not milli:
             row.wrong("gpu_milli", f"from 1 to {WHOLE}")
-        if gpus > 1 and milli != WHOLE:
+        memory = row.number(MEMORY, most=WHOLE) if gpus and row.text(MEMORY) else None
+        if memory == 0:
+            row.wrong(MEMORY, f"from 1 to {WHOLE}, or nothing")
+        if gpus > 1 and milli != WHOLE and memory is None:
             row.wrong("gpu_milli", f"{WHOLE} where num_gpu is more than 1")
         models = tuple(sorted(name for name in row.text("gpu_spec").split("|") if name))
-        shape = Shape(row.number("cpu_milli"), row.number("memory_mib"), gpus, milli or WHOLE, models)
-        shapes.append(shape)
+        amounts = row.number("cpu_milli"), row.number("memory_mib")
+        shapes.append(Shape(*amounts, gpus, milli or WHOLE, models, memory))
     return shapes
 
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mesos_gpu.cli import main
-from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.errors import BadConfiguration, Damaged
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.simulate.inflation import run
 from mesos_gpu.simulate.openb import read_nodes, read_pods
@@ -190,3 +190,52 @@ def test_a_wrong_file_names_line_column_and_value(tmp_path: Path, text: str, sai
     assert result.exit_code == 65, result.output
     assert said in result.output
     assert "To fix:" in result.output
+
+
+def shared(memory: Callable[[int, Shape], tuple[int, int]]) -> list[Shape]:
+    """The workload with most shares, in which each share has compute and memory as said, by its number."""
+    pods = read_pods(DATA / "openb_pod_list_gpushare40.csv.gz")
+    made = []
+    for i, pod in enumerate(pods):
+        compute, of_memory = memory(i, pod) if pod.is_part else (pod.gpu_milli, 0)
+        made.append(replace(pod, gpu_milli=compute, gpu_memory_milli=of_memory or None))
+    return made
+
+
+@pytest.mark.parametrize("policy", ["bundle", "spread", "fragmentation", "fgd", "bestfit"])
+def test_as_much_memory_as_compute_is_the_published_experiment_to_the_last_digit(policy: str) -> None:
+    nodes = read_nodes(NODES)
+    both = shared(lambda _, pod: (pod.gpu_milli, pod.gpu_milli))
+    one = run(nodes, shared(lambda _, pod: (pod.gpu_milli, 0)), policy, 1, target=60, marks=[50])
+    two = run(nodes, both, policy, 1, target=60, marks=[50])
+    assert replace(one, seconds=0.0) == replace(two, seconds=0.0)
+
+
+def test_shares_of_much_memory_are_put_beside_shares_of_much_compute() -> None:
+    def less(i: int, pod: Shape) -> tuple[int, int]:
+        quarter = max(pod.gpu_milli // 4, 1)
+        return (quarter, pod.gpu_milli) if i % 2 else (pod.gpu_milli, quarter)
+
+    nodes, pods = read_nodes(NODES), shared(less)
+    by_the_larger = [replace(pod, gpu_milli=pod.each_milli, gpu_memory_milli=None) for pod in pods]
+    for policy in ("bundle", "fragmentation"):
+        two = run(nodes, pods, policy, 1, marks=[130])
+        one = run(nodes, by_the_larger, policy, 1, marks=[130])
+        assert two.attempts == one.attempts
+        assert two.placements > 1.1 * one.placements, policy
+
+
+def test_memory_of_gpus_is_a_column_that_need_not_be(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    head = "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_memory_milli\n"
+    path.write_text(head + "1,2,1,300,400\n1,2,1,300,\n1,2,2,300,1000\n1,2,0,0,\n")
+    assert read_pods(path) == [
+        Shape(1, 2, 1, 300, gpu_memory_milli=400),
+        Shape(1, 2, 1, 300),
+        Shape(1, 2, 2, 300, gpu_memory_milli=1000),
+        Shape(1, 2),
+    ]
+    for wrong in ("1,2,1,300,0", "1,2,1,300,1001", "1,2,1,300,0.4", "1,2,2,300,"):
+        path.write_text(f"{head}{wrong}\n")
+        with pytest.raises(Damaged, match="line 2: gpu_m"):
+            read_pods(path)
