@@ -8,6 +8,7 @@ from mesos_gpu.cli.dev.bench_shim import Rig, Split, waking_ms
 from tests.cuda import compiler_or_skip
 
 LATEST_MS = 0.5
+FULL = 970  # thousandths of a card that the driver alone keeps at work, on a machine that has time for it
 
 
 @pytest.fixture(scope="module")
@@ -15,9 +16,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     return Rig(tmp_path_factory.mktemp("rig"), compiler_or_skip())
 
 
-def in_time() -> None:
+def in_time(late_ms: float) -> None:
     """Skip where a share of time would say nothing of who measures it."""
-    late_ms = waking_ms()
     if late_ms > LATEST_MS:
         pytest.skip(f"sleepers wake {late_ms:.1f} ms late here: a share of time would tell of other programs")
 
@@ -27,12 +27,17 @@ def in_time() -> None:
     [((500, 500), 1000), ((700, 300), 1000), ((800, 200), 200), ((250,) * 4, 1000)],
 )
 def test_a_full_card_is_split_as_granted(rig: Rig, granted: tuple[int, ...], kernel_us: int) -> None:
-    in_time()
     seen: list[Split] = []
     while not any(split.is_fair for split in seen):
         if len(seen) == 3:
-            in_time()
-            pytest.fail(f"not as granted: {seen}")
+            in_time(min(split.late_ms for split in seen))
+            alone = rig.split(granted, kernel_us, 1.5, shim=False)
+            in_time(alone.late_ms)
+            if sum(alone.measured) < FULL:
+                pytest.skip(
+                    f"a card is at work {sum(alone.measured) / 10:g} % of the time here, without windows"
+                )
+            pytest.fail(f"not as granted: {seen}; by the driver alone: {alone}")
         seen.append(rig.split(granted, kernel_us, 1.5))
 
 
@@ -40,7 +45,7 @@ def test_what_a_launch_costs_stays_small(rig: Rig, tmp_path: Path) -> None:
     """By a tenth of what `bench shim` measures: on a busy machine the best of five may be twice as long."""
     from mesos_gpu.policy.sharing.windows import PERIOD_US, Window
 
-    in_time()
+    in_time(waking_ms())
     bare = rig.cost_us(rig.host(shim=False), 3)
     assert rig.cost_us(rig.host(), 5) - bare <= 0.05
     assert rig.cost_us(rig.host(window=Window(0, PERIOD_US - 1)), 5) - bare <= 0.5

@@ -7,15 +7,22 @@ import pytest
 
 from mesos_gpu.policy.sharing.windows import PERIOD_US, Window
 from tests.conftest import wait_until
-from tests.cuda import Bench
+from tests.cuda import Bench, Program
 
 #: A period so long that no busy machine blurs it: work starts in its first half second.
 SLOW = Window(0, 500_000, 1_000_000)
+TRIES = 5
 
 
 def phase_s() -> float:
     """How far into a period of a second it is; windows are counted on this clock."""
     return time.monotonic() % 1.0
+
+
+def waits_for_nothing(program: Program, action: str) -> bool:
+    """Whether an action was over before the next window; on a busy machine it may not be, whoever is to blame."""
+    wait_until("the window would be closed", lambda: 0.6 < phase_s() < 0.7)
+    return float(program.ask(f"{action} or phase()")) > 0.6
 
 
 @pytest.mark.parametrize("launch", ["launch()", "launch_ex()", "cooperative()", "grid()", "graph_launch()"])
@@ -67,7 +74,7 @@ def test_a_pause_is_no_debt(bench: Bench) -> None:
         time.sleep(1.0)
         began = time.monotonic()
         program.ask("[launch(1000), sync()]")
-        assert time.monotonic() - began < 0.6
+        assert time.monotonic() - began < 1.5, "a debt of a second would be paid for two"
         assert task.usage().missed <= 1
 
 
@@ -80,14 +87,12 @@ def test_a_window_that_changes_is_followed_at_once(bench: Bench) -> None:
             wait_until("the window is closed", lambda: 0.6 < phase_s() < 0.8)
             assert float(program.ask("launch() or phase()")) < 0.55
         task.region.change(task.gpus[0], window=None)
-        wait_until("the window would be closed", lambda: 0.6 < phase_s() < 0.8)
-        assert float(program.ask("launch() or phase()")) > 0.6
+        assert any(waits_for_nothing(program, "launch()") for _ in range(TRIES))
 
 
 def test_a_capture_waits_for_nothing(bench: Bench) -> None:
     with bench.task(window=SLOW).program() as program:
-        wait_until("the window is closed", lambda: 0.6 < phase_s() < 0.7)
-        assert float(program.ask("capture(0, 1000) or phase()")) > 0.6
+        assert any(waits_for_nothing(program, "capture(0, 1000)") for _ in range(TRIES))
 
 
 def test_an_idle_task_of_the_same_card_delays_nobody(bench: Bench) -> None:
