@@ -24,6 +24,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.share import Ability, Sharing
 
 AGAIN_S: Final = 600.0  # a package may be installed, a module loaded with other parameters
+RETRY_S: Final = 60.0
 FIRST_S: Final = 5.0  # a first report waits for the first look, but no longer
 MIG: Final = "MESOS_GPU_MIG"
 MIG_WISHES: Final = ("static", "dynamic", "off")
@@ -134,7 +135,8 @@ class Abilities:
     def _look(self, inventory: Inventory) -> None:
         try:
             self._known = self.probed(inventory)
-        except Exception:  # whatever a probe may raise: what was known stands, and it is tried again
+        except Exception:  # whatever a probe may raise: what was known stands, and it is tried again soon
+            self._due = time.monotonic() + RETRY_S
             logger.exception("what this host can enforce of shares cannot be told")
 
     def probed(self, inventory: Inventory) -> Known:

@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import pynvml
 
+from mesos_gpu.testing.nvml.state import State
+
 ROOT: Final = "/sys/fs/cgroup"
 
 
-class FakeLimits:
+class FakeLimits(State):
     """Drivers whose state has `memacct`: "dmem" (the cgroup's own files hold the limits), "misc" (the driver does),
     "off" (it was told not to); without it, the driver is older than 615. `tree`: where /sys/fs/cgroup is; `used`: MiB
     by cgroup path; `ignores`: it says yes, and sets nothing."""
@@ -72,15 +74,3 @@ class FakeLimits:
     @staticmethod
     def _used(state: Any, path: Path) -> int:
         return int(state.get("used", {}).get(str(path), 0)) << 20
-
-    def _now(self) -> Any:
-        raise NotImplementedError
-
-    def _put(self, state: Any) -> None:
-        raise NotImplementedError
-
-    def _card(self, handle: int) -> Any:
-        raise NotImplementedError
-
-    def _optional(self, handle: int) -> Any:
-        raise NotImplementedError

@@ -3,7 +3,7 @@
 Answers as in NVIDIA's NVML API reference, "Multi Instance GPU Management".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +12,14 @@ import pynvml
 
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES, MigTable
+from mesos_gpu.testing.nvml.state import State
 
 Made = tuple[int, int, int, list[int]]  # id, number of its profile, start, ids of its compute instances
 
 
-class FakeMig:
+class FakeMig(State):
     """Cards whose state has `mig`: {"mode": 0 or 1, "made": [[id, profile, start, [compute instances]]]}; `busy`: ids
     of GPU instances that a process uses. A handle of an instance is a tuple that begins with the card's index."""
-
-    _gpus: Sequence[Gpu]
 
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
         """Current, pending."""
@@ -208,15 +207,3 @@ class FakeMig:
         state = self._now()
         yield state["cards"][str(handle)]["mig"]["made"]
         self._put(state)
-
-    def _now(self) -> Any:
-        raise NotImplementedError
-
-    def _put(self, state: Any) -> None:
-        raise NotImplementedError
-
-    def _card(self, handle: int) -> Any:
-        raise NotImplementedError
-
-    def _optional(self, handle: int) -> Any:
-        raise NotImplementedError

@@ -13,7 +13,7 @@ import pytest
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.node import doctor
 from isolator.node.findings import Host, Level
-from isolator.shares import mps
+from isolator.shares import abilities, mps
 from isolator.shares.abilities import MPS_RESERVE_MIB, Abilities, Known, Settings, settings_of, words_of
 from isolator.shares.shim import ability as shim_ability
 from mesos_gpu.adapters.nvml.mig import MINORS
@@ -251,6 +251,11 @@ def test_before_the_first_look_a_card_has_nothing_for_shares(
     report = host.completed(inventory())
     assert [gpu.sharing for gpu in report.gpus] == [None, None]
     assert "boom" in caplog.text
+    monkeypatch.setattr(abilities, "RETRY_S", 0.0)
+    monkeypatch.setattr(host, "probed", broken)
+    host.completed(inventory(driver="550.1"))  # fails again, and is due at once
+    monkeypatch.setattr(host, "probed", lambda report: Known())
+    assert all(gpu.sharing for gpu in host.completed(inventory(driver="550.1")).gpus)
 
 
 def test_a_driver_that_does_not_answer_is_a_reason(able: Able, monkeypatch: pytest.MonkeyPatch) -> None:
