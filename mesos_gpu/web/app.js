@@ -174,6 +174,12 @@ async function showWhy(job) {
   showDetails(job.id, [why.summary, ...place, "", ...funnel, "", ...nodes].join("\n"));
 }
 
+function counted(job) { // its GPUs as limits of queues count them: an exact share is a part of them
+  if (job.gpu_compute_pct === null) return job.gpus;
+  const part = Math.max(job.gpu_compute_pct / 100, job.gpus < 1 ? job.gpus : 0);
+  return Math.round(Math.ceil(job.gpus) * part * 1000) / 1000;
+}
+
 function about(job) {
   const facts = [["state", job.state + (job.exit_code === null ? "" : `, exit code ${job.exit_code}`)], ["message", job.message],
     ["image", job.image], ["command", job.command ?? (job.argv ?? job.args ?? []).join(" ")], ["hosts", job.hostnames.join(" ")],
@@ -229,7 +235,7 @@ function jobRow(job) {
     name,
     make("td", `state ${job.state}`, job.state + (job.exit_code ? ` (${job.exit_code})` : "")),
     make("td", "", job.queue + (job.priority ? ` (${job.priority})` : "")),
-    make("td", "n", job.tasks > 1 ? `${job.tasks}\u00d7${job.gpus}` : job.gpus, job.gpu_ids.join("\n")),
+    make("td", "n", job.tasks > 1 ? `${job.tasks}\u00d7${counted(job)}` : counted(job), job.gpu_ids.join("\n")),
     make("td", "", job.hostnames.join(" ")),
     make("td", "n age"),
     make("td", "n ran"),

@@ -110,6 +110,17 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
+def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, tmp_path: Path) -> None:
+    rig.submit(name="part", gpus=0.25, tasks=3)
+    rig.submit(name="exact", gpus=3, gpu_compute_pct=10, gpu_memory_mib=1000)
+    rig.submit(name="both", gpus=0.25, gpu_compute_pct=40)
+    rig.submit(name="whole", gpus=2)
+    page = re.sub(' data-label="[^"]*"', "", dom(rig.url, tmp_path))
+    for count in ("3\u00d70.25", "0.3", "0.4", "2"):
+        assert f'<td class="n" title="">{count}</td>' in page or f'<td class="n">{count}</td>' in page, count
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
 def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, tmp_path: Path) -> None:
     rig.node(gpus=(CARD, gpu("GPU-2")))
     hold(rig, "cover.1", covers=True)
