@@ -69,9 +69,11 @@ def _on_known(turn: Turn, task: Task, status: Status) -> None:
             new = TaskState.KILLED  # as Marathon has it: no failure that makes the next launch wait
     task = _heard(turn, task, new, status)
     # None is of a later Mesos: nothing is known of that state, and nothing is lost by waiting.
-    if new is None or is_echo(task, status):
+    # A task that holds a card does nothing: of its end there is nothing more to be said than that Mesos knows of it.
+    if new is None or (is_echo(task, status) and task.covers is None):
         return
-    if new is TaskState.LOST and not task.ended and is_left_over(task, status):
+    alone = task.covers is None  # else its executor has others
+    if alone and new is TaskState.LOST and not task.ended and is_left_over(task, status):
         turn.effects.append(Shutdown(task.agent_id, task.executor_id))
     move(turn, task, new, status, outcome)
     if task.job_id is None and task.covers is None and new is TaskState.RUNNING and status.data:

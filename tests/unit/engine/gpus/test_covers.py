@@ -15,13 +15,14 @@ from mesos_gpu.engine.journal import STATES
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict
-from mesos_gpu.model.ids import GpuId, JobId, TaskId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobState, OnGpuFailure, Placement
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.saves import ForgetTask, SaveTask
 from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
@@ -449,3 +450,51 @@ def test_a_journal_from_before_shares_is_read() -> None:
     for name in ("sharers", "covers", "idle", "uncovered", "gone_covers", "keeper_failures", "keepers"):
         del later[name]
     assert STATES.decode(json.dumps(later).encode()) == State(1.5)
+
+
+def test_a_job_of_higher_priority_ends_all_shares_of_a_card_and_then_has_it_whole() -> None:
+    world = world_of(shared("g1"))
+    for n in (1, 2):
+        world.submit(f"j{n}", preemptible=True, **QUARTER)
+        rest(world, f"o{n}", 0)
+    cover = cover_task(world)
+    run(world, cover, *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2)))
+    world.submit("whole", gpus=1, priority=5)
+    rest(world, "o3", 0)
+    world.report("a1", shared("g1"))
+    killed = {effect.task_id for effect in every(world.tick(5), fx.Kill)}
+    assert killed == {"j1.1", "j2.1"}
+    effects = world.status("j1.1", "TASK_KILLED")
+    assert every(effects + world.tick(0.5), fx.Kill) == [], "the other share is still there"
+    effects = world.status("j2.1", "TASK_KILLED")
+    assert [effect.task_id for effect in every(effects + world.tick(0.5), fx.Kill)] == [cover.id]
+    world.status(cover.id, "TASK_KILLED")
+    rest(world, "o4", 1)
+    assert world.state.holders == {"g1": "whole.1"}
+    assert world.job("j1").state is JobState.PENDING
+
+
+def test_a_share_of_a_waiting_job_may_end_one_of_lower_priority_and_no_other() -> None:
+    world = world_of(shared("g1"))
+    for n, milli in ((1, 250), (2, 500), (3, 250)):
+        world.submit(f"j{n}", gpus=1, gpu_milli=milli, preemptible=True)
+        rest(world, f"o{n}", 0)
+    run(world, cover_task(world), *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2, 3)))
+    world.submit("urgent", gpus=1, gpu_milli=500, priority=5)
+    rest(world, "o4", 0)
+    world.report("a1", shared("g1"))
+    assert [effect.task_id for effect in every(world.tick(5), fx.Kill)] == ["j2.1"]
+
+
+@pytest.mark.parametrize("state", ["TASK_FAILED", "TASK_GONE"])
+def test_the_master_s_word_of_the_end_of_a_cover_is_enough_and_its_keeper_stays(state: str) -> None:
+    """What chaos found: a share was placed on a card whose cover had ended, by an answer to reconciliation."""
+    world = world_of(shared("g1"))
+    world.settings = replace(world.settings, sealed=True)
+    world.submit("j1", **QUARTER)
+    cover = cover_task(world)
+    assert cover.sealed
+    update = Status(cover.id, state, AgentId("a1"), "REASON_RECONCILIATION", "SOURCE_MASTER")
+    effects = world.feed(ev.StatusArrived(update))
+    assert every(effects, fx.Shutdown) == [], "it may hold other cards"
+    assert world.state.covers == {}
