@@ -171,7 +171,7 @@ _SHOWN = frozenset(
 
 
 def _gpus(app: Mapping[str, Any]) -> object:
-    """Of each instance; a label says what of one it asks for, by clients that know whole numbers only."""
+    """GPUs of each instance; a label says what of one it asks for, by clients that know whole numbers only."""
     from mesos_gpu.model.apps.app import GPU_SHARE
 
     share = milli_of(app.get("labels", {}).get(GPU_SHARE, "")) if app["gpus"] == 1 else None

@@ -108,7 +108,7 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
 
 def _count(job: "Job") -> str:
-    """As much as it counts in limits: an exact share is a part of its GPUs."""
+    """GPUs of each task, as limits count them: an exact share is a part of its GPUs."""
     percent, gpus = job["gpu_compute_pct"], job["gpus"]
     if percent is not None:
         cards, milli = cards_of(round(gpus * WHOLE))
