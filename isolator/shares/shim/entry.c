@@ -11,7 +11,8 @@ enum { MIB = 1 << 20, ANY_VERSION = 12000 };
 static CUresult refuse(const char *why) {
     static int said;
     char line[4500];
-    int length = snprintf(line, sizeof line, "mesos_gpu: no GPU is given, for this task's share cannot be kept: %s\n", why);
+    int length =
+        snprintf(line, sizeof line, "mesos_gpu: no GPU is given, for this task's share cannot be kept: %s\n", why);
     if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED) && write(2, line, (size_t)length) < 0) {}
     return CUDA_ERROR_NOT_PERMITTED;
 }
@@ -20,9 +21,12 @@ static CUresult refuse(const char *why) {
 static int answers_are_ours(void) {
     void *function = NULL;
     int status;
-    if (driver.cuGetProcAddress_v2) cuGetProcAddress_v2("cuMemAlloc", &function, ANY_VERSION, 0, &status);
-    else if (driver.cuGetProcAddress) cuGetProcAddress("cuMemAlloc", &function, ANY_VERSION, 0);
-    else return 1; /* a driver before 11.3: there is only the loader's way */
+    if (driver.cuGetProcAddress_v2)
+        cuGetProcAddress_v2("cuMemAlloc", &function, ANY_VERSION, 0, &status);
+    else if (driver.cuGetProcAddress)
+        cuGetProcAddress("cuMemAlloc", &function, ANY_VERSION, 0);
+    else
+        return 1; /* a driver before 11.3: there is only the loader's way */
     return function == (void *)cuMemAlloc_v2;
 }
 
@@ -35,7 +39,8 @@ static int shares_are_kept(void) {
 }
 
 static const char *test_oneself(void) {
-    if (!driver.cuMemAlloc_v2 || !driver.cuLaunchKernel || !driver.cuCtxGetDevice) return "the driver lacks what every driver has";
+    if (!driver.cuMemAlloc_v2 || !driver.cuLaunchKernel || !driver.cuCtxGetDevice)
+        return "the driver lacks what every driver has";
     if (!driver.cuDeviceGetUuid_v2 && !driver.cuDeviceGetUuid) return "the driver does not tell cards apart";
     if (!answers_are_ours()) return "its self-test found a way past it: cuGetProcAddress";
     return shares_are_kept() ? NULL : "its self-test was granted one MiB too much";

@@ -24,7 +24,8 @@ CUresult cuGraphAddNode(handle *to, handle graph, const handle *after, size_t co
     return result;
 }
 
-CUresult cuGraphAddNode_v2(handle *to, handle graph, const handle *after, const void *edges, size_t count, struct node *node) {
+CUresult cuGraphAddNode_v2(handle *to, handle graph, const handle *after, const void *edges, size_t count,
+                           struct node *node) {
     CUresult result;
     NEEDS(cuGraphAddNode_v2);
     if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -32,7 +33,8 @@ CUresult cuGraphAddNode_v2(handle *to, handle graph, const handle *after, const 
     return result;
 }
 
-CUresult cuGraphAddNode_v3(handle *to, handle graph, const handle *after, const void *edges, size_t count, struct node *node) {
+CUresult cuGraphAddNode_v3(handle *to, handle graph, const handle *after, const void *edges, size_t count,
+                           struct node *node) {
     CUresult result;
     NEEDS(cuGraphAddNode_v3);
     if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -40,11 +42,11 @@ CUresult cuGraphAddNode_v3(handle *to, handle graph, const handle *after, const 
     return result;
 }
 
-#define INSTANTIATE(name, ...)                                  \
-    CUresult result;                                            \
-    NEEDS(name);                                                \
-    CALL(result, name, to, graph, __VA_ARGS__);                 \
-    if (!result && !inside) graph_instantiated(*to, graph);     \
+#define INSTANTIATE(name, ...)                                                                                         \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    CALL(result, name, to, graph, __VA_ARGS__);                                                                        \
+    if (!result && !inside) graph_instantiated(*to, graph);                                                            \
     return result
 
 CUresult cuGraphInstantiate(handle *to, handle graph, handle *wrong, char *log, size_t size) {
@@ -79,27 +81,27 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
     return result;
 }
 
-#define UPLOAD(name)                                               \
-    CUresult result;                                               \
-    NEEDS(name);                                                   \
-    if (inside) return driver.name(graph, stream);                 \
-    if (graph_take(graph)) return CUDA_ERROR_OUT_OF_MEMORY;        \
-    CALL(result, name, graph, stream);                             \
-    graph_look(graph);                                             \
+#define UPLOAD(name)                                                                                                   \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    if (inside) return driver.name(graph, stream);                                                                     \
+    if (graph_take(graph)) return CUDA_ERROR_OUT_OF_MEMORY;                                                            \
+    CALL(result, name, graph, stream);                                                                                 \
+    graph_look(graph);                                                                                                 \
     return result
 
 CUresult cuGraphUpload(handle graph, handle stream) { UPLOAD(cuGraphUpload); }
 CUresult cuGraphUpload_ptsz(handle graph, handle stream) { UPLOAD(cuGraphUpload_ptsz); }
 
-#define LAUNCH(name, own)                                          \
-    CUresult result;                                               \
-    NEEDS(name);                                                   \
-    if (inside) return driver.name(graph, stream);                 \
-    if (graph_take(graph)) return CUDA_ERROR_OUT_OF_MEMORY;        \
-    int entered = window_enter(stream, own);                       \
-    CALL(result, name, graph, stream);                             \
-    window_leave(entered, stream, own);                            \
-    graph_look(graph);                                             \
+#define LAUNCH(name, own)                                                                                              \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    if (inside) return driver.name(graph, stream);                                                                     \
+    if (graph_take(graph)) return CUDA_ERROR_OUT_OF_MEMORY;                                                            \
+    int entered = window_enter(stream, own);                                                                           \
+    CALL(result, name, graph, stream);                                                                                 \
+    window_leave(entered, stream, own);                                                                                \
+    graph_look(graph);                                                                                                 \
     return result
 
 CUresult cuGraphLaunch(handle graph, handle stream) { LAUNCH(cuGraphLaunch, 0); }

@@ -2,16 +2,18 @@
 #include "process.h"
 #include "windows.h"
 
-#define LAUNCH(name, stream, own, ...)           \
-    CUresult result;                             \
-    NEEDS(name);                                 \
-    int entered = window_enter(stream, own);     \
-    CALL(result, name, __VA_ARGS__);             \
-    window_leave(entered, stream, own);          \
+#define LAUNCH(name, stream, own, ...)                                                                                 \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    int entered = window_enter(stream, own);                                                                           \
+    CALL(result, name, __VA_ARGS__);                                                                                   \
+    window_leave(entered, stream, own);                                                                                \
     return result
 
 CUresult cuLaunch(handle function) { LAUNCH(cuLaunch, NULL, 0, function); }
-CUresult cuLaunchGrid(handle function, int width, int height) { LAUNCH(cuLaunchGrid, NULL, 0, function, width, height); }
+CUresult cuLaunchGrid(handle function, int width, int height) {
+    LAUNCH(cuLaunchGrid, NULL, 0, function, width, height);
+}
 CUresult cuLaunchGridAsync(handle function, int width, int height, handle stream) {
     LAUNCH(cuLaunchGridAsync, stream, 0, function, width, height, stream);
 }

@@ -12,33 +12,38 @@ static struct table pointers = TABLE, arrays = TABLE;
 enum { PITCH = 512 }; /* the least that rows are aligned to */
 
 /* Count `amount` bytes, call the driver, and note what came of it in `table` under `at`. */
-#define ALLOCATE(table, at, amount, name, ...)                                                         \
-    CUresult result;                                                                                   \
-    NEEDS(name);                                                                                       \
-    if (inside) return driver.name(__VA_ARGS__);                                                       \
-    int card = current_card();                                                                         \
-    uint64_t size = (amount);                                                                          \
-    if (room_take(card, size)) return CUDA_ERROR_OUT_OF_MEMORY;                                        \
-    CALL(result, name, __VA_ARGS__);                                                                   \
-    if (result) account_give(card, size);                                                              \
-    else table_put(&table, (struct entry){.key = (uint64_t)(at), .bytes = size, .card = card, .of = current_context()}); \
+#define ALLOCATE(table, at, amount, name, ...)                                                                         \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    if (inside) return driver.name(__VA_ARGS__);                                                                       \
+    int card = current_card();                                                                                         \
+    uint64_t size = (amount);                                                                                          \
+    if (room_take(card, size)) return CUDA_ERROR_OUT_OF_MEMORY;                                                        \
+    CALL(result, name, __VA_ARGS__);                                                                                   \
+    if (result)                                                                                                        \
+        account_give(card, size);                                                                                      \
+    else                                                                                                               \
+        table_put(&table,                                                                                              \
+                  (struct entry){.key = (uint64_t)(at), .bytes = size, .card = card, .of = current_context()});        \
     return result
 
 static void give(const struct entry *entry) {
-    if (entry->count) pool_give(entry->of, entry->bytes);
-    else account_give(entry->card, entry->bytes);
+    if (entry->count)
+        pool_give(entry->of, entry->bytes);
+    else
+        account_give(entry->card, entry->bytes);
 }
 
 /* The entry goes first: as soon as the driver has freed it, another thread may be given the same address. */
-#define FREE(table, at, name, ...)                                   \
-    CUresult result;                                                  \
-    struct entry entry;                                               \
-    NEEDS(name);                                                      \
-    if (inside) return driver.name(__VA_ARGS__);                      \
-    int known = table_take(&table, (uint64_t)(at), &entry);          \
-    CALL(result, name, __VA_ARGS__);                                  \
-    if (known && result) table_put(&table, entry);                    \
-    if (known && !result) give(&entry);                               \
+#define FREE(table, at, name, ...)                                                                                     \
+    CUresult result;                                                                                                   \
+    struct entry entry;                                                                                                \
+    NEEDS(name);                                                                                                       \
+    if (inside) return driver.name(__VA_ARGS__);                                                                       \
+    int known = table_take(&table, (uint64_t)(at), &entry);                                                            \
+    CALL(result, name, __VA_ARGS__);                                                                                   \
+    if (known && result) table_put(&table, entry);                                                                     \
+    if (known && !result) give(&entry);                                                                                \
     return result
 
 static uint64_t rows(uint64_t width, uint64_t height) {
@@ -62,11 +67,15 @@ CUresult cuMemFree(unsigned pointer) { FREE(pointers, pointer, cuMemFree, pointe
 
 /* ---- arrays */
 
-/* Bytes of one channel of a texel: CUarray_format. Those that are not named have two bytes at most, packed ones less. */
+/* Bytes of one channel of a texel, by CUarray_format. Those that are not named have two at most, packed ones less. */
 static uint64_t channel(int format) {
     switch (format) {
-    case 0x01: case 0x08: case 0xb0: return 1; /* 8 bits */
-    case 0x03: case 0x0a: case 0x20: return 4; /* 32 bits */
+    case 0x01:
+    case 0x08:
+    case 0xb0: return 1; /* 8 bits */
+    case 0x03:
+    case 0x0a:
+    case 0x20: return 4; /* 32 bits */
     default: return 2;
     }
 }
@@ -83,16 +92,19 @@ static uint64_t of_3d(const struct array3d *array) {
 }
 
 CUresult cuArrayCreate_v2(handle *to, const struct array *array) {
-    ALLOCATE(arrays, (uintptr_t)*to, texels(array->format, array->channels, array->width, array->height, 0), cuArrayCreate_v2, to, array);
+    ALLOCATE(arrays, (uintptr_t)*to, texels(array->format, array->channels, array->width, array->height, 0),
+             cuArrayCreate_v2, to, array);
 }
 CUresult cuArrayCreate(handle *to, const struct array_v1 *array) {
-    ALLOCATE(arrays, (uintptr_t)*to, texels(array->format, array->channels, array->width, array->height, 0), cuArrayCreate, to, array);
+    ALLOCATE(arrays, (uintptr_t)*to, texels(array->format, array->channels, array->width, array->height, 0),
+             cuArrayCreate, to, array);
 }
 CUresult cuArray3DCreate_v2(handle *to, const struct array3d *array) {
     ALLOCATE(arrays, (uintptr_t)*to, of_3d(array), cuArray3DCreate_v2, to, array);
 }
 CUresult cuArray3DCreate(handle *to, const struct array3d_v1 *array) {
-    ALLOCATE(arrays, (uintptr_t)*to, texels(array->format, array->channels, array->width, array->height, array->depth), cuArray3DCreate, to, array);
+    ALLOCATE(arrays, (uintptr_t)*to, texels(array->format, array->channels, array->width, array->height, array->depth),
+             cuArray3DCreate, to, array);
 }
 CUresult cuMipmappedArrayCreate(handle *to, const struct array3d *array, unsigned levels) {
     /* each level is a quarter of the one before it, or an eighth */
@@ -103,30 +115,26 @@ CUresult cuMipmappedArrayDestroy(handle array) { FREE(arrays, (uintptr_t)array, 
 
 /* ---- in the order of a stream */
 
-static int is_captured(handle stream) {
-    int status = 0;
-    return driver.cuStreamIsCapturing && !driver.cuStreamIsCapturing(stream, &status) && status;
-}
-
 static handle current_pool(void) {
     CUdevice device;
     return driver.cuCtxGetDevice && !driver.cuCtxGetDevice(&device) ? pool_of(device) : NULL;
 }
 
 /* While its stream is captured an allocation becomes part of a graph. */
-#define ALLOCATE_ASYNC(pool, name, ...)                                                              \
-    CUresult result;                                                                                 \
-    NEEDS(name);                                                                                     \
-    if (inside) return driver.name(__VA_ARGS__);                                                     \
-    handle from = (pool);                                                                            \
-    int captured = is_captured(stream);                                                              \
-    if (captured ? graph_allocates(current_card(), bytes) : pool_take(from, bytes))                  \
-        return CUDA_ERROR_OUT_OF_MEMORY;                                                             \
-    CALL(result, name, __VA_ARGS__);                                                                 \
-    if (captured) return result;                                                                     \
-    if (result) pool_give(from, bytes);                                                              \
-    else table_put(&pointers, (struct entry){.key = *to, .bytes = bytes, .of = from, .count = 1});   \
-    pool_look(from);                                                                                 \
+#define ALLOCATE_ASYNC(pool, name, ...)                                                                                \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    if (inside) return driver.name(__VA_ARGS__);                                                                       \
+    handle from = (pool);                                                                                              \
+    int captured = is_captured(stream);                                                                                \
+    if (captured ? graph_allocates(current_card(), bytes) : pool_take(from, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;   \
+    CALL(result, name, __VA_ARGS__);                                                                                   \
+    if (captured) return result;                                                                                       \
+    if (result)                                                                                                        \
+        pool_give(from, bytes);                                                                                        \
+    else                                                                                                               \
+        table_put(&pointers, (struct entry){.key = *to, .bytes = bytes, .of = from, .count = 1});                      \
+    pool_look(from);                                                                                                   \
     return result
 
 CUresult cuMemAllocAsync(CUdeviceptr *to, size_t bytes, handle stream) {
@@ -141,7 +149,9 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *to, size_t bytes, handle pool, han
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *to, size_t bytes, handle pool, handle stream) {
     ALLOCATE_ASYNC(pool, cuMemAllocFromPoolAsync_ptsz, to, bytes, pool, stream);
 }
-CUresult cuMemFreeAsync(CUdeviceptr pointer, handle stream) { FREE(pointers, pointer, cuMemFreeAsync, pointer, stream); }
+CUresult cuMemFreeAsync(CUdeviceptr pointer, handle stream) {
+    FREE(pointers, pointer, cuMemFreeAsync, pointer, stream);
+}
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, handle stream) {
     FREE(pointers, pointer, cuMemFreeAsync_ptsz, pointer, stream);
 }
@@ -182,11 +192,11 @@ static void forget_context(handle context) {
     windows_forget(context);
 }
 
-#define DESTROY(name)                              \
-    CUresult result;                               \
-    NEEDS(name);                                   \
-    CALL(result, name, context);                   \
-    if (!result && !inside) forget_context(context); \
+#define DESTROY(name)                                                                                                  \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    CALL(result, name, context);                                                                                       \
+    if (!result && !inside) forget_context(context);                                                                   \
     return result
 
 CUresult cuCtxDestroy(handle context) { DESTROY(cuCtxDestroy); }
@@ -213,11 +223,11 @@ static void look_at_primary(CUdevice device) {
     primary[device] = NULL;
 }
 
-#define LET_GO(name)                                  \
-    CUresult result;                                  \
-    NEEDS(name);                                      \
-    CALL(result, name, device);                       \
-    if (!result && !inside) look_at_primary(device);  \
+#define LET_GO(name)                                                                                                   \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    CALL(result, name, device);                                                                                        \
+    if (!result && !inside) look_at_primary(device);                                                                   \
     return result
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) { LET_GO(cuDevicePrimaryCtxRelease); }

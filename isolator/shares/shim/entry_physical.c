@@ -11,8 +11,10 @@ CUresult cuMemCreate(uint64_t *to, size_t bytes, const struct allocation_propert
     if (inside || card == ON_HOST) return driver.cuMemCreate(to, bytes, properties, flags);
     if (room_take(card, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     CALL(result, cuMemCreate, to, bytes, properties, flags);
-    if (result) account_give(card, bytes);
-    else physical_made(*to, card, bytes);
+    if (result)
+        account_give(card, bytes);
+    else
+        physical_made(*to, card, bytes);
     return result;
 }
 
@@ -63,4 +65,6 @@ CUresult cuMemMapArrayAsync(void *list, unsigned count, handle stream) {
     (void)list, (void)count, (void)stream;
     return CUDA_ERROR_NOT_SUPPORTED;
 }
-CUresult cuMemMapArrayAsync_ptsz(void *list, unsigned count, handle stream) { return cuMemMapArrayAsync(list, count, stream); }
+CUresult cuMemMapArrayAsync_ptsz(void *list, unsigned count, handle stream) {
+    return cuMemMapArrayAsync(list, count, stream);
+}

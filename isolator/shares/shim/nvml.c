@@ -11,8 +11,13 @@
 enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_FUNCTION_NOT_FOUND = 13, UUID_SIZE = 96 };
 enum { NEW, STARTING, CLOSED, OPEN };
 
-struct memory { unsigned long long total, free, used; };
-struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
+struct memory {
+    unsigned long long total, free, used;
+};
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
 
 static struct {
     int (*uuid)(void *, char *, unsigned);

@@ -22,13 +22,15 @@ __thread int inside __attribute__((tls_model("initial-exec")));
 static int state = NEW;
 static char problem[4400] = "";
 static signed char cards[MOST_DEVICES]; /* card + 1; 0: not asked for yet */
-static struct { void *theirs, *ours; } wrapped[MOST_WRAPPED];
+static struct {
+    void *theirs, *ours;
+} wrapped[MOST_WRAPPED];
 static int wrapped_count;
 
 static void find_functions(const struct object *real) {
-#define WRAP(name, parameters)                                            \
-    driver.name = (CUresult(*) parameters)symbol_of(real, #name);         \
-    wrapped[wrapped_count].theirs = (void *)driver.name;                  \
+#define WRAP(name, parameters)                                                                                         \
+    driver.name = (CUresult(*) parameters)symbol_of(real, #name);                                                      \
+    wrapped[wrapped_count].theirs = (void *)driver.name;                                                               \
     wrapped[wrapped_count++].ours = (void *)name;
 #define ASK(name, parameters) driver.name = (CUresult(*) parameters)symbol_of(real, #name);
     WRAPPED(WRAP)
@@ -83,7 +85,8 @@ int card_of(CUdevice device) {
     unsigned char uuid[16];
     if (device < 0 || device >= MOST_DEVICES || !started()) return -1;
     if (cards[device]) return cards[device] - 1;
-    CUresult (*ask)(unsigned char *, CUdevice) = driver.cuDeviceGetUuid_v2 ? driver.cuDeviceGetUuid_v2 : driver.cuDeviceGetUuid;
+    CUresult (*ask)(unsigned char *, CUdevice) =
+        driver.cuDeviceGetUuid_v2 ? driver.cuDeviceGetUuid_v2 : driver.cuDeviceGetUuid;
     if (!ask || ask(uuid, device)) return -1;
     int card = card_with(uuid);
     if (card >= 0) cards[device] = (signed char)(card + 1);
@@ -105,7 +108,9 @@ int card_at(const struct location *location) {
     switch (location->type) {
     case LOCATION_DEVICE: return card_of(location->id);
     case LOCATION_PART: return card_of(location->of.device);
-    case LOCATION_HOST: case LOCATION_NUMA: case LOCATION_OWN_NUMA: return ON_HOST;
+    case LOCATION_HOST:
+    case LOCATION_NUMA:
+    case LOCATION_OWN_NUMA: return ON_HOST;
     default: return current_card();
     }
 }
@@ -114,6 +119,11 @@ handle current_context(void) {
     handle context = NULL;
     if (driver.cuCtxGetCurrent && driver.cuCtxGetCurrent(&context)) return NULL;
     return context;
+}
+
+int is_captured(handle stream) {
+    int status = 0;
+    return driver.cuStreamIsCapturing && !driver.cuStreamIsCapturing(stream, &status) && status;
 }
 
 void *in_place_of(void *function) {

@@ -10,11 +10,13 @@ const char *start_problem(void);
 /* The card of a device, or of the current context; -1: none of the task's. */
 int card_of(CUdevice device);
 int current_card(void);
-/* The card that memory at a location is on; ON_HOST: none, for it is the host's. What is not known is the current one's. */
+/* The card that memory at a location is on, ON_HOST: the host's. What is not known counts for the current one. */
 enum { ON_HOST = -2 };
 int card_at(const struct location *location);
 /* The current context; null: there is none. */
 handle current_context(void);
+/* Whether a stream is captured into a graph: then nothing runs, and nothing is allocated. */
+int is_captured(handle stream);
 /* The device of a card, once it was asked for by card_of; -1: it was not. */
 CUdevice device_of(int card);
 /* The function that stands for a function of the driver's; itself, if none does. */
@@ -24,16 +26,16 @@ void *in_place_of(void *function);
 extern __thread int inside __attribute__((tls_model("initial-exec")));
 
 /* A name that this driver does not have: a program that finds it in ours must not fall into nothing. */
-#define NEEDS(name)                                            \
-    do {                                                       \
-        started();                                             \
-        if (!driver.name) return CUDA_ERROR_NOT_SUPPORTED;     \
+#define NEEDS(name)                                                                                                    \
+    do {                                                                                                               \
+        started();                                                                                                     \
+        if (!driver.name) return CUDA_ERROR_NOT_SUPPORTED;                                                             \
     } while (0)
 /* Call the driver. */
-#define CALL(result, name, ...)                 \
-    do {                                        \
-        inside++;                               \
-        (result) = driver.name(__VA_ARGS__);    \
-        inside--;                               \
+#define CALL(result, name, ...)                                                                                        \
+    do {                                                                                                               \
+        inside++;                                                                                                      \
+        (result) = driver.name(__VA_ARGS__);                                                                           \
+        inside--;                                                                                                      \
     } while (0)
 #endif

@@ -18,7 +18,7 @@ enum { HIGH_FD = 600, TRIES = 100000 }; /* programs close low descriptors, and r
 
 struct usage *usage;
 static int lock_fd = -1; /* for the lock of accounts: what it holds goes when the program closes it */
-static int map_fd = -1;  /* that `usage` is mapped from: its locks last as long as the mapping, also once it is closed */
+static int map_fd = -1; /* that `usage` is mapped from: its locks last as long as the mapping, also once it is closed */
 static const struct limits *limits_file;
 static struct limits last; /* what was read whole last, for a writer that was killed */
 static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -123,8 +123,10 @@ static void refresh(void) {
     struct limits fresh;
     uint64_t generation = __atomic_load_n(&limits_file->generation, __ATOMIC_ACQUIRE);
     if (generation == last.generation || (generation & 1 && generation == given_up)) return;
-    if (copied(&fresh)) given_up = generation;
-    else if (fresh.magic == LIMITS_MAGIC) last = fresh;
+    if (copied(&fresh))
+        given_up = generation;
+    else if (fresh.magic == LIMITS_MAGIC)
+        last = fresh;
 }
 
 int limits_of(int card, struct card_limits *limits) {

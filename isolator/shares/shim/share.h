@@ -14,7 +14,7 @@ extern struct usage *usage; /* null until share_open was right */
 int share_open(const struct object *real, int flags, char *why, size_t size);
 /* In the child of a fork: let go of what is the parent's, and map `usage` anew. 0: right. */
 int share_forked(void);
-/* Open the file of locks anew if the program has closed it: it may close descriptors that it does not know. 0: right. */
+/* Open the file of locks anew if the program has closed it: it may close what it does not know. 0: right. */
 int share_reopened(void);
 
 /* A card's limits as they were last written whole. 0: right; -1: not one of the task's cards. */

@@ -13,11 +13,11 @@ struct object {
     const char *suffix;
     char path[4096];
     uintptr_t base;
-    const ElfW(Dyn) *dynamic;
+    const ElfW(Dyn) * dynamic;
 };
 
 struct tables {
-    const ElfW(Sym) *symbols;
+    const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *gnu_hash, *hash;
 };
@@ -96,8 +96,10 @@ void *symbol_of(const struct object *object, const char *name) {
     struct tables tables = tables_of(object);
     uint32_t index = 0;
     if (!tables.symbols || !tables.strings) return NULL;
-    if (tables.gnu_hash) index = in_gnu_hash(&tables, name);
-    else if (tables.hash) index = in_hash(&tables, name);
+    if (tables.gnu_hash)
+        index = in_gnu_hash(&tables, name);
+    else if (tables.hash)
+        index = in_hash(&tables, name);
     return index ? (void *)(object->base + tables.symbols[index].st_value) : NULL;
 }
 

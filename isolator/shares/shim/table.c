@@ -62,7 +62,8 @@ int table_take(struct table *table, uint64_t key, struct entry *to) {
     return entry != NULL;
 }
 
-int table_take_any(struct table *table, int (*wanted)(const struct entry *, const void *), const void *of, struct entry *to) {
+int table_take_any(struct table *table, int (*wanted)(const struct entry *, const void *), const void *of,
+                   struct entry *to) {
     struct entry *entry = NULL;
     pthread_mutex_lock(&table->lock);
     for (int bucket = 0; bucket < BUCKETS && !entry; bucket++)

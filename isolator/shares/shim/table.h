@@ -13,7 +13,11 @@ struct entry {
     void *of;  /* the context of memory, the pool of pointers, the physical memory of handles and mappings */
     int count; /* of handles: how often it must be released */
 };
-struct table { pthread_mutex_t lock; struct entry *bucket[BUCKETS]; struct table *following; };
+struct table {
+    pthread_mutex_t lock;
+    struct entry *bucket[BUCKETS];
+    struct table *following;
+};
 #define TABLE {PTHREAD_MUTEX_INITIALIZER, {0}, 0}
 
 /* Note an entry; one of that key, which can only be outdated, goes. Its `next` is the table's. */
@@ -22,7 +26,8 @@ void table_put(struct table *table, struct entry entry);
 int table_get(struct table *table, uint64_t key, struct entry *to);
 int table_take(struct table *table, uint64_t key, struct entry *to);
 /* Take out any entry that `wanted` accepts. Whether there was one. */
-int table_take_any(struct table *table, int (*wanted)(const struct entry *, const void *), const void *of, struct entry *to);
+int table_take_any(struct table *table, int (*wanted)(const struct entry *, const void *), const void *of,
+                   struct entry *to);
 /* Empty all tables: to be called in the child of a fork. */
 void tables_forked(void);
 #endif

@@ -10,8 +10,8 @@
 #include "process.h"
 
 #define US UINT64_C(1000)
-static const uint64_t BATCH = 2000 * US;          /* of work between two measurements */
-static const uint64_t POLL = 50 * US;             /* between two looks at an event */
+static const uint64_t BATCH = 2000 * US;           /* of work between two measurements */
+static const uint64_t POLL = 50 * US;              /* between two looks at an event */
 static const uint64_t LONGEST = 10 * 1000000 * US; /* wait for an event: what it waits for may wait for us */
 
 struct batch {
@@ -30,7 +30,9 @@ struct pace {
 };
 static struct pace paces[MOST_CARDS] = {[0 ... MOST_CARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
-struct window { uint64_t opens, closes; };
+struct window {
+    uint64_t opens, closes;
+};
 
 static uint64_t larger(uint64_t one, uint64_t other) { return one > other ? one : other; }
 
@@ -56,9 +58,12 @@ static uint64_t wait_for_window(int card, uint64_t mean) {
         struct window window = window_at(&limits, now);
         uint64_t from = larger(now, window.opens), start = debt_pay(card, from, window.closes);
         int too_long = mean > limits.length_us * US; /* for any window: it pays afterwards */
-        if (start >= window.closes || (start + mean / 2 >= window.closes && !too_long)) sleep_until(window.closes);
-        else if (start > now) sleep_until(start);
-        else return window.closes;
+        if (start >= window.closes || (start + mean / 2 >= window.closes && !too_long))
+            sleep_until(window.closes);
+        else if (start > now)
+            sleep_until(start);
+        else
+            return window.closes;
     }
 }
 
@@ -82,8 +87,10 @@ static int has_events(struct pace *pace) {
 }
 
 static void record(handle event, handle stream, int own) {
-    if (own && driver.cuEventRecord_ptsz) driver.cuEventRecord_ptsz(event, stream);
-    else driver.cuEventRecord(event, stream);
+    if (own && driver.cuEventRecord_ptsz)
+        driver.cuEventRecord_ptsz(event, stream);
+    else
+        driver.cuEventRecord(event, stream);
 }
 
 static void wait_for(handle event) {
@@ -134,8 +141,10 @@ static void open_batch(struct pace *pace, handle stream, int own) {
 static void follow(struct pace *pace, const struct card_limits *limits, uint64_t now) {
     if (now >= pace->closes) return;
     struct window window = window_at(limits, now);
-    if (limits->length_us >= limits->period_us) pace->closes = UINT64_MAX;
-    else pace->closes = window.opens <= now ? window.closes : now;
+    if (limits->length_us >= limits->period_us)
+        pace->closes = UINT64_MAX;
+    else
+        pace->closes = window.opens <= now ? window.closes : now;
 }
 
 /* Let one launch through. Never more than two batches are ahead of the card. */
@@ -154,12 +163,6 @@ static void pass(int card, struct pace *pace, uint64_t now, handle stream, int o
     open_batch(pace, stream, own);
 }
 
-/* While a stream is captured nothing runs: it is paid for when the graph is launched. */
-static int is_captured(handle stream) {
-    int status = 0;
-    return driver.cuStreamIsCapturing && !driver.cuStreamIsCapturing(stream, &status) && status;
-}
-
 static void exchange_mode(int *mode) {
     if (driver.cuThreadExchangeStreamCaptureMode) driver.cuThreadExchangeStreamCaptureMode(mode);
 }
@@ -176,8 +179,10 @@ int window_enter(handle stream, int own) {
     exchange_mode(&mode);
     pthread_mutex_lock(&pace->lock);
     follow(pace, &limits, now);
-    if (has_events(pace)) pass(card, pace, now, stream, own);
-    else wait_for_window(card, 0);
+    if (has_events(pace))
+        pass(card, pace, now, stream, own);
+    else
+        wait_for_window(card, 0);
     exchange_mode(&mode);
     return card;
 }
