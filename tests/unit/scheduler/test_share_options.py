@@ -1,0 +1,89 @@
+"""Settings of shares, from the scheduler's command line and its environment to what a share waits for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mesos_gpu.cli import main
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.share import Ability, Isolation, Sharing
+from mesos_gpu.scheduler import __main__ as command
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, gpu, offer
+
+
+def settings_of(
+    monkeypatch: pytest.MonkeyPatch, *words: str, env: Mapping[str, str] | None = None
+) -> Settings:
+    """What the engine is told by a scheduler that is started with those words."""
+    told: list[Settings] = []
+
+    def run(options: command.Options) -> int:
+        told.append(command.engine_settings(options))
+        return 0
+
+    monkeypatch.setattr(command, "run", run)
+    line = ["scheduler", "--master", "m:1", "--state", "/nowhere/s", *words]
+    done = CliRunner().invoke(main, line, env=env or {})
+    assert done.exit_code == 0, done.output
+    return told[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "env", "isolation", "overcommit"),
+    [
+        ((), {}, Isolation.SHARED, 1.0),
+        (("--gpu-isolation", "strict", "--gpu-compute-overcommit", "1.5"), {}, Isolation.STRICT, 1.5),
+        (
+            (),
+            {"MESOS_GPU_SHARE_ISOLATION": "any", "MESOS_GPU_COMPUTE_OVERCOMMIT": "2"},
+            Isolation.ANY,
+            2.0,
+        ),
+        (("--gpu-isolation", "shared"), {"MESOS_GPU_SHARE_ISOLATION": "strict"}, Isolation.SHARED, 1.0),
+    ],
+)
+def test_the_command_line_comes_before_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    env: dict[str, str],
+    isolation: Isolation,
+    overcommit: float,
+) -> None:
+    made = settings_of(monkeypatch, *words, env=env)
+    assert (made.isolation, made.gpu_compute_overcommit) == (isolation, overcommit)
+
+
+def cluster(settings: Settings) -> World:
+    world = World(replace(settings, report_stale_s=1e9, sealed=False))
+    world.register()
+    world.node("a1", replace(gpu("g1"), sharing=Sharing(80_000, ((Ability.SHIM, ""),))))
+    return world
+
+
+def submit(world: World, name: str, **fields: Any) -> bool:
+    """Whether it starts."""
+    world.submit(name, gpus=1, **fields)
+    world.offers(offer(name, "a1", cpus=8))
+    return world.job(name).task_id is not None
+
+
+def test_a_job_that_asks_for_no_isolation_has_the_scheduler_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cluster(settings_of(monkeypatch, "--gpu-isolation", "strict"))
+    assert not submit(world, "plain", gpu_milli=250)
+    why = StateView(world.state, world.settings, world.now).explain(JobId("plain"))
+    assert "cannot enforce a share with isolation strict" in why.summary
+    assert submit(world, "content", gpu_milli=250, isolation=Isolation.SHARED)
+
+
+def test_compute_is_promised_as_often_as_is_said_and_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = cluster(settings_of(monkeypatch, "--gpu-compute-overcommit", "1.5"))
+    half = {"gpu_compute_pct": 50, "gpu_memory_mib": 20_000}
+    assert [submit(world, f"j{n}", **half) for n in range(4)] == [True, True, True, False]
+    small = {"gpu_compute_pct": 1, "gpu_memory_mib": 20_001}
+    once = cluster(settings_of(monkeypatch, "--gpu-compute-overcommit", "100"))
+    assert [submit(once, f"j{n}", **small) for n in range(4)] == [True, True, True, False]
