@@ -28,6 +28,7 @@ NEEDS: Final[Mapping[Method, tuple[Ability, ...]]] = MappingProxyType(
 )
 _FIRM: Final = ("mig", "dmem", "misc")  # what keeps memory by hardware, kernel or driver
 _BURSTS: Final = ("dmem", "misc")  # what has a soft limit beside the hard one
+_OF_ONE_CARD: Final = "MPS is not for a task with shares of several cards: a process reaches one server only"
 _NOT_AS_ROOT: Final = "MPS is not for a task that may be root: it could command the server"
 
 
@@ -127,8 +128,8 @@ def _lacks(isolation: Isolation, sharing: Sharing, user: str | None, cards: int)
         methods = [method for method in methods if method.memory_by in _FIRM]
     wanted = dict.fromkeys(ability for method in methods for ability in NEEDS[method])
     words = [f"{ability.value}: {why}" for ability in wanted if (why := sharing.lacks(ability))]
-    if _may_be_root(user) and not all(sharing.lacks(ability) for ability in (Ability.MPS3, Ability.MPS2)):
-        words.append(_NOT_AS_ROOT)
+    if not all(sharing.lacks(ability) for ability in (Ability.MPS3, Ability.MPS2)):
+        words += [_NOT_AS_ROOT] * _may_be_root(user) + [_OF_ONE_CARD] * (cards > 1)
     return f"cannot enforce a share with isolation {isolation.value} ({'; '.join(words)})"
 
 

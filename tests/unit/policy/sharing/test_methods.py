@@ -58,6 +58,13 @@ def test_mps_is_not_for_a_task_that_may_be_root(user: str | None) -> None:
     assert "may be root" in refused(choose(QUARTER, card(DMEM, MPS3), None, user))
 
 
+def test_mps_is_not_for_shares_of_several_cards() -> None:
+    """A process reaches one daemon, and a daemon is of one card."""
+    assert granted(choose(QUARTER, card(*ALL), None, "alice", cards=2)).method is Method.DMEM_WINDOWS
+    assert granted(choose(QUARTER, card(MPS2, SHIM), None, "alice", cards=2)).method is Method.SHIM_WINDOWS
+    assert "shares of several cards" in refused(choose(QUARTER, card(DMEM, MPS3), None, "alice", cards=2))
+
+
 def test_strict_wants_memory_that_hardware_kernel_or_driver_keeps() -> None:
     strict = replace(QUARTER, isolation=Isolation.STRICT)
     assert granted(choose(strict, card(DMEM, SHIM), None, None)).method is Method.DMEM_WINDOWS
