@@ -61,6 +61,7 @@ class Account:
         self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
         self.evicted: set[TaskId] = set()
         self.launches: dict[JobId, list[TaskId]] = {}
+        self.ended_now: set[TaskId] = set()  # by words of the batch in hand, which may follow what is judged
         self.begun: set[str] = set()  # launches of gangs whose members may start
         self.launched: set[JobId] = set()  # by the batch in hand
         self.dropped: set[JobId] = set()  # of these, those that Mesos will drop: an offer was void already

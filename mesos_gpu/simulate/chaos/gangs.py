@@ -33,7 +33,8 @@ def all_placed(account: Account, task_id: TaskId) -> None:
     account.begun.add(launch)
     for member in account.latest(job_id):
         word = account.words[member]
-        if not word.placed or word.ended not in ("", "TASK_FINISHED"):
+        gone = word.ended not in ("", "TASK_FINISHED") and member not in account.ended_now
+        if not word.placed or gone:
             how = word.ended or "not in its place"
             raise Violation(
                 "nobody starts before all are placed", f"{task_id} while {member} is {how}", task_id

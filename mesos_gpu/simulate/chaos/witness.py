@@ -40,6 +40,7 @@ class Witness(Account):
     def hear(self, events: Iterable[ev.Event], now: float) -> None:
         """Take a batch in that the scheduler has committed."""
         self.broken_now.clear()
+        self.ended_now.clear()
         for event in events:
             match event:
                 case ev.StatusArrived():
@@ -89,6 +90,7 @@ class Witness(Account):
         word.given_up = word.given_up or long
         if status.state in TERMINAL:
             word.ended = status.state
+            self.ended_now.add(status.task_id)
             if not word.given_up:
                 self._learn(event)
         elif status.state in _CUT and word.cut_since is None:

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.apps.app import App, Group
-from mesos_gpu.model.ids import AgentId, JobId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.share import Method, Share
 from mesos_gpu.scheduler.logs import AUDIT, Json, LogFormat, Text, set_up
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.testing.builders import World, gpu, offer
@@ -144,3 +146,27 @@ def test_who_changes_something_is_said_at_every_level() -> None:
         root.handlers = handlers
         root.setLevel(level)
         logging.getLogger(AUDIT).setLevel(logging.NOTSET)
+
+
+def test_a_shared_card_that_nothing_holds_in_mesos_is_told_of_and_called_an_error_when_it_lasts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    state = State(started_at=0.0)
+    narrator = Narrator(state)
+    state.sharers = {GpuId("g1"): {TaskId("j1.1"): Share(250, 1024, 1024, Method.SHIM_WINDOWS)}}
+    state.uncovered = {GpuId("g1"): 100.0}
+    for now in (100.0, 101.0, 399.0, 400.0, 500.0):
+        narrator.look(state, now, 300.0)
+    state.uncovered = {}
+    narrator.look(state, 501.0, 300.0)
+    narrator.look(state, 502.0, 300.0)
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        ("WARNING", "GPU g1: no task holds it in Mesos now; it is shared by j1.1, and takes no more"),
+        (
+            "ERROR",
+            "GPU g1: no task holds it in Mesos for 300 s: others have the GPUs of its node; it is shared by j1.1, "
+            "and takes no more",
+        ),
+        ("INFO", "GPU g1: its shares are counted in Mesos again"),
+    ]
