@@ -10,13 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mesos_gpu.errors import NotFound
+from volumes.keys import REPLACED, variant_of
 from volumes.model import Entry, Excluded, Group, Link, Plan
 
-#: Stem of a library, what ours is called, and what the driver's is called beside it.
-REPLACED: Final = (
-    ("libcuda", "libcuda.so.1", "libmgpu-real-cuda.so"),
-    ("libnvidia-ml", "libnvidia-ml.so.1", "libmgpu-real-ml.so"),
-)
 _GROUPS: Final = {"libcuda": Group.COMPUTE, "libnvidia-ml": Group.UTILITY}
 
 
@@ -32,11 +28,6 @@ class Shim:
     def variant(self) -> str:
         """What tells volumes with it from others: "shim-0123456789ab"."""
         return variant_of(self.digest)
-
-
-def variant_of(digest: str) -> str:
-    """The variant of volumes that have the libraries of that source."""
-    return f"shim-{digest[:12]}"
 
 
 def with_shim(plan: Plan, shim: Shim) -> Plan:

@@ -42,7 +42,7 @@ def _logger() -> "logging.Logger":
 def for_tasks(env: Mapping[str, str], inventory: Inventory, variant: str = "") -> Path | None:
     """The build that a task started now gets; None: this host has none of its driver. Takes microseconds.
 
-    `variant`: as `isolator.shares.shim.build.variant()` for a task with a share that the shim enforces.
+    `variant`: as `isolator.shares.shim.sources.variant()` for a task with a share that the shim enforces.
     """
     if inventory.driver_version is None:
         return None

@@ -20,7 +20,7 @@ from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.model.share import WHOLE, Share
 from mesos_gpu.policy.sharing.excess import MIB, File, foreign, is_watched, looks_over
-from volumes.shim import REPLACED
+from volumes.keys import REPLACED
 from volumes.store import default_path
 
 LOOK_S: Final = 3.0  # while there are shares: three looks are to be over in ten seconds

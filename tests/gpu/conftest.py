@@ -15,7 +15,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Survey
 from tests.cuda import Program
-from volumes.shim import REPLACED
+from volumes.keys import REPLACED
 
 MIB = 1 << 20
 #: Loads a library and says from where.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.shares.shim import build
+from isolator.shares.shim import sources
 from isolator.shares.shim.region import region_of, uuid_bytes
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.testing.cuda import MIB, Cards
@@ -41,7 +41,7 @@ class Rig(Node):
             path = root / f"usr/lib/x86_64-linux-gnu/{name}.{DRIVER}"
             path.unlink()
             shutil.copy(self.stubs / f"{name}.1", path)
-        shim = Shim(build.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
+        shim = Shim(sources.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
         make(directory / "volumes", root, DRIVER, shim=shim)
         self.cards = Cards(directory / "cards")
         card = directory / "cards" / "card0"

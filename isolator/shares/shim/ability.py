@@ -1,18 +1,19 @@
-"""Whether this host can keep shares by our libraries, and if not, why."""
+"""Whether this host can keep shares by our libraries, and if not, why. Lean: the executor asks for the switch."""
 
 import os
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.gpus.ledger import directory
-from isolator.shares.shim import build
-from isolator.shares.shim.exports import exports, unknown
 from isolator.shares.shim.volume import for_tasks
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
-from volumes.shim import REPLACED, Shim
+from volumes.keys import REPLACED
+
+if TYPE_CHECKING:
+    from volumes.shim import Shim
 
 SETTING: Final = "MESOS_GPU_SHIM"  # of the agent's executors and of the monitor: "off"
 SWITCH: Final = "shim.off"  # a file in the node directory: the same, at once
@@ -29,12 +30,14 @@ def switched_off(env: Mapping[str, str], node_directory: Path | None = None) -> 
     return f"{switch} is there" if os.path.lexists(switch) else ""
 
 
-def libraries(env: Mapping[str, str]) -> Shim | None:
+def libraries(env: Mapping[str, str]) -> "Shim | None":
     """Our libraries for the driver volume, compiled if need be; None: this host is to use none.
 
     Raises:
         Unavailable: As of `build.have`.
     """
+    from isolator.shares.shim import build
+
     return None if switched_off(env) else build.have(env)
 
 
@@ -51,6 +54,8 @@ def lacks(env: Mapping[str, str], inventory: Inventory) -> str:
 
 
 def _why_no_volume(env: Mapping[str, str]) -> str:
+    from isolator.shares.shim import build
+
     try:
         missing = build.built(env) is None and build.compiler(env) is None
     except (MesosGpuError, OSError) as error:
@@ -62,6 +67,8 @@ def _why_no_volume(env: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=4)
 def _unproven(volume: Path) -> str:
+    from isolator.shares.shim.exports import exports, unknown
+
     _, _, real = REPLACED[0]
     try:
         names = unknown(exports(volume / "lib64" / real))

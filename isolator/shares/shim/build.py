@@ -2,11 +2,8 @@
 
 They need nothing but libc.so.6, of GLIBC_2.17 or older, whatever they are built on: any C compiler will do. Without
 one, shares are enforced by other means or not at all, and everything else works.
-Lean: the executor imports it for `variant`.
 """
 
-import functools
-import hashlib
 import platform
 import shlex
 import shutil
@@ -17,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from isolator.shares.shim.sources import FLAGS, SOURCES, digest
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.policy.gpus.image import VOLUME_PATH
-from volumes.shim import REPLACED, Shim, variant_of
+from volumes.keys import REPLACED
+from volumes.shim import Shim
 
-SOURCES: Final = Path(__file__).parent
 COMPILERS: Final = ("cc", "gcc", "clang")
 ZIG: Final = "ziglang==0.13.*"  # of PyPI: a compiler for all machines in one wheel (340 MB unpacked)
 #: What each library is made of.
@@ -43,40 +40,10 @@ FILES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "libnvidia-ml.so.1": ("symbols", "share", "nvml"),
 }
-#: --disable-new-dtags: a DT_RPATH goes before LD_LIBRARY_PATH, so that no variable puts another library in the
-#: driver's place.
-_FLAGS: Final = (
-    *(
-        "-std=gnu11",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-shared",
-        "-fPIC",
-        "-fvisibility=hidden",
-        "-U_FORTIFY_SOURCE",
-    ),
-    *("-Wl,-Bsymbolic", "-Wl,--no-as-needed", "-Wl,--build-id=none", "-Wl,--disable-new-dtags", "-Wl,-z,now"),
-    f"-Wl,-rpath,$ORIGIN:{VOLUME_PATH}/lib64",
-)
 _COMPILE_S: Final = 120.0
 _REMEDY: Final = (
     "apt-get install gcc libc6-dev, or name a compiler: MESOS_GPU_CC; then mesos-gpu node shim build"
 )
-
-
-@functools.cache
-def digest() -> str:
-    """The digest of all that decides what is built, hexadecimal."""
-    told = hashlib.sha256("\n".join(_FLAGS).encode())
-    for path in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
-        told.update(f"\n{path.name}\n".encode() + path.read_bytes())
-    return told.hexdigest()
-
-
-def variant() -> str:
-    """What driver volumes with the libraries of this version are called: see `volumes.shim`."""
-    return variant_of(digest())
 
 
 def cache_directory(env: Mapping[str, str]) -> Path:
@@ -185,9 +152,7 @@ def _compile_one(part: Path, name: str, real: str, command: Sequence[str]) -> No
         empty.write_text("int mgpu_placeholder;\n")
         _run([*command, "-shared", "-fPIC", f"-Wl,-soname,{real}", "-o", f"{scratch}/{real}", str(empty)])
         sources = [str(SOURCES / f"{file}.c") for file in FILES[name]]
-        _run(
-            [*command, *_FLAGS, f"-Wl,-soname,{name}", "-o", str(part / name), *sources, f"{scratch}/{real}"]
-        )
+        _run([*command, *FLAGS, f"-Wl,-soname,{name}", "-o", str(part / name), *sources, f"{scratch}/{real}"])
     (part / name).chmod(0o644)
 
 

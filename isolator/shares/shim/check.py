@@ -15,7 +15,7 @@ from isolator.shares.shim.exports import exports, unknown, wrapped
 from isolator.shares.shim.region import MIB, CardLimits, Region
 from isolator.shares.shim.volume import for_tasks
 from mesos_gpu.model.nodes.gpu import Inventory
-from volumes.shim import REPLACED
+from volumes.keys import REPLACED
 
 SHARE_MIB: Final = 64
 _TRIAL_S: Final = 60.0

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from isolator.shares.shim.build import SOURCES
+from isolator.shares.shim.sources import SOURCES
 
 #: Names that by their beginning may take memory of the card or start work on it.
 _SUSPECT: Final = re.compile(

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from isolator.gpus import driver_volume
-from isolator.shares.shim.build import variant
+from isolator.shares.shim.sources import variant
 from mesos_gpu.model.nodes.gpu import Inventory
-from volumes.shim import REPLACED
+from volumes.keys import REPLACED
 from volumes.store import SHARE, Volume
 
 

@@ -49,6 +49,7 @@ def build(machine: str | None, zig: bool, into: Path | None, as_json: bool) -> N
     The compiler is MESOS_GPU_CC, else cc, gcc or clang. They need no more than glibc 2.17, whatever they are built on.
     """
     from isolator.shares.shim import build as building
+    from isolator.shares.shim import sources
 
     machine = machine or platform.machine()
     command = building.zig(os.environ, machine) if zig else None
@@ -65,7 +66,7 @@ def build(machine: str | None, zig: bool, into: Path | None, as_json: bool) -> N
         building.compile_into(into, command)
         paths = [str(into / name) for name in building.FILES]
     if as_json:
-        output.document({"digest": building.digest(), "machine": machine, "paths": paths})
+        output.document({"digest": sources.digest(), "machine": machine, "paths": paths})
         return
     for path in paths:
         output.line(path)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from isolator.devices.facts import write_inventory
-from isolator.shares.shim import build
+from isolator.shares.shim import build, sources
 from mesos_gpu.cli import main
 from mesos_gpu.model.nodes.gpu import Inventory
 from tests.cuda import compiler_or_skip
@@ -37,7 +37,7 @@ def test_build_prints_where_the_libraries_are(host: Path) -> None:
     assert [Path(path).name for path in paths] == list(build.FILES)
     assert all(Path(path).is_file() for path in paths)
     made = json.loads(run("build", "--json").stdout)
-    assert made == {"digest": build.digest(), "machine": platform.machine(), "paths": paths}
+    assert made == {"digest": sources.digest(), "machine": platform.machine(), "paths": paths}
 
 
 def test_build_into_a_directory_is_for_a_package(host: Path) -> None:

@@ -10,11 +10,11 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
-from isolator.shares.shim import build
+from isolator.shares.shim import build, sources
 from isolator.shares.shim.exports import exports, wrapped
 from mesos_gpu.errors import Unavailable
 from tests.cuda import compiler_or_skip
-from volumes.shim import variant_of
+from volumes.keys import variant_of
 
 OLDEST = (2, 17)  # of CentOS 7, the oldest that images for today's CUDA are built on
 LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -59,8 +59,8 @@ def test_they_are_built_once_and_found_again(tmp_path: Path) -> None:
     assert build.built(env) is None
     shim = build.have(env)
     assert shim == build.built(env)
-    assert shim.variant == build.variant() == variant_of(build.digest())
-    assert Path(shim.cuda).parent.name == f"{build.digest()[:16]}-{platform.machine()}"
+    assert shim.variant == sources.variant() == variant_of(sources.digest())
+    assert Path(shim.cuda).parent.name == f"{sources.digest()[:16]}-{platform.machine()}"
     assert build.have({**env, "PATH": "", "MESOS_GPU_CC": "no-such-compiler"}) == shim
     assert {path.name for path in Path(shim.cuda).parent.iterdir()} == {*LIBRARIES, "digest"}
     assert [path.name for path in (tmp_path / "shim").iterdir()] == [Path(shim.cuda).parent.name], "no litter"
@@ -87,11 +87,11 @@ def test_libraries_of_other_sources_are_not_taken(tmp_path: Path, monkeypatch: p
 
 def test_libraries_in_the_package_need_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases have them: built/<machine> beside the sources."""
-    sources = tmp_path / "sources"
-    monkeypatch.setattr(build, "SOURCES", sources)
-    directory = sources / "built" / "aarch64"
+    package = tmp_path / "package"
+    monkeypatch.setattr(build, "SOURCES", package)
+    directory = package / "built" / "aarch64"
     directory.mkdir(parents=True)
-    (directory / "digest").write_text(build.digest())
+    (directory / "digest").write_text(sources.digest())
     shim = build.built({"MESOS_GPU_CACHE": str(tmp_path)}, "aarch64")
     assert shim is not None
     assert shim.cuda == str(directory / "libcuda.so.1")

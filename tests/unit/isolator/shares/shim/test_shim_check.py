@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isolator.shares.shim import ability, build
+from isolator.shares.shim import ability, sources
 from isolator.shares.shim.check import check, tried
 from isolator.shares.shim.region import CardLimits
 from mesos_gpu.model.ids import GpuId
@@ -40,7 +40,7 @@ class Node:
             path = self.root / f"usr/lib/x86_64-linux-gnu/{name}.{V}"
             path.unlink()
             path.write_bytes((stubs / f"{name}.1").read_bytes())
-        shim = Shim(build.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
+        shim = Shim(sources.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
         return make(Store(self.path / "volumes").path, self.root, V, shim=shim).path
 
 
@@ -74,7 +74,9 @@ def test_a_driver_with_a_way_that_is_not_known_is_not_used(
 ) -> None:
     """HAMi-core #52: a new driver."""
     node.build(libraries)
-    monkeypatch.setattr(ability, "exports", lambda _: frozenset({"cuMemAlloc_v2", "cuMemAlloc_v9"}))
+    monkeypatch.setattr(
+        "isolator.shares.shim.exports.exports", lambda _: frozenset({"cuMemAlloc_v2", "cuMemAlloc_v9"})
+    )
     ability._unproven.cache_clear()
     assert ability.lacks(node.env, INVENTORY) == "the driver has functions that are not known: cuMemAlloc_v9"
     ability._unproven.cache_clear()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from isolator.shares.shim import build
+from isolator.shares.shim import sources
 from isolator.shares.shim.ability import PROVEN
 from isolator.shares.shim.exports import exports, unknown, wrapped
 from isolator.shares.shim.region import CardLimits, Region
@@ -36,7 +36,7 @@ def volumes_of_real_drivers(
     """By driver version, its volume with our libraries."""
     top = tmp_path_factory.mktemp("real")
     ours = libraries[1]
-    shim = Shim(build.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
+    shim = Shim(sources.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
     made = {}
     for version in (CURRENT, NEXT):
         try:
