@@ -18,7 +18,17 @@ from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.resources import NOTHING, Resources, total
 from mesos_gpu.model.share import WHOLE, Share, ShareRequest
 from mesos_gpu.policy.apps.ports import enough
-from mesos_gpu.policy.sharing.cards import Card, Order, Wish, cards_of, least_opened, pick, tasks_on, tightest
+from mesos_gpu.policy.sharing.cards import (
+    Card,
+    Order,
+    Wish,
+    cards_of,
+    could,
+    least_opened,
+    pick,
+    tasks_on,
+    tightest,
+)
 from mesos_gpu.policy.sharing.methods import choose
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
@@ -198,9 +208,7 @@ class NodeCapacity:
             return self.closed() if self.parts else self
         back = total(held.resources for held in ended)
         gone = {id(held) for held in ended}
-        parts = self.parts
-        for held in ended:
-            parts = self._given_back(parts, held) if held.share else parts
+        parts = self._given_back([held for held in ended if held.share]) if self.parts else ()
         node = replace(
             self,
             free=self.free + back,
@@ -211,12 +219,14 @@ class NodeCapacity:
         )
         return node.closed() if parts else node
 
-    def _given_back(self, parts: tuple[GpuPart, ...], held: Allocation) -> tuple[GpuPart, ...]:
-        assert held.share is not None, "a GPU that is held wholly has no parts"
-        empty = {gpu.id: unshared(gpu, self.compute_milli) for gpu in held.gpus}
-        return tuple(
-            [part.more(held.share, empty[part.gpu_id]) if part.gpu_id in empty else part for part in parts]
-        )
+    def _given_back(self, ended: Iterable[Allocation]) -> tuple[GpuPart, ...]:
+        parts = self._parts()
+        for held in ended:
+            for gpu in held.gpus:
+                if held.share is not None and gpu.id in parts:
+                    empty = unshared(gpu, self.compute_milli)
+                    parts[gpu.id] = parts[gpu.id].more(held.share, empty)
+        return tuple(parts.values())
 
     def _covers(self, count: int) -> Resources:
         """What comes back for so many GPUs that are open no longer."""
@@ -279,10 +289,6 @@ class NodeCapacity:
         """The models of all its GPUs, each once, sorted."""
         return sorted({gpu.model for gpu in self.installed or self.gpus})
 
-    def free_of(self, gpu: Gpu) -> GpuPart:
-        """How much is free of one of `gpus`."""
-        return next((part for part in self.parts if part.gpu_id == gpu.id), unshared(gpu, self.compute_milli))
-
     def usable(self, request: GpuRequest, model: str | None = None) -> list[list[Gpu]]:
         """The GPUs that are free wholly and will do, by model; None: of whatever model the request accepts."""
         gpus = _others(self.gpus, {part.gpu_id for part in self.parts}) if self.parts else self.gpus
@@ -300,6 +306,11 @@ class NodeCapacity:
         """
         gpus, parts = (self.installed, {}) if even_full else (self.gpus, self._parts())
         return cards_of(self._wish(request), request.gpu.by_model(gpus, model), parts, even_full=even_full)
+
+    def could_share(self, request: "Request") -> bool:
+        """Whether GPUs of one model would do for its shares if no task held any; True: it asks for none."""
+        groups = request.gpu.by_model(self.installed) if request.gpu.share else ()
+        return not request.gpu.share or any(could(self._wish(request), group) for group in groups)
 
     def refusal(self, request: "Request", gpu: Gpu, *, even_full: bool = False) -> str:
         """Why a task gets no share of a GPU, in words that are said of it; "": it gets one. `even_full`: as `cards`."""

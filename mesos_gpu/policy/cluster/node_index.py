@@ -172,12 +172,15 @@ class NodeIndex:
         agent_id, model = self._rows[row]
         node = open_to.get(agent_id)
         request = request.of_model(model) if request.gpu.count else request
-        if node is None or isinstance(fit(request, node), Misfit):
+        if node is None:
+            return None
+        if request.gpu.share is not None:
+            chosen = share_for(request, beside_all(node), order=self._order(row, request, placement))
+            return None if chosen is None or isinstance(fit(request, node), Misfit) else chosen
+        if isinstance(fit(request, node), Misfit):
             return None
         if not request.gpu.count:
             return Chosen(agent_id, ())
-        if request.gpu.share is not None:
-            return share_for(request, beside_all(node), order=self._order(row, request, placement))
         (gpus,) = node.usable(request.gpu)
         return Chosen(agent_id, closest(gpus, request.gpu.count))
 
@@ -254,7 +257,7 @@ class NodeIndex:
 
     def _enforces(self, wanted: Request, row: int) -> bool:
         agent_id, model = self._rows[row]
-        return bool(self._known[agent_id].cards(wanted, model, even_full=True))
+        return self._known[agent_id].could_share(wanted.of_model(model))
 
     def _drivers(self, least: str) -> Mask:
         if least not in self._new_enough:

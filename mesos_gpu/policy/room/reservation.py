@@ -94,7 +94,7 @@ def reserve(
     """
     best: Reservation | None = None
     for node in nodes:
-        if as_new_as(node.driver, request.min_driver):
+        if as_new_as(node.driver, request.min_driver) and node.could_share(request):
             best = _better(job, request, node, taken, now, best)
     return best
 

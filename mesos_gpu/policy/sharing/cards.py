@@ -3,13 +3,14 @@
 An open card is held in Mesos already, for all its shares. Any other must be opened, which takes a GPU of an offer.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE, Share, ShareRequest
+from mesos_gpu.model.share import WHOLE, Share, ShareRequest, Sharing
 from mesos_gpu.policy.sharing.methods import choose, times
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 
@@ -86,6 +87,21 @@ def cards_of(
             card = Card(gpu, part or unshared(gpu, wish.compute_milli), share, opens=gpu.id not in parts)
             made.setdefault((gpu.model, share if wish.count > 1 else None), []).append(card)
     return [group for group in made.values() if len(group) >= wish.count]
+
+
+def could(wish: Wish, gpus: Iterable[Gpu]) -> bool:
+    """Whether GPUs of one model would do if no share were on any of them. Most cards of a host are alike."""
+    alike: dict[Sharing | None, list[Gpu]] = {}
+    for gpu in gpus:
+        alike.setdefault(gpu.sharing, []).append(gpu)
+    counts = Counter[Share]()
+    for some in alike.values():
+        share = choose(
+            wish.request, some[0], None, wish.user, cards=wish.count, compute_milli=wish.compute_milli
+        )
+        if isinstance(share, Share):
+            counts[share] += len(some)
+    return max(counts.values(), default=0) >= wish.count
 
 
 def least_opened(groups: Iterable[Collection[Card]], count: int) -> int | None:

@@ -5,6 +5,7 @@ user's server, windows, equal turns and MIG exclude each other on a card.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -57,7 +58,10 @@ def choose(
     memory_mib = request.memory_of(sharing.memory_mib)
     if not 0 < memory_mib <= sharing.memory_mib:
         return f"has {sharing.memory_mib} MiB for shares, and {memory_mib} are asked for"
-    able = _able(request, sharing, user, cards)
+    short = "" if part is None or sharing.mig else _short(memory_mib, request.compute_milli, part)
+    if short:
+        return short  # of most cards that is known soonest
+    able = _able(request.isolation, sharing, _may_be_root(user), cards)
     if not able:
         return _lacks(request.isolation, sharing, user, cards)
     free = part or unshared(gpu, compute_milli)
@@ -66,8 +70,7 @@ def choose(
         return _other_method(able, free)
     if method is Method.MIG:
         return _instance(request, sharing, free)
-    short = _short(memory_mib, request.compute_milli, free)
-    return short or Share(
+    return _short(memory_mib, request.compute_milli, free) or Share(
         compute_milli=request.compute_milli,
         memory_mib=memory_mib,
         memory_max_mib=most_mib(request, memory_mib, sharing.memory_mib, method),
@@ -98,19 +101,20 @@ def times(
     return count
 
 
-def _able(request: ShareRequest, sharing: Sharing, user: str | None, cards: int) -> list[Method]:
-    """What the host can do and the job accepts, the best first."""
-    return [method for method in NEEDS if not _against(method, request.isolation, sharing, user, cards)]
+@lru_cache(maxsize=1024)
+def _able(isolation: Isolation, sharing: Sharing, may_be_root: bool, cards: int) -> tuple[Method, ...]:
+    """What the host can do and the job accepts, the best first. A thousand cards are asked about in a match."""
+    return tuple([method for method in NEEDS if not _against(method, isolation, sharing, may_be_root, cards)])
 
 
-def _against(method: Method, isolation: Isolation, sharing: Sharing, user: str | None, cards: int) -> bool:
+def _against(method: Method, isolation: Isolation, sharing: Sharing, may_be_root: bool, cards: int) -> bool:
     if sharing.mig != (method is Method.MIG) or (method is Method.MIG and cards > 1):
         return True
     if method is Method.TURNS and isolation is not Isolation.ANY:
         return True
     if isolation is Isolation.STRICT and method.memory_by not in _FIRM:
         return True
-    if method.has_domain and (_may_be_root(user) or cards > 1):  # a process speaks to one MPS daemon
+    if method.has_domain and may_be_root:
         return True
     return any(sharing.lacks(ability) for ability in NEEDS[method])
 
