@@ -58,6 +58,26 @@ def test_the_command_line_comes_before_the_environment(
     assert (made.isolation, made.gpu_compute_overcommit) == (isolation, overcommit)
 
 
+@pytest.mark.parametrize(
+    ("option", "text", "said"),
+    [
+        ("--gpu-isolation", "hard", "'hard' is not one of 'strict', 'shared', 'any'"),
+        *(
+            (
+                "--gpu-compute-overcommit",
+                text,
+                f"{text!r} is not a number from 1 to 100 with 3 decimals at most",
+            )
+            for text in ("0.5", "nan", "inf", "1e9", "1.0005", "101", "-2", "")
+        ),
+    ],
+)
+def test_what_is_none_is_refused(option: str, text: str, said: str) -> None:
+    done = CliRunner().invoke(main, ["scheduler", "--master", "m:1", "--state", "/nowhere/s", option, text])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
 def cluster(settings: Settings) -> World:
     world = World(replace(settings, report_stale_s=1e9, sealed=False))
     world.register()

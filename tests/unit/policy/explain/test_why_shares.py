@@ -1,0 +1,115 @@
+"""Why a share of a GPU waits: every sentence that a user may read."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.share import Ability, Isolation, ShareRequest, Sharing
+from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.explain.why import QueueView, explain
+from mesos_gpu.scheduler.view import StateView
+from mesos_gpu.testing.builders import World, gpu, offer, seen
+from tests.unit.policy.explain.test_why import BIG, JOB, NOW, PLAIN, SMALL, ask, node
+
+SHIM = Sharing(80_000, ((Ability.SHIM, ""),))
+SHARED = node("shared", *(replace(gpu(f"s{i}"), sharing=SHIM) for i in range(2)))
+QUARTER = ShareRequest(250, 250)
+
+
+def share(of: ShareRequest, gpus: int = 1, **demands: Any) -> Request:
+    asked = ask(gpus, share=of, **demands)
+    return replace(asked, resources=asked.resources.without_gpus())
+
+
+SHARES = {
+    "it fits": (share(QUARTER), [SHARED], "it fits now, and is about to be launched", True),
+    "nobody reports any": (share(QUARTER), [PLAIN], "asks for 0.25 GPUs, and no node reports any", False),
+    "cards are held": (
+        share(QUARTER),
+        [seen(SHARED, holders={GpuId("s0"): "a", GpuId("s1"): "b"})],
+        "waits for 1 cpus, 128 MiB, 0.25 GPUs; nearest is shared, which lacks 1 GPU with room for its share: "
+        "s0 is used by a; s1 is used by b",
+        True,
+    ),
+    "a monitor from before shares": (
+        share(QUARTER),
+        [BIG, SMALL],
+        "no node can give it 0.25 GPUs: on big A100 cannot be shared: its host reports nothing to share "
+        "it with; on small T4 cannot be shared: its host reports nothing to share it with",
+        False,
+    ),
+    "strict, where nothing is": (
+        share(ShareRequest(300, 0, 20_480, isolation=Isolation.STRICT)),
+        [SHARED],
+        "no node can give it a share of 1 GPU (30 % of compute and 20480 MiB of memory): on shared A100 "
+        + str(
+            SHARED.refusal(
+                share(ShareRequest(300, 0, 20_480, isolation=Isolation.STRICT)), SHARED.installed[0]
+            )
+        ),
+        False,
+    ),
+    "more memory than a card has": (
+        share(ShareRequest(1000, 0, 90_000), gpus=2),
+        [SHARED],
+        "no node can give it a share of 2 GPUs (100 % of compute and 90000 MiB of memory each): on shared A100 "
+        "has 80000 MiB for shares, and 90000 are asked for",
+        False,
+    ),
+    "a gang larger than all cards": (
+        share(QUARTER, tasks=9),
+        [SHARED],
+        "asks for 9 tasks of 0.25 GPUs each, and all nodes together have room for 8, even when nothing else runs "
+        "there",
+        False,
+    ),
+    "a gang of shares of two cards each": (
+        share(ShareRequest(400, 0, 30_000), gpus=2, tasks=3),
+        [SHARED],
+        "asks for 3 tasks of a share of 2 GPUs (40 % of compute and 30000 MiB of memory each) each, and all nodes "
+        "together have room for 2, even when nothing else runs there",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "nodes", "summary", "able"), SHARES.values(), ids=SHARES)
+def test_why_a_share_waits(asked: Request, nodes: list[NodeCapacity], summary: str, able: bool) -> None:
+    job = replace(JOB, spec=replace(JOB.spec, tasks=asked.tasks))
+    why = explain(job, asked, nodes, queue=QueueView(0), now=NOW)
+    assert (why.summary, why.can_ever_run) == (summary, able)
+
+
+def test_who_fills_a_card_is_said_and_by_what() -> None:
+    world = World()
+    world.register()
+    world.node("a1", *(replace(gpu(f"g{i}"), sharing=SHIM) for i in range(2)))
+    world.submit("most", gpus=1, gpu_milli=700)
+    world.offers(offer("o1", "a1", gpus=1))
+    world.submit("some", gpus=1, gpu_milli=100)
+    world.offers(offer("o2", "a1", gpus=1))
+    world.submit("whole", gpus=1)
+    world.offers(offer("o3", "a1"))
+    wanted = {
+        "memory": {"gpu_milli": 300},
+        "compute": {"gpu_compute_pct": 30, "gpu_memory_mib": 1000},
+        "card": {},
+    }
+    for name, fields in wanted.items():
+        world.submit(name, gpus=1, **fields)
+    view = StateView(world.state, world.settings, world.now)
+    said = {name: view.explain(JobId(name)).nodes[0].reasons for name in wanted}
+    lacks = "lacks 1 GPU with room for its share: g0 is full by"
+    assert said == {
+        "memory": (
+            f"{lacks} memory: 16000 MiB are free, and 24000 are asked for (it is shared by most, some); "
+            "g1 is used by whole",
+        ),
+        "compute": (
+            f"{lacks} compute: 20 % are free, and 30 % are asked for (it is shared by most, some); g1 is used by whole",
+        ),
+        "card": ("lacks 1 GPU: g0 is used by most, some; g1 is used by whole",),
+    }
+    assert view.explain(JobId("memory")).can_ever_run
