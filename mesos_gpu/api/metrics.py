@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from mesos_gpu.api.scheduler_api import View
-from mesos_gpu.api.v1.views import is_used
+from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory

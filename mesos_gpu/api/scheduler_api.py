@@ -87,6 +87,11 @@ class View(Protocol):
     def readiness_of(self, task_id: TaskId) -> Readiness | None: ...
 
 
+def is_used(view: View, status: GpuStatus) -> bool:
+    """Whether a task holds the GPU, or several share it; as in Mesos, one that is open to shares is used."""
+    return view.holder(status.gpu.id) is not None or view.shared(status.gpu) is not None
+
+
 class SchedulerApi(Protocol):
     """The calls of the scheduler; every future is resolved after what it did is saved."""
 

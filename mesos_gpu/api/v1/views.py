@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
-from mesos_gpu.api.scheduler_api import View
+from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -293,11 +293,6 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
             host for host, inventory in said.items() if inventory.control_ports == "off"
         ),
     }
-
-
-def is_used(view: View, status: GpuStatus) -> bool:
-    """Whether a task holds the GPU, or several share it; as in Mesos, one that is open to shares is used."""
-    return view.holder(status.gpu.id) is not None or view.shared(status.gpu) is not None
 
 
 def _counted(view: View, gpus: Sequence[GpuStatus]) -> shapes.Counted:
