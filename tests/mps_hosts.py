@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from isolator.shares import mps
-from isolator.shares.compute_mode import Nvml
-from isolator.shares.mps import Domain, Host
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.compute_mode import Nvml
+from isolator.shares.mps.daemon import Domain, Host
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing.driver_packages import CURRENT, install

@@ -13,7 +13,8 @@ from isolator.devices.members import member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
-from isolator.shares import card, mps
+from isolator.shares import card
+from isolator.shares.mps import daemon as mps
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory

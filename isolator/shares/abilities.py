@@ -14,8 +14,8 @@ from typing import Final
 
 from isolator.devices.cgroups import OWN_ROOT, Cgroup
 from isolator.gpus.nvml_child import NvmlCalls
-from isolator.shares import mps
 from isolator.shares.driver import limits
+from isolator.shares.mps import daemon as mps
 from isolator.shares.shim import ability as shim_ability
 from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.errors import BadConfiguration, MesosGpuError

@@ -120,7 +120,7 @@ def undo(trace: CardTrace) -> None:
     """
     if trace.kind in (CLOSED, WINDOWS):  # words; and a plan, which is in the files of its tasks
         return
-    from isolator.shares import mps  # an executor without it need not pay for it
+    from isolator.shares.mps import daemon as mps  # an executor without it need not pay for it
 
     if trace.kind == mps.KIND:
         if left := mps.undo(mps.host_of(os.environ), trace.what):

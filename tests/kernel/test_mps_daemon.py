@@ -15,10 +15,12 @@ from isolator.devices import cgroups
 from isolator.devices.rules import DriverFacts, nvidia_devices, rules_of
 from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
 from isolator.node.reaper import strangers
-from isolator.shares import card, compute_mode, mps
-from isolator.shares.compute_mode_child import EXCLUSIVE_PROCESS
-from isolator.shares.mps import Domain, Host, join
-from isolator.shares.mps_share import ByMps
+from isolator.shares import card
+from isolator.shares.mps import compute_mode
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
+from isolator.shares.mps.daemon import Domain, Host, join
+from isolator.shares.mps.measure import ByMps
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps3 import namespace_of
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Disobeyed, Limits
@@ -116,8 +118,8 @@ EXECUTOR = """
 import os, signal, sys
 from pathlib import Path
 from isolator.host import processes
-from isolator.shares import mps
-from isolator.shares.mps import Domain, Host
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.daemon import Domain, Host
 from mesos_gpu.adapters.mps_control import Limits
 processes.become_subreaper()
 host = Host(Path(sys.argv[1]), None, None, Path(sys.argv[2]))
@@ -144,9 +146,9 @@ def test_it_outlives_the_executor_that_made_it_and_is_adopted(host: Host, domain
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from isolator.shares import mps
-from isolator.shares.compute_mode import Nvml
-from isolator.shares.mps import Domain, Host
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.compute_mode import Nvml
+from isolator.shares.mps.daemon import Domain, Host
 from mesos_gpu.adapters.mps_control import Limits
 name, when = sys.argv[5:]
 step = getattr(mps, name)

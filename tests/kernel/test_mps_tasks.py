@@ -14,8 +14,9 @@ import pytest
 
 from isolator.devices.facts import write_inventory
 from isolator.node.reaper import reap
-from isolator.shares import card, mps
-from isolator.shares.compute_mode_child import EXCLUSIVE_PROCESS
+from isolator.shares import card
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.share import Method, Share, Sharing
@@ -31,8 +32,10 @@ PATCHED = """
 from pathlib import Path
 from isolator.devices import facts
 from isolator.executor import mps_watch
-from isolator.shares import compute_mode, enforcing, mps
-from isolator.shares.mps_share import ByMps
+from isolator.shares import enforcing
+from isolator.shares.mps import compute_mode
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.measure import ByMps
 facts.load_driver = lambda root: None
 facts.read_driver = lambda *given, **named: facts.DriverFacts({{'nvidia': 195, 'nvidia-uvm': 511}})
 mps_watch.LOOK_S = mps_watch.PIDS_S = 0.3

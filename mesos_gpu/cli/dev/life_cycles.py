@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.executor import life
-from isolator.shares import mps_life
+from isolator.shares.mps import life as mps_life
 from mesos_gpu.engine.apps.deploying import SHOWN as OF_JOB
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.rollout import ActionKind, InstanceState
@@ -161,7 +161,7 @@ def executor() -> str:
 
 
 def mps() -> str:
-    """A daemon of MPS: `isolator.shares.mps_life.TABLE`, without what changes no state."""
+    """A daemon of MPS: `isolator.shares.mps.life.TABLE`, without what changes no state."""
     arrows: dict[Arrow, dict[str, None]] = {("[*]", mps_life.State.STARTING.value): {}}
     for (old, event), move in mps_life.TABLE.items():
         if move.to is not old:

@@ -48,7 +48,7 @@ def largest_mib(nodes: Iterable[NodeCapacity]) -> int:
 
 
 def parts_of(node: NodeCapacity, gpus: Sequence[Gpu]) -> tuple[list[int], list[tuple[int, int]], list[bool]]:
-    """Of some free GPUs of a node: what each counts as, what shares may have of it, and whether it is open."""
+    """Look at free GPUs of a node: what each counts as, what shares may have of it, and whether it is open."""
     parts = {part.gpu_id: part for part in node.parts}
     to_open = len(gpus) if not node.cover.gpus else max(node.free.gpus, 0)
     counts: list[int] = []

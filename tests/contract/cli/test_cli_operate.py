@@ -84,6 +84,7 @@ def test_all_cards_at_a_glance(rig: Rig) -> None:
         "SAYS",
         "UUID",
         "JOB",
+        "SHARE",
         "REASON",
     ]
     assert len(listed) == 3

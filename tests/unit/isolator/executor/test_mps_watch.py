@@ -15,9 +15,9 @@ from isolator.executor import mps_watch
 from isolator.executor.mps_watch import Watch
 from isolator.gpus.ledger import CLOSED, Ledger
 from isolator.runs.run import Ended
-from isolator.shares import mps
-from isolator.shares.mps import Domain, Host
-from isolator.shares.mps_life import Action, State
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.daemon import Domain, Host
+from isolator.shares.mps.life import Action, State
 from mesos_gpu.adapters.mps_control import Limits
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.model.ids import GpuId

@@ -13,8 +13,9 @@ import pytest
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.node import doctor
 from isolator.node.findings import Host, Level
-from isolator.shares import abilities, mps
+from isolator.shares import abilities
 from isolator.shares.abilities import MPS_RESERVE_MIB, Abilities, Known, Settings, settings_of, words_of
+from isolator.shares.mps import daemon as mps
 from isolator.shares.shim import ability as shim_ability
 from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus

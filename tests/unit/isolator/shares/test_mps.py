@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from isolator.shares import compute_mode, mps
-from isolator.shares.mps import Domain, Host, cap_for, own_cgroups, probe, refusal
+from isolator.shares.mps import compute_mode
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.daemon import Domain, Host, cap_for, own_cgroups, probe, refusal
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId

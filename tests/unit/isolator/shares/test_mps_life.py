@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from isolator.shares.mps_life import (
+from isolator.shares.mps.life import (
     TABLE,
     Action,
     Event,

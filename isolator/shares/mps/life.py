@@ -1,6 +1,6 @@
 """The life of a daemon of MPS, as a table; what its log, and the kernel's, say of faults. Pure.
 
-`isolator.shares.mps` looks at a daemon and makes events of what it sees; what is to be done follows from here.
+`isolator.shares.mps.daemon` looks at a daemon and makes events of what it sees; what is to be done follows from here.
 Sources: NVIDIA's MPS documentation, "Error containment": a client's fatal fault ends the work of all clients of its
 card, and no new one is let in until they have left. The words are those of the daemon and the server of 535 and 550.
 """

@@ -1,4 +1,4 @@
-"""Set the compute mode of one card: what `isolator.shares.compute_mode` runs as a file, with little to import."""
+"""Set the compute mode of one card: what `isolator.shares.mps.compute_mode` runs as a file, with little to import."""
 
 import ctypes  # the bindings import it anyway
 import os

@@ -22,9 +22,9 @@ from isolator.devices import cgroups
 from isolator.devices.cgroups import OWN_ROOT, Cgroup, make_directory
 from isolator.devices.rules import Rule
 from isolator.host import processes
-from isolator.shares import compute_mode
-from isolator.shares.compute_mode import Nvml
-from isolator.shares.mps_life import State
+from isolator.shares.mps import compute_mode
+from isolator.shares.mps.compute_mode import Nvml
+from isolator.shares.mps.life import State
 from mesos_gpu.adapters.mps2 import Mps2
 from mesos_gpu.adapters.mps3 import Mps3
 from mesos_gpu.adapters.mps_control import (

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from isolator.devices import facts
 from isolator.devices.rules import Rule, nvidia_devices, rules_of
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
-from isolator.shares import card, mps
-from isolator.shares.mps import Domain, Host
+from isolator.shares import card
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.adapters.mps_control import PROGRAM, Limits
 from mesos_gpu.errors import Conflict, Unavailable
