@@ -203,7 +203,7 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
     if method in (Method.DMEM_WINDOWS, Method.MISC_WINDOWS):
         return (CgroupLimits(), Files())
     if method.has_domain:
-        from isolator.shares.mps.measure import ByMps
+        from isolator.shares.by_mps import ByMps
 
         return (Files() if method.memory_by == "shim" else CgroupLimits(), ByMps())
     raise refused(tenancy, f"this program does not enforce {method.value}")

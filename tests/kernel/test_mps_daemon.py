@@ -20,7 +20,7 @@ from isolator.shares.mps import compute_mode
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps.daemon import Domain, Host, join
-from isolator.shares.mps.measure import ByMps
+from isolator.shares.by_mps import ByMps
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps3 import namespace_of
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Disobeyed, Limits

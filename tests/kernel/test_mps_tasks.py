@@ -35,7 +35,7 @@ from isolator.executor import mps_watch
 from isolator.shares import enforcing
 from isolator.shares.mps import compute_mode
 from isolator.shares.mps import daemon as mps
-from isolator.shares.mps.measure import ByMps
+from isolator.shares.by_mps import ByMps
 facts.load_driver = lambda root: None
 facts.read_driver = lambda *given, **named: facts.DriverFacts({{'nvidia': 195, 'nvidia-uvm': 511}})
 mps_watch.LOOK_S = mps_watch.PIDS_S = 0.3

@@ -322,7 +322,7 @@ ELSEWHERE = {
     "shares/mps/compute_mode_child": "notes of daemons of MPS, in a directory that is root's",
     "shares/driver/limits": "files of cgroups",
     "shares/mps/daemon": "directories of daemons of MPS, below ones that are root's, and cgroups",
-    "shares/mps/measure": "a daemon of MPS, which is opened by a method of that name",
+    "shares/by_mps": "a daemon of MPS, which is opened by a method of that name",
     "shares/shim/build": "the cache of built libraries, and a directory of its own below it",
     "shares/shim/check": "a directory of its own",
     "shares/shim/region": "the node directory, which is root's: tasks' own directories are closed to others",
