@@ -17,10 +17,10 @@ from isolator.devices import cgroups
 from isolator.gpus.ledger import CLOSED, CardTrace, Ledger
 from isolator.host import processes
 from isolator.runs.run import Ended
+from isolator.shares.by_mps import domain_of, limits_on
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, Event, LogReading, State, culprit, read_log, read_xid, step
-from isolator.shares.by_mps import domain_of, limits_on
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps_control import Absent, Disobeyed, Limits, Silent
 from mesos_gpu.errors import MesosGpuError, Unavailable

@@ -16,11 +16,11 @@ from isolator.devices.rules import DriverFacts, nvidia_devices, rules_of
 from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
 from isolator.node.reaper import strangers
 from isolator.shares import card
+from isolator.shares.by_mps import ByMps
 from isolator.shares.mps import compute_mode
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps.daemon import Domain, Host, join
-from isolator.shares.by_mps import ByMps
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps3 import namespace_of
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Disobeyed, Limits
