@@ -38,6 +38,7 @@ def on_resize_requested(turn: Turn, event: ResizeRequested) -> None:
     _check_limit(turn, job, spec)
     why = _cannot(turn, job, tasks, wanted)
     if why and event.restart:
+        _check_ever(turn, spec)
         _start_again(turn, job, spec, why)
         return
     if why:
@@ -96,6 +97,20 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
         raise Conflict(
             f"job {job.id} cannot be resized: {what}", remedy="ask for less, or wait until others end"
         )
+
+
+def _check_ever(turn: Turn, spec: JobSpec) -> None:
+    """See that a job which is to start again would not wait for ever.
+
+    Raises:
+        Conflict: No GPU that is known has so much memory for a share.
+    """
+    gpus = [gpu for node in turn.state.nodes.values() if node.lost_at is None for gpu in node.gpus]
+    known = [gpu for gpu in gpus if not spec.gpu_model or gpu.model in spec.gpu_model]
+    most_mib = max((gpu.sharing.memory_mib for gpu in known if gpu.sharing), default=0)
+    if (spec.gpu_memory_mib or 0) > most_mib:
+        what = f"no GPU has {spec.gpu_memory_mib} MiB for a share; the largest has {most_mib}"
+        raise Conflict(what, remedy="ask for less")
 
 
 def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:

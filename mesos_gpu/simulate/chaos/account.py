@@ -60,6 +60,7 @@ class Account:
         self.user_killed: set[JobId] = set()
         self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
         self.evicted: set[TaskId] = set()
+        self.may_restart: set[TaskId] = set()  # its user wants another share, if need be by another launch
         self.launches: dict[JobId, list[TaskId]] = {}
         self.ended_now: set[TaskId] = set()  # by words of the batch in hand, which may follow what is judged
         self.begun: set[str] = set()  # launches of gangs whose members may start

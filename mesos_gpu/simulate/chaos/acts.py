@@ -154,6 +154,21 @@ def _kill(world: World, a: int, b: int) -> None:
         world.inbox.append(ev.KillRequested(job.id))
 
 
+def _resize(world: World, a: int, b: int) -> None:
+    """A user wants another share for a job: mostly for one that has one."""
+    shared = [run for run in world.mesos.alive() if run.item.task.share and run.stage == "TASK_RUNNING"]
+    run = _run(world, shared, a) if shared else None
+    job = world.state.jobs.get(run.job_id) if run and run.job_id else _job(world, a) if b % 16 == 0 else None
+    if job:
+        patch: dict[str, int | None] = {}
+        if a % 3:
+            patch["gpu_memory_mib"] = (500, 4000, 12000, 30000, 70000)[b % 5]
+        if a % 3 != 1:
+            patch["gpu_compute_pct"] = (5, 25, 40, 75, 100)[b // 5 % 5]
+        world.say(f"a user wants {patch} for {job.id}")
+        world.inbox.append(ev.ResizeRequested(job.id, patch, restart=b // 25 % 4 == 0))
+
+
 def _place(world: World, a: int, b: int) -> tuple[Target, str] | None:
     if b % 4 == 0:
         agent = _agent(world, a)
@@ -386,6 +401,7 @@ def _time(seconds: Sequence[float]) -> Callable[[World, int, int], None]:
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "submit": (7, _submit),
     "kill": (2, _kill),
+    "resize": (1.5, _resize),
     "drain": (0.7, _drain),
     "undrain": (0.8, _undrain),
     "reset": (0.6, _reset),

@@ -55,7 +55,12 @@ def could_run(world: World, job: Job) -> bool:
 
 def _slots(agent: Agent, spec: JobSpec, model: str | None) -> int:
     """How many tasks of a job its GPUs, ports and constraints let in."""
-    able = [gpu for gpu in agent.gpus if gpu.sharing is not None or not spec.is_share]
+    mib = spec.gpu_memory_mib or 0
+    able = [
+        gpu
+        for gpu in agent.gpus
+        if not spec.is_share or (gpu.sharing is not None and mib <= gpu.sharing.memory_mib)
+    ]
     gpus = sum(model is None or gpu.model == model for gpu in able)
     most = len(PORTS) if spec.tasks > 1 else 1
     for constraint in spec.constraints:

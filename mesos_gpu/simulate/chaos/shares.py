@@ -2,7 +2,7 @@
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.share import WHOLE, Share
+from mesos_gpu.model.share import WHOLE, Share, larger_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account
 from mesos_gpu.simulate.chaos.violation import Violation
@@ -25,7 +25,9 @@ def granted(account: Account, task: Task, launch: fx.Launch) -> None:
 
 def _fits(account: Account, task_id: TaskId, gpu_id: GpuId, share: Share) -> None:
     card = next(gpu for agent in account.mesos.agents.values() for gpu in agent.gpus if gpu.id == gpu_id)
-    others = [(run.id, run.item.task.share) for run in _tenants(account, gpu_id) if run.id != task_id]
+    others = [
+        (run.id, _share(account, run, gpu_id)) for run in _tenants(account, gpu_id) if run.id != task_id
+    ]
     every = [share, *(other for _, other in others if other is not None)]
     who = [str(other) for other, _ in others]
     if any(other is None for _, other in others):
@@ -38,6 +40,16 @@ def _fits(account: Account, task_id: TaskId, gpu_id: GpuId, share: Share) -> Non
         raise Violation("never more is granted of a card than there is", words, task_id, *who)
     if len({(each.method, each.domain) for each in every}) > 1:
         raise Violation("a card is shared in one way, by whom it may be", f"{gpu_id}: {every}", task_id, *who)
+
+
+def _share(account: Account, run: Run, gpu_id: GpuId) -> Share | None:
+    """What a task truly has of a card, or may have soon; None: all of it."""
+    known, launched = account.disk.tasks.get(run.id), run.item.task.share
+    if launched is None:
+        return None
+    truly = run.agent.shares.get(gpu_id, {}).get(run.id, launched)
+    promised = known.counted_share if known else None
+    return larger_of(truly, promised) if promised else truly
 
 
 def _tenants(account: Account, gpu_id: GpuId) -> list[Run]:

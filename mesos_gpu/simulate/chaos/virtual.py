@@ -18,9 +18,12 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
 from mesos_gpu.model.share import WHOLE, Share
 from mesos_gpu.model.tasks.assignment import Outcome
+from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.status import Status
+from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.wire.mesos import assignment, report
 from mesos_gpu.wire.mesos.reservations import is_ours, reserved
+from mesos_gpu.wire.mesos.resize import encode_answer
 
 TERMINAL: Final = frozenset(
     f"TASK_{word}"
@@ -85,6 +88,7 @@ class Run:
     told_to_start: bool = False  # of a gang's member: the others have their places
     outbox: list[Status] = field(default_factory=list)  # not acknowledged, oldest first
     uuids: int = 0
+    resized: Resized | None = None  # the latest answer of its executor
 
     @property
     def id(self) -> TaskId:
@@ -243,6 +247,8 @@ class VirtualMesos:
                 self._reset(agent_id, gpu_id, request)
             case fx.Start(_, _, task_id):
                 self._start(task_id)
+            case fx.AskResize(_, _, task_id, resize):
+                self._resize(task_id, resize)
             case fx.Suppress() | fx.Revive():
                 self._want(isinstance(effect, fx.Revive))
 
@@ -435,6 +441,15 @@ class VirtualMesos:
                     run.agent.shares.setdefault(gpu_id, {})[task.id] = task.share
             self.update(run, "TASK_STARTING")
 
+    def _resize(self, task_id: TaskId, resize: Resize) -> None:
+        """The executor gives its task another share, or says why not; it answers again what it has answered."""
+        run = self.runs.get(task_id)
+        if run is None or run.stage != "TASK_RUNNING" or run.to_be_killed or not self.hears(run.agent):
+            return
+        if run.resized is None or resize.number > run.resized.number:
+            run.resized = _resized(run, resize)
+        self._emit(run, "TASK_RUNNING", encode_answer(run.resized))
+
     # --- agents
 
     def lose(self, agent: Agent) -> None:
@@ -527,6 +542,36 @@ def _lets_in(agent: Agent, gpu_id: GpuId, share: Share | None) -> bool:
         sum(each.memory_mib for each in every) <= gpu.sharing.memory_mib
         and sum(each.compute_milli for each in every) <= WHOLE
         and len({(each.method, each.domain) for each in every}) == 1
+    )
+
+
+def _resized(run: Run, resize: Resize) -> Resized:
+    """What becomes of a share by a request; a task uses half of what it was launched with."""
+    agent, task = run.agent, run.item.task
+    held = agent.shares[task.gpus[0]][run.id]
+    wanted = replace(
+        held,
+        memory_mib=resize.memory_mib,
+        memory_max_mib=resize.memory_max_mib,
+        compute_milli=resize.compute_milli,
+    )
+    used_mib = task.share.memory_mib // 2 if task.share else 0
+    refused = f"it uses {used_mib} MiB" if used_mib > resize.memory_mib else ""
+    for gpu_id in () if refused else task.gpus:
+        del agent.shares[gpu_id][run.id]
+        fits = _lets_in(agent, gpu_id, wanted)
+        agent.shares[gpu_id][run.id] = wanted if fits else held
+        if not fits:
+            words = f"{run.id} shall have {wanted} of {gpu_id}, and others have {agent.shares[gpu_id]}"
+            raise Violation("what a host is asked for fits there", words, run.id)
+    now = held if refused else wanted
+    return Resized(
+        resize.number,
+        now.memory_mib,
+        now.memory_max_mib,
+        now.compute_milli,
+        refused,
+        used_mib if refused else None,
     )
 
 

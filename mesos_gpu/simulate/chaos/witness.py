@@ -67,6 +67,8 @@ class Witness(Account):
                 self.submitted.add(job_id)
             case ev.KillRequested(job_id):
                 self.user_killed.add(job_id)
+            case ev.ResizeRequested(job_id, _, True):
+                self.may_restart.update(self.latest(job_id))
             case ev.HealthFound(task_id, healthy, kill):
                 self.healthy[task_id] = healthy
                 if kill:
@@ -192,6 +194,8 @@ class Witness(Account):
             return
         self.evicted.add(task.id)
         job = self.disk.jobs.get(task.job_id) if task.job_id else None
+        if job is not None and task.id in self.may_restart:
+            return
         if job is None or not (self._out_of_order(job, now) or gangs.justified(self, task, job, now)):
             raise Violation("nothing is ended without a reason", f"{task.id}: {task.evicted}", task.id)
 
@@ -382,6 +386,7 @@ class Witness(Account):
             for task_id in tasks:
                 self.words.pop(task_id, None)
                 self.evicted.discard(task_id)
+                self.may_restart.discard(task_id)
                 self.ready.discard(task_id)
                 self.healthy.pop(task_id, None)
             self.launches.pop(job_id, None)

@@ -50,6 +50,7 @@ _REQUESTS: Final = (
     ev.DrainRequested,
     ev.UndrainRequested,
     ev.ResetRequested,
+    ev.ResizeRequested,
     ev.AppsChanged,
     ev.DeploymentDeleted,
 )
@@ -294,6 +295,9 @@ def _words(effect: fx.Effect) -> str | None:
             return f"decline {', '.join(offer_ids)} for {refuse_s:g} s"
         case fx.Start(_, _, task_id):
             return f"tell {task_id} to start"
+        case fx.AskResize(_, _, task_id, resize):
+            amounts = f"{resize.memory_mib} MiB and {resize.compute_milli} thousandths"
+            return f"ask {task_id} to have {amounts}, request {resize.number}"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
         case fx.Suppress() | fx.Revive() | fx.ListTasks():

@@ -248,6 +248,15 @@ def test_what_cannot_change_while_it_runs_says_so_and_starts_again_if_that_is_wa
     assert (job.state in (JobState.PENDING, JobState.STARTING), job.attempts) == (True, 0)
 
 
+def test_a_job_does_not_start_again_for_what_no_card_has(world: World) -> None:
+    running(world)
+    with pytest.raises(Conflict, match="no GPU has 80001 MiB for a share; the largest has 80000"):
+        ask(world, restart=True, gpu_memory_mib=80001)
+    assert world.state.tasks[TaskId("j1.1")].evicted == ""
+    running(world, "j2", share=replace(QUARTER, memory_mib=10000))
+    assert only(ask(world, restart=True, gpu_memory_mib=75000), fx.Kill).task_id == "j1.1"
+
+
 def test_memory_of_an_mps_share_changes_while_it_runs(world: World) -> None:
     running(world, share=replace(QUARTER, method=Method.SHIM_MPS2))
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.memory_mib == 10000
