@@ -26,7 +26,7 @@ PREFIX: Final = "gpu-cover."  # of the ids of cover tasks; a job's has a dash be
 _ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
 _OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
 _REMEMBERED: Final = 1000  # cover tasks that have ended
-_STEADY_S: Final = 60.0  # a keeper that lived so long did not fail at its start
+_STEADY_S: Final = 10.0  # a keeper that lived so long did not fail at its start
 
 
 # --- ids: a card can be taken up by them when the state does not know its task
@@ -160,6 +160,8 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         del state.gone_covers[task_id]
     turn.effects.append(ForgetTask(task.id))
     if task.kill_sent_at is not None:
+        if task.started_at is not None:
+            state.keeper_failures.pop(task.agent_id, None)
         return
     if status.state == "TASK_ERROR" and turn.settings.role != "*":
         # The master drops an operation that it does not allow, and then what needs its resources.

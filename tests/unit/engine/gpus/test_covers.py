@@ -498,3 +498,21 @@ def test_the_master_s_word_of_the_end_of_a_cover_is_enough_and_its_keeper_stays(
     effects = world.feed(ev.StatusArrived(update))
     assert every(effects, fx.Shutdown) == [], "it may hold other cards"
     assert world.state.covers == {}
+
+
+def test_a_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None:
+    world = world_of(shared("g1"))
+    for n in range(5):
+        world.submit(f"j{n}", **QUARTER)
+        rest(world, f"o{n}", 1)
+        run(world, cover_task(world))
+        world.status(cover_task(world).id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+        world.tick(0.3)
+        world.report("a1", shared("g1"))
+        rest(world, f"p{n}", 1)
+        run(world, cover_task(world), world.state.tasks[TaskId(f"j{n}.1")])
+        world.status(f"j{n}.1", "TASK_FINISHED")
+        world.tick(61)
+        world.status(cover_task(world).id, "TASK_KILLED")
+        world.report("a1", shared("g1"))
+    assert world.state.keeper_failures == {}
