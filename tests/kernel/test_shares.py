@@ -161,7 +161,7 @@ def test_a_mig_task_has_the_two_capabilities_of_its_instance_and_reads_them_only
     patched = (
         "from isolator.devices import facts; from mesos_gpu.adapters.nvml import mig\n"
         "facts.read_driver = lambda *given, **named: facts.DriverFacts("
-        "{'nvidia': 195, 'nvidia-caps': 511}, caps=(9,))\n"
+        "{'nvidia': 195, 'nvidia-uvm': 510, 'nvidia-caps': 511}, caps=(9,))\n"
         "mig.capability_minors = lambda minor, gi, ci, root: {7: (21, 22), 8: (30, 31)}[gi]\n"
     )
     code = """
@@ -182,7 +182,7 @@ print(os.environ["CUDA_VISIBLE_DEVICES"], os.environ["NVIDIA_VISIBLE_DEVICES"], 
     with scripted_agent() as agent, pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.hosts.executor_command", lambda: changed_executor(patched))
         with host(directory, agent, MESOS_GPU_ISOLATION=isolation) as one:
-            write_inventory(directory / "node", SHARED)
+            write_inventory(directory / "node", replace(SHARED, source="nvml"))
             (one.sandbox / "probe.py").write_text(code)
             for minor in (9, 21, 30):
                 path = one.sandbox / f"cap{minor}"
