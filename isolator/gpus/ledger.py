@@ -425,6 +425,13 @@ class Ledger:
                             remedy=f"see which has {path} open; if it hangs, end it",
                         )
                     time.sleep(TURN_POLL_S)
+            if self._path.exists():
+                # While one is open, no other that is closed writes the whole file back.
+                kept = stack.enter_context(
+                    contextlib.closing(_connect(f"{self._path.absolute().as_uri()}?mode=rw"))
+                )
+                with contextlib.suppress(sqlite3.DatabaseError):  # who uses it next says so
+                    kept.execute("SELECT count(*) FROM cards").fetchone()
             yield
 
     @contextlib.contextmanager

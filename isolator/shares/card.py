@@ -5,14 +5,16 @@ import json
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
+from typing import Final
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
-from isolator.shares.driver import instances
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing import windows
+
+INSTANCE: Final = "mig"  # kind of a row: an instance that was made (isolator.shares.driver.instances)
 
 
 def sharers(ledger: Ledger, gpu: GpuId) -> tuple[Holding, ...]:
@@ -77,12 +79,15 @@ def settle(ledger: Ledger, gpus: Iterable[GpuId]) -> None:
         MesosGpuError, OSError: It cannot be; it stays on record.
     """
     for gpu in gpus:
-        shares = sharers(ledger, gpu)
-        instances.sweep(ledger, gpu, {each.share.instance for each in shares if each.share is not None})
+        shares, rows = sharers(ledger, gpu), ledger.cards(gpu)
+        if any(row.kind == INSTANCE for row in rows):
+            from isolator.shares.driver.instances import sweep
+
+            sweep(ledger, gpu, {each.share.instance for each in shares if each.share is not None})
         if shares:
             plan(ledger, [gpu])
             continue
-        for trace in reversed(ledger.cards(gpu)):
+        for trace in reversed(ledger.cards(gpu) if rows else ()):
             undo(trace)
             ledger.forget(trace)
 
@@ -109,7 +114,7 @@ def _is_settled(ledger: Ledger, gpu: GpuId) -> bool:
     held = {share.instance for share in shares.values() if share is not None}
     rows = ledger.cards(gpu)
     planned = all(_own(row.state).keys() == shares.keys() for row in rows if row.kind == WINDOWS)
-    return bool(shares) and planned and all(row.what in held for row in rows if row.kind == instances.KIND)
+    return bool(shares) and planned and all(row.what in held for row in rows if row.kind == INSTANCE)
 
 
 def undo(trace: CardTrace) -> None:

@@ -7,23 +7,23 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card, files
-from isolator.shares.driver import limits
-from isolator.shares.driver.instances import Instance
-from isolator.shares.driver.limits import CgroupLimits
 from isolator.shares.files import Files
 from isolator.shares.shim.region import Region
-from isolator.shares.shim.volume import for_tasks
 from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Method, MigInstance, Share
+from mesos_gpu.model.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
-from mesos_gpu.model.tasks.resize import Resized
+
+if TYPE_CHECKING:  # each costs every share what only some need
+    from mesos_gpu.model.share import MigInstance
+    from mesos_gpu.model.tasks.resize import Resized
 
 
 class Enforcing:
@@ -42,8 +42,10 @@ class Enforcing:
 
     def volume(self) -> Path | None:
         """The build of the driver volume that has the libraries for shares; None: it needs none, or there is none."""
-        if not any(isinstance(measure, Files) for measure in self._measures):
+        if self._tenancy.simulated or not any(isinstance(measure, Files) for measure in self._measures):
             return None
+        from isolator.shares.shim.volume import for_tasks
+
         return for_tasks(self._tenancy.own, self._tenancy.inventory)
 
     def see(self) -> None:
@@ -76,12 +78,14 @@ class Enforcing:
         with self._ledger.turn(gpu.id for gpu in self._tenancy.gpus):
             yield
 
-    def divide(self) -> MigInstance:
+    def divide(self) -> "MigInstance":
         """Make the MIG instance that the share is to be, in the card's turn.
 
         Raises:
             NotStarted: It cannot be made there: the task is to be placed again.
         """
+        from isolator.shares.driver.instances import Instance
+
         (measure,) = self._measures
         assert isinstance(measure, Instance)
         try:
@@ -197,15 +201,22 @@ def measures(tenancy: Tenancy) -> tuple[Measure, ...]:
     if method is Method.TURNS:  # the card's own
         return ()
     if method is Method.MIG:
+        from isolator.shares.driver.instances import Instance
+
         return (Instance(),)
     if tenancy.simulated or method is Method.SHIM_WINDOWS:
         return (Files(),)
-    if method in (Method.DMEM_WINDOWS, Method.MISC_WINDOWS):
-        return (CgroupLimits(), Files())
+    memory: Measure = Files()
+    if method.memory_by != "shim":
+        from isolator.shares.driver.limits import CgroupLimits
+
+        memory = CgroupLimits()
     if method.has_domain:
         from isolator.shares.by_mps import ByMps
 
-        return (Files() if method.memory_by == "shim" else CgroupLimits(), ByMps())
+        return (memory, ByMps())
+    if method.compute_by == "windows":
+        return (memory, Files())
     raise refused(tenancy, f"this program does not enforce {method.value}")
 
 
@@ -221,6 +232,8 @@ def undo(trace: Trace) -> list[int]:
     if trace.kind == files.KIND:
         Region(Path(trace.what)).remove()
         return []
+    from isolator.shares.driver import limits
+
     if trace.kind == limits.KIND:
         limits.undo(trace)
         return []

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
-from isolator.shares.shim import ability
 from isolator.shares.shim.region import MIB, CardLimits, Region, region_of
-from isolator.shares.shim.volume import covers, for_tasks, mount_point
 from isolator.shares.tenancy import Given, InUse, Tenancy
-from mesos_gpu.errors import Conflict
+from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.share import Share
 from mesos_gpu.policy.gpus.image import VOLUME_PATH
@@ -19,7 +17,7 @@ from volumes.store import SHARE, Store, default_path
 
 KIND: Final = "share"  # of a trace: the directory of the files
 WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan
-SEEN_AT: Final = mount_point(VOLUME_PATH)  # in the task
+SEEN_AT: Final = f"{VOLUME_PATH}/{SHARE}"  # in the task
 
 
 class Files:
@@ -29,9 +27,12 @@ class Files:
         """Say what is missing, as `Measure.lacks`."""
         if tenancy.simulated:
             return ""
-        if (
-            for_tasks(tenancy.own, tenancy.inventory) is None
-        ):  # why, and whether they know the driver, the monitor says
+        from isolator.shares.shim import (
+            ability,  # with what builds them, which simulated cards need not pay for
+        )
+        from isolator.shares.shim.volume import for_tasks
+
+        if for_tasks(tenancy.own, tenancy.inventory) is None:  # the monitor says why
             return "there is no driver volume with the libraries for shares"
         return ability.switched_off(tenancy.own, tenancy.node)
 
@@ -51,7 +52,11 @@ class Files:
         region.remove()  # of an attempt that was cut short
         region.create(limits_of(tenancy))
         if tenancy.volume is None or not (tenancy.volume / SHARE).is_dir():
-            return Given()  # of simulated cards: there is nothing that would read them
+            if tenancy.simulated:  # there is nothing that would read them
+                return Given()
+            raise Unavailable(
+                "the driver volume with the libraries for shares is gone", remedy="it is built again"
+            )
         directory, usage = os.path.realpath(region.path), region.usage_path.name
         return Given(
             mounts=((directory, SEEN_AT, True), (f"{directory}/{usage}", f"{SEEN_AT}/{usage}", False)),
@@ -88,6 +93,8 @@ def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:
 
 def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
     """Our libraries, and where the host has the driver's own: a task that loads those gets ours."""
+    from isolator.shares.shim.volume import covers
+
     volume = Store(default_path(own)).read(build)
     return tuple((str(ours), theirs) for ours, theirs in covers(volume)) if volume.variant else ()
 

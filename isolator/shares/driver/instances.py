@@ -11,6 +11,7 @@ from typing import Final
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
+from isolator.shares.card import INSTANCE as KIND
 from isolator.shares.driver.limits import calls_of
 from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
@@ -19,7 +20,6 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.share import MigInstance, Share
 from mesos_gpu.policy.sharing.mig import place_of
 
-KIND: Final = "mig"  # of a row of a card
 SETTING: Final = "MESOS_GPU_MIG"
 _SIMULATED: Final = "simulated"  # state of a row: no driver made it
 
