@@ -5,16 +5,14 @@ import json
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
-from typing import Final
 
 from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
+from isolator.shares.tenancy import INSTANCE
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing import windows
-
-INSTANCE: Final = "mig"  # kind of a row: an instance that was made (isolator.shares.driver.instances)
 
 
 def sharers(ledger: Ledger, gpu: GpuId) -> tuple[Holding, ...]:

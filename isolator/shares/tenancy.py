@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.share import Share
+
+INSTANCE: Final = "mig"  # kind of a row of a card: an instance that was made for a share
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Final
 
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
-from isolator.shares.card import INSTANCE as KIND
 from isolator.shares.driver.limits import calls_of
+from isolator.shares.tenancy import INSTANCE as KIND
 from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
