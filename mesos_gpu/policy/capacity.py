@@ -456,15 +456,16 @@ def _soonest_of_shares(
 ) -> int | None:
     """Bisect, where GPUs are shared: what has room once has room later, too. Arguments and answer as of `soonest`."""
     within = [i for i, held in enumerate(node.allocations, 1) if (held.ends_at, i) <= limit]
-    low, high = 0, len(within)
-    if not room_for(request, node.without(node.allocations[:high]), model).slots:
+
+    def has_room(ended: int) -> bool:
+        return room_for(request, node.without(node.allocations[:ended]), model).slots > 0
+
+    low, high, middle = 0, len(within), len(within) - 1  # nodes that are alike differ in the last of them
+    if not has_room(high):
         return None
     while low < high:
+        low, high = (low, middle) if has_room(middle) else (middle + 1, high)
         middle = (low + high) // 2
-        if room_for(request, node.without(node.allocations[:middle]), model).slots:
-            high = middle
-        else:
-            low = middle + 1
     return low
 
 
