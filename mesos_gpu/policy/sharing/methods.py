@@ -114,7 +114,7 @@ def _against(method: Method, isolation: Isolation, sharing: Sharing, may_be_root
         return True
     if isolation is Isolation.STRICT and method.memory_by not in _FIRM:
         return True
-    if method.has_domain and may_be_root:
+    if method.has_domain and (may_be_root or cards > 1):  # a process speaks to one MPS daemon
         return True
     return any(sharing.lacks(ability) for ability in NEEDS[method])
 
