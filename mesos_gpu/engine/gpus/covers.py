@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from mesos_gpu.engine.effects import Kill
+from mesos_gpu.engine.effects import Decline, Kill
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.turn import Turn
@@ -155,6 +155,7 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
     if not task.ended:
         return
     del state.tasks[task.id]
+    _give_back_offers(turn, task.agent_id)
     state.gone_covers[task.id] = None
     for task_id in list(state.gone_covers)[:-_REMEMBERED]:
         del state.gone_covers[task_id]
@@ -171,6 +172,16 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         failures += state.keeper_failures.get(task.agent_id, (0, 0.0))[0]
     wait_s = delay_s(failures, first_s=0.1, most_s=30.0)
     state.keeper_failures[task.agent_id] = failures, turn.now + wait_s
+
+
+def _give_back_offers(turn: Turn, agent_id: AgentId) -> None:
+    """Let all that an agent has come in one offer: a GPU alone is less than masters offer
+    (--min_allocatable_resources), and what it came with may be held."""
+    held = tuple(offer.id for offer in turn.state.offers.values() if offer.agent_id == agent_id)
+    if held:
+        turn.effects.append(Decline(held, 0.0))
+        for offer_id in held:
+            turn.state.drop_offer(offer_id)
 
 
 def close(turn: Turn, task: Task) -> None:

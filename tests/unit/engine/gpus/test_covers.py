@@ -516,3 +516,13 @@ def test_a_keeper_that_served_until_its_card_was_closed_has_not_failed() -> None
         world.status(cover_task(world).id, "TASK_KILLED")
         world.report("a1", shared("g1"))
     assert world.state.keeper_failures == {}
+
+
+def test_when_a_card_is_given_back_what_is_held_of_its_agent_is_too_for_a_gpu_alone_is_not_offered() -> None:
+    world = world_of(shared("g1"))
+    world.submit("j1", **QUARTER)
+    rest(world, "o2", 0)
+    effects = world.status(cover_task(world).id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+    given_back = only(effects, fx.Decline)
+    assert (given_back.offer_ids, given_back.refuse_s) == (("o2",), 0.0)
+    assert world.state.offers == {}
