@@ -185,7 +185,7 @@ def all_gone(stack: Stack, client: Client, *jobs: Job) -> None:
 
 
 def test_with_a_reservation_another_framework_never_gets_a_shared_card(open_directory: Path) -> None:
-    with cluster(open_directory / "stack", "--role", "gpu") as (stack, client):
+    with cluster(open_directory / "reserved", "--role", "gpu") as (stack, client):
         jobs = [submit(client) for _ in range(2)]
         wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)
         assert used(stack) == 1
@@ -204,7 +204,7 @@ def test_with_a_reservation_another_framework_never_gets_a_shared_card(open_dire
 
 
 def test_without_one_the_card_is_shown_uncovered_and_takes_no_more(open_directory: Path) -> None:
-    with cluster(open_directory / "stack") as (stack, client):
+    with cluster(open_directory / "open") as (stack, client):
         jobs = [submit(client) for _ in range(2)]
         wait_until("both run", lambda: run(client, *jobs), PATIENCE_S)
         with Greedy(stack):
@@ -273,7 +273,7 @@ def one_kill(stack: Stack, client: Client, victim: str, when: str) -> dict[str, 
 
 @pytest.fixture(scope="module")
 def lived(open_directory: Path) -> Iterator[tuple[Stack, Client]]:
-    with cluster(open_directory / "stack", "--role", "gpu") as both:
+    with cluster(open_directory / "lived", "--role", "gpu") as both:
         yield both
 
 
@@ -296,7 +296,7 @@ def test_a_kill_loses_no_share_and_counts_no_card_twice(
 def test_twenty_kills_of_each_part_at_each_time(open_directory: Path, role: str) -> None:
     table: dict[tuple[str, str], Counter[str]] = {}
     longest: Counter[tuple[str, str]] = Counter()
-    with cluster(open_directory / "stack", "--role", role) as (stack, client):
+    with cluster(open_directory / "long", "--role", role) as (stack, client):
         for victim in VICTIMS:
             for when in TIMES:
                 row = table[victim, when] = Counter()
