@@ -418,7 +418,7 @@ class Ledger:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, fd)
-                while not _locked(fd):
+                while not lock_now(fd):
                     if time.monotonic() > deadline:
                         raise Unavailable(
                             f"another process has been at work on the shares of {gpu} for {timeout_s:g} s",
@@ -502,7 +502,8 @@ def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
 
 
-def _locked(fd: int) -> bool:
+def lock_now(fd: int) -> bool:
+    """Lock a file or directory, unless another has it locked."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

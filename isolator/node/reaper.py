@@ -59,12 +59,14 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     for trace in reversed(holding.traces):
         left += undo(trace)
     if not left:
-        let_go(ledger, holding)
+        let_go(ledger, holding, timeout_s)
     return left
 
 
-def let_go(ledger: Ledger, holding: Holding) -> None:
+def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
     """Drop a dead owner's holding whose traces are undone; of a share, with what nobody on its cards needs now.
+
+    `timeout_s`: For another at work on its cards, which may have been stopped, to be done.
 
     Raises:
         MesosGpuError, OSError: What was made of a card cannot be undone; it stays on record.
@@ -74,7 +76,7 @@ def let_go(ledger: Ledger, holding: Holding) -> None:
         return
     from isolator.shares import enforcing
 
-    enforcing.let_go(ledger, holding.task, holding.owner, holding.container, holding.gpus)
+    enforcing.let_go(ledger, holding.task, holding.owner, holding.container, holding.gpus, timeout_s)
 
 
 def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[str]:

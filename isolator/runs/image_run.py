@@ -69,6 +69,8 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
             the job's user cannot be.
     """
     plan = launch.plan
+    share = given_mounts(launch)
+    _see_gate(launch, strict=plan.strict and bool(share))
     user = identity(plan, launch.own)
     if user is None:
         raise NotStarted("an image needs a user with an account on this host; name one")
@@ -86,7 +88,6 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     binds = _mounts(launch, user, by_agent)
     given = _identities(binds)
     paths: Mapping[str, str] = {}
-    share = given_mounts(launch)
     if wants_volume(config) or share:
         binds = (*binds, (str(volume(launch, inventory)), VOLUME_PATH, True))
         paths = container_environment(
@@ -98,6 +99,15 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
     env = image_environment(launch.own, launch.task, plan)
     env = {**env, **paths, **given_env(launch), "MESOS_SANDBOX": SANDBOX}
     return Prepared(env, user, binds, given, share, plan.strict and bool(share))
+
+
+def _see_gate(launch: Launch, *, strict: bool) -> None:
+    """See that there is a gate, where an image is to be looked at before its command begins (`Prepared.see`)."""
+    if strict and launch.enclosure.fence is None:
+        raise NotStarted(
+            "whether the image brings a libcuda of its own is seen at its gate, and a container that is denied no "
+            "control port has none; isolation strict needs an agent without MESOS_GPU_CONTROL_PORTS=off"
+        )
 
 
 def _mounts(launch: Launch, user: pwd.struct_passwd, by_agent: bool) -> tuple[tuple[str, str, bool], ...]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
+from isolator.gpus.ledger import TURN_S, Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card, files
 from isolator.shares.files import Files
@@ -242,13 +242,15 @@ def undo(trace: Trace) -> list[int]:
     )
 
 
-def let_go(ledger: Ledger, task: str, owner: Owner, container: str, gpus: Sequence[GpuId]) -> None:
+def let_go(
+    ledger: Ledger, task: str, owner: Owner, container: str, gpus: Sequence[GpuId], timeout_s: float = TURN_S
+) -> None:
     """Release a share whose task has ended and whose traces are undone; what nobody on its cards needs any more is
-    undone, and the others have their windows planned anew.
+    undone, and the others have their windows planned anew. `timeout_s`: for the cards' turn.
 
     Raises:
         MesosGpuError, OSError: That cannot be done now; the monitor tries again.
     """
-    with ledger.turn(gpus):
+    with ledger.turn(gpus, timeout_s):
         ledger.release(task, owner, container)
         card.settle(ledger, gpus)

@@ -189,12 +189,20 @@ class _Account:
         """The account in a task's region; empty, and no problem, if it has none."""
         if not region.path.exists():
             return cls(region, {}, {})
+        _mend(region)
         try:
             limits = {card.gpu: card for card in region.limits(gpus)}
         except Damaged as error:
             return cls(region, {}, {}, error.what)
         usage = region.usage(list(limits))
         return cls(region, limits, usage.cards, usage.problem)
+
+
+def _mend(region: Region) -> None:
+    try:
+        region.mend()
+    except (MesosGpuError, OSError) as error:  # at the next look again
+        logger.info("%s stays half written now: %s", region.limits_path, error)
 
 
 def slack_from(env: Mapping[str, str]) -> int:

@@ -13,12 +13,14 @@ import os
 import re
 import shutil
 import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.errors import Damaged
+from isolator.gpus.ledger import lock_now
+from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing.windows import Window
 
@@ -38,6 +40,9 @@ LIMITS_BYTES: Final = _HEADER.size + MOST_CARDS * _LIMIT.size
 USAGE_BYTES: Final = _HEADER.size + MOST_CARDS * _CARD.size + MOST_PROCESSES * _PROCESS.size
 #: What a figure of a task's own may be at most: more than any card has, and small enough to add up.
 _CREDIBLE: Final = 1 << 50
+#: A write takes microseconds; who does not end it is stopped, as with its container's cgroup.
+ALONE_S: Final = 5.0
+_ALONE_POLL_S: Final = 0.005
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _FLOCK: Final = struct.Struct("hhqqi4x")  # of fcntl(2) on 64-bit Linux: type, whence, start, length, pid
 
@@ -147,6 +152,7 @@ class Region:
 
         Raises:
             ValueError: More than 16 cards.
+            Unavailable: Another writer does not end.
             OSError: The file cannot be written.
         """
         with _alone(self.path.parent):
@@ -167,6 +173,7 @@ class Region:
 
         Raises:
             Damaged: As `limits`; or the card is none of its own.
+            Unavailable: Another writer does not end.
             OSError: The file cannot be written.
         """
         with _alone(self.path.parent):  # an executor and the monitor may each change another field
@@ -174,6 +181,23 @@ class Region:
             if all(card.gpu != gpu for card in cards):
                 raise Damaged(f"{self.limits_path} does not name {gpu}", remedy=_REMEDY)
             self._write([replace(card, **fields) if card.gpu == gpu else card for card in cards])  # type: ignore[arg-type]
+
+    def mend(self) -> None:
+        """Write again what a writer that was killed left half written: a process that starts would not take it, and so
+        have nothing of the card. Harmless if nothing is.
+
+        Raises:
+            Damaged, Unavailable, OSError: As of `change`.
+        """
+        if not self._is_torn():
+            return
+        with _alone(self.path.parent):
+            if self._is_torn():  # still, and nobody is at it
+                self._write(self.limits())
+
+    def _is_torn(self) -> bool:
+        header = _read(self.limits_path, _HEADER.size)
+        return header is not None and bool(_HEADER.unpack(header)[2] & 1)
 
     def limits(self, gpus: Iterable[GpuId] = ()) -> tuple[CardLimits, ...]:
         """What the task is limited to.
@@ -234,9 +258,16 @@ def _opened(path: Path, how: int) -> Iterator[int]:
 @contextlib.contextmanager
 def _alone(directory: Path) -> Iterator[None]:
     """Alone among writers of limits. The lock is on a directory that no task can open: one that a task held would
-    stop the host."""
+    stop the host. A writer that was stopped amid it, as an executor in a frozen cgroup, does not."""
+    deadline = time.monotonic() + ALONE_S
     with _opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        while not lock_now(fd):
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"another process has been writing limits below {directory} for {ALONE_S:g} s",
+                    remedy=f"see which has {directory} open; if it hangs, end it",
+                )
+            time.sleep(_ALONE_POLL_S)
         yield
 
 

@@ -151,6 +151,17 @@ def test_files_that_are_gone_are_said(host: Host, name: str) -> None:
     assert use.memory_mib == 100
 
 
+def test_limits_that_a_killed_writer_left_half_written_are_written_again(host: Host) -> None:
+    """A process that starts would not take them, and have nothing of the card."""
+    region = host.hold()
+    with region.limits_path.open("r+b") as file:
+        file.seek(8)  # the generation
+        file.write((5).to_bytes(8, "little"))
+    host.look({ME: 100})
+    assert int.from_bytes(region.limits_path.read_bytes()[8:16], "little") == 8
+    assert region.limits((CARD,))[0].memory_bytes == SHARE.memory_mib * MIB
+
+
 def test_what_was_known_of_a_task_goes_with_it(host: Host) -> None:
     region = host.hold()
     host.look({ME: 9000})

@@ -20,7 +20,7 @@ from isolator.shares.shim.region import (
     region_of,
     uuid_bytes,
 )
-from mesos_gpu.errors import Damaged
+from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing.windows import Window
 
@@ -103,11 +103,42 @@ def test_the_generation_is_even_after_each_write_and_grows(region: Region) -> No
         region.write(LIMITS)
         seen.append(generation())
     assert seen == [0, 2, 4, 6]
-    with open(region.limits_path, "r+b") as file:  # a writer was killed
-        file.seek(8)
-        file.write(struct.pack("<Q", 9))
+    torn(region)
     region.write(LIMITS)
     assert generation() == 12
+
+
+def torn(region: Region) -> None:
+    """A writer was killed amid it."""
+    with open(region.limits_path, "r+b") as file:
+        file.seek(8)
+        file.write(struct.pack("<Q", 9))
+
+
+def test_what_a_killed_writer_left_is_mended_and_what_is_whole_is_left_alone(region: Region) -> None:
+    before = region.limits_path.read_bytes()
+    region.mend()
+    assert region.limits_path.read_bytes() == before
+    torn(region)
+    region.mend()
+    assert struct.unpack_from("<Q", region.limits_path.read_bytes(), 8) == (12,)
+    assert region.limits((A, B)) == LIMITS
+
+
+def test_a_writer_that_was_stopped_does_not_stop_the_host(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor in a frozen cgroup may have the lock, and the monitor writes for all tasks of the host."""
+    monkeypatch.setattr("isolator.shares.shim.region.ALONE_S", 0.05)
+    fd = os.open(region.path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="another process has been writing limits"):
+            region.change(A, memory_bytes=1)
+    finally:
+        os.close(fd)
+    region.change(A, memory_bytes=1)
+    assert region.limits((A, B))[0].memory_bytes == 1
 
 
 def test_a_task_that_locks_its_limits_does_not_stop_the_host(region: Region) -> None:

@@ -1,0 +1,32 @@
+"""What dead owners of shares left is undone, and nobody who was stopped keeps the monitor from its work."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.gpus.ledger import Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.node.reaper import end
+from mesos_gpu.errors import Unavailable
+from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.share import Method, Share
+
+CARD = GpuId("GPU-1")
+
+
+def test_who_hangs_at_work_on_a_card_does_not_stop_the_reaper(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    dead = replace(Owner.of(os.getpid()), boot_id="an earlier one")
+    claim = ShareClaim(Share(250, 2000, 2000, Method.TURNS), {CARD: Room(8000)})
+    assert isinstance(ledger.claim("old.1", [CARD], dead, share=claim), Claimed)
+    (holding,) = ledger.holdings()
+    with ledger.turn([CARD]):
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="at work on the shares of GPU-1"):
+            end(ledger, holding, timeout_s=0.1)
+        assert time.monotonic() - began < 15.0, "it waits as long as it is told, not for a whole turn"
+    assert ledger.holdings() == (holding,)
+    assert end(ledger, holding, timeout_s=0.1) == []
+    assert ledger.holdings() == ()
