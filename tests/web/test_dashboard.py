@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import requests
 
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.testing.builders import gpu
 from tests.conftest import wait_until
@@ -123,6 +125,7 @@ def test_the_page_counts_the_share_of_a_job_as_limits_do(rig: Rig, tmp_path: Pat
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
 def test_the_page_draws_shares_with_what_is_free_and_guaranteed(rig: Rig, tmp_path: Path) -> None:
     rig.node(gpus=(CARD, gpu("GPU-2")))
+    rig.daemon.put(ev.OfferRescinded(OfferId("a1-2")))  # or the other card would be covered at once
     hold(rig, "cover.1", covers=True)
     hold(rig, "<b>.1", QUARTER)
     hold(rig, "c.1", BURSTS, gpu("GPU-2"))

@@ -22,6 +22,7 @@ def in_time(late_ms: float) -> None:
         pytest.skip(f"sleepers wake {late_ms:.1f} ms late here: a share of time would tell of other programs")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("granted", "kernel_us"),
     [((500, 500), 1000), ((700, 300), 1000), ((800, 200), 200), ((250,) * 4, 1000)],
@@ -41,6 +42,7 @@ def test_a_full_card_is_split_as_granted(rig: Rig, granted: tuple[int, ...], ker
         seen.append(rig.split(granted, kernel_us, 1.5))
 
 
+@pytest.mark.long
 def test_what_a_launch_costs_stays_small(rig: Rig, tmp_path: Path) -> None:
     """By a tenth of what `bench shim` measures: on a busy machine the best of five may be twice as long."""
     from mesos_gpu.policy.sharing.windows import PERIOD_US, Window
