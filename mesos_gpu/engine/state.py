@@ -2,7 +2,7 @@
 
 import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -396,6 +396,14 @@ class State:
         """The job for which a launch counts against its queue's limit: not one that was given up."""
         job = None if task.ended else self.current(task)
         return None if job is None or job.state is JobState.PENDING else job
+
+    def counted_milli(self, task: Task, job: Job) -> int:
+        """Thousandths of GPUs that a launch counts as in its queue's limit: what it may grow to is counted at once."""
+        resize, counted = task.resize, job.spec.counted_milli
+        if resize is None or resize.refused or (resize.back and resize.answered):
+            return counted
+        grown = replace(job.spec, **resize.patch)  # type: ignore[arg-type]
+        return max(counted, grown.counted_milli)
 
     def problems(self) -> list[str]:
         """Broken invariants, in words; tests assert that there are none."""

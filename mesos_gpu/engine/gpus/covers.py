@@ -67,6 +67,15 @@ def is_free(state: State, gpu_id: GpuId) -> bool:
     return gpu_id not in state.sharers if cover is None else is_open(state.tasks[cover])
 
 
+def is_closing(state: State, gpu_id: GpuId) -> bool:
+    """Whether a card is about to be a whole one again: nobody has a share of it, and its task is being ended."""
+    cover = state.covers.get(gpu_id)
+    if cover is None or gpu_id in state.sharers:
+        return False
+    task = state.tasks[cover]
+    return task.kill_sent_at is not None and task.state is not TaskState.UNREACHABLE
+
+
 def open_parts(state: State, node: Node, settings: Settings) -> tuple[GpuPart, ...]:
     """What is free of each card of a node that is open to shares."""
     if not state.covers:
@@ -112,9 +121,9 @@ def cost_of_keeper(state: State, settings: Settings, agent_id: AgentId) -> Resou
 
 
 def held_for_covers(state: State, settings: Settings, agent_id: AgentId) -> Resources:
-    """What all cover tasks of an agent hold, with their keepers."""
-    tasks = [state.tasks[task_id] for task_id in state.covers.values()]
-    tasks = [task for task in tasks if task.agent_id == agent_id]
+    """What cover tasks of an agent hold for longer, with their keepers."""
+    lasting = [task_id for gpu_id, task_id in state.covers.items() if not is_closing(state, gpu_id)]
+    tasks = [task for task in map(state.tasks.__getitem__, lasting) if task.agent_id == agent_id]
     keepers = len({task.executor_id for task in tasks})
     return settings.cover.scaled(len(tasks)) + settings.keeper.scaled(keepers) if tasks else NOTHING
 
@@ -154,12 +163,8 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         state.keeper_failures.pop(task.agent_id, None)
     if not task.ended:
         return
-    del state.tasks[task.id]
+    _forget(turn, task)
     _give_back_offers(turn, task.agent_id)
-    state.gone_covers[task.id] = None
-    for task_id in list(state.gone_covers)[:-_REMEMBERED]:
-        del state.gone_covers[task_id]
-    turn.effects.append(ForgetTask(task.id))
     if task.kill_sent_at is not None:
         if task.started_at is not None:
             state.keeper_failures.pop(task.agent_id, None)
@@ -182,6 +187,22 @@ def _give_back_offers(turn: Turn, agent_id: AgentId) -> None:
         turn.effects.append(Decline(held, 0.0))
         for offer_id in held:
             turn.state.drop_offer(offer_id)
+
+
+def _forget(turn: Turn, task: Task) -> None:
+    state = turn.state
+    del state.tasks[task.id]
+    state.gone_covers[task.id] = None
+    for task_id in list(state.gone_covers)[:-_REMEMBERED]:
+        del state.gone_covers[task_id]
+    turn.effects.append(ForgetTask(task.id))
+
+
+def _give_up(turn: Turn, task: Task) -> None:
+    """Let a card go that nobody has a share of, and whose agent is cut off; should its task be back, it is ended."""
+    task = replace(task, state=TaskState.LOST, ended_at=turn.now)
+    turn.put_task(task)
+    _forget(turn, task)
 
 
 def close(turn: Turn, task: Task) -> None:
@@ -210,6 +231,11 @@ def on_tick(turn: Turn) -> None:
         return
     for task in [state.tasks[task_id] for task_id in state.covers.values()]:
         assert task.covers is not None, "covers has cover tasks"
+        cut_off_at = task.unreachable_since if task.state is TaskState.UNREACHABLE else None
+        if cut_off_at is not None and task.covers in state.idle:
+            if turn.now - cut_off_at >= settings.unreachable_timeout_s:
+                _give_up(turn, task)
+            continue
         if task.kill_sent_at is not None:
             if turn.now - task.kill_sent_at >= settings.kill_resend_s:
                 close(turn, task)

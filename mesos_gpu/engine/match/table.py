@@ -70,7 +70,8 @@ def _brought_up(table: Table, state: State, settings: Settings, now: float, rema
     gone = [agent_id for agent_id in nodes if agent_id not in remains]
     late = [agent_id for agent_id, until in table.fresh_until.items() if until < now]
     new = [agent_id for agent_id in remains if agent_id not in nodes]
-    for agent_id in sorted({*gone, *late, *new, *state.touched}):
+    again = [a for a, (_, until) in state.keeper_failures.items() if table.at < until <= now]
+    for agent_id in sorted({*gone, *late, *new, *again, *state.touched}):
         if agent_id not in remains or state.drain_of(state.nodes[agent_id].hostname):
             table.fresh_until.pop(agent_id, None)
             if agent_id in nodes:

@@ -120,8 +120,9 @@ class Backlog:
         job = self._state.holding_job(task)
         if job is None or job.spec.queue not in self._held:
             return
-        self._held[job.spec.queue].append(self.allocation(task))
-        self._used[job.spec.queue] += job.spec.counted_milli
+        held = self.allocation(task)
+        self._held[job.spec.queue].append(held)
+        self._used[job.spec.queue] += held.counted_milli
 
     def used_milli(self, queue: str) -> int:
         """Thousandths of GPUs that a queue with a limit holds."""
@@ -340,9 +341,14 @@ class Backlog:
         )
 
     def _free(self, node: Node) -> tuple[Gpu, ...]:
-        """Held by nobody; one whose claim was refused a moment ago is left alone only for a moment."""
+        """Held by nobody, or held in Mesos for a moment only; one whose claim was refused a moment ago is left alone
+        only for a moment."""
         state = self._state
-        idle = {gpu.id for gpu in node.gpus if gpu.id not in state.covers and covers.is_free(state, gpu.id)}
+        idle = {
+            gpu.id
+            for gpu in node.gpus
+            if (covers.is_closing if gpu.id in state.covers else covers.is_free)(state, gpu.id)
+        }
         return well(self._state, node, self._now, self._settings, idle)
 
     def _capacity(self, agent_id: AgentId, seen: Resources) -> Resources:
@@ -377,12 +383,12 @@ class Backlog:
             job_id=job.id,
             resources=job.spec.resources + settings.executor,
             gpus=gpus,
-            share=task.share,
+            share=task.counted_share,
             since=task.started_at or task.launched_at,
             ends_at=ends_at,
             lasts_s=lasts_s,
             learnt=learnt,
-            counted_milli=job.spec.counted_milli,
+            counted_milli=self._state.counted_milli(task, job),
         )
 
     def _end_of(self, task: Task, job: Job) -> tuple[float, float | None, str]:

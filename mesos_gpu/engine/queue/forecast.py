@@ -132,7 +132,7 @@ class Forecast:
         for task_id in self._state.live:
             holder = self._state.holding_job(self._state.tasks[task_id])
             if holder is not None and holder.spec.queue in used:
-                used[holder.spec.queue] += holder.spec.counted_milli
+                used[holder.spec.queue] += self._state.counted_milli(self._state.tasks[task_id], holder)
         limits = self._settings.queue_limits
         return [
             QueueUse(name, limits.get(name), number_of(used[name]), names[name]) for name in sorted(names)

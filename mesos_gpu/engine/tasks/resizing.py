@@ -89,8 +89,12 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
     limit, more = turn.settings.queue_limits.get(queue), spec.counted_milli - job.spec.counted_milli
     if limit is None or more <= 0:
         return
-    jobs = (state.holding_job(state.tasks[task_id]) for task_id in state.live)
-    used = sum(each.spec.counted_milli for each in jobs if each is not None and each.spec.queue == queue)
+    tasks = [state.tasks[task_id] for task_id in state.live]
+    used = sum(
+        state.counted_milli(task, each)
+        for task in tasks
+        if (each := state.holding_job(task)) is not None and each.spec.queue == queue
+    )
     wanted = used + more * job.spec.tasks
     if wanted > limit * WHOLE:
         what = f"queue {queue} would hold {wanted / WHOLE:g} GPUs, and its limit is {limit}"

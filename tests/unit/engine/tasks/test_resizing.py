@@ -7,6 +7,8 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.queue.forecast import Forecast
+from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
@@ -312,3 +314,32 @@ def test_a_task_that_ends_meanwhile_frees_all_of_it(world: World) -> None:
     world.status("j1.1", "TASK_FINISHED")
     assert world.state.sharers == {}
     assert every(world.tick(5), fx.AskResize) == []
+
+
+def test_growth_counts_in_the_limit_of_a_queue_before_it_is_confirmed() -> None:
+    world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
+    world.register()
+    world.node("a1", CARD)
+    running(world, gpu_compute_pct=25, gpu_memory_mib=20000)
+    running(world, "j2", gpu_compute_pct=25, gpu_memory_mib=20000)
+    ask(world, gpu_compute_pct=50)
+    submitted = world.submit("j3", gpus=1, gpu_compute_pct=30, gpu_memory_mib=1000)
+    assert submitted.state is JobState.PENDING
+    with pytest.raises(Conflict, match=r"queue default would hold 1\.05 GPUs"):
+        ask(world, "j2", gpu_compute_pct=55)
+    answer(world, refused="no")
+    ask(world, "j2", gpu_compute_pct=55)
+
+
+def test_a_job_that_waits_for_the_card_knows_that_it_is_whole_when_a_share_that_grows_has_ended() -> None:
+    world = World()
+    world.register()
+    world.node("a1", CARD)
+    running(world, timeout_s=100.0)
+    world.submit("whole", gpus=1)
+    before = Forecast(world.state, world.settings, world.now)
+    before.before(JobId("whole"))
+    ask(world, gpu_compute_pct=50)
+    now = Forecast(world.state, world.settings, world.now)
+    now.before(JobId("whole"))
+    assert now.estimate(world.job("whole")).at == before.estimate(world.job("whole")).at is not None

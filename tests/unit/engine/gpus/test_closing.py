@@ -1,0 +1,110 @@
+"""Cards on their way between shares and whole use: nothing that waits for them is passed over meanwhile."""
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.testing.builders import World, every
+from tests.unit.engine.gpus.test_covers import (
+    QUARTER,
+    cover_task,
+    covers_in,
+    rest,
+    run,
+    shared,
+    submit,
+    world_of,
+)
+
+
+def share_of(world: World, name: str) -> Task:
+    return world.state.tasks[world.job(name).task_id]
+
+
+def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_closed() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    submit(world, "j1", **QUARTER)
+    run(world, cover_task(world), share_of(world, "j1"))
+    submit(world, "large", gpus=2)
+    rest(world, "o1", 1)
+    submit(world, "small", gpus=1)
+    closed = every(world.status(share_of(world, "j1").id, "TASK_FINISHED"), fx.Kill)
+    assert [kill.task_id for kill in closed] == [cover_task(world).id]
+    world.tick(2)
+    assert (world.job("large").state, world.job("small").state) == (JobState.PENDING, JobState.PENDING)
+    world.status(cover_task(world).id, "TASK_KILLED")
+    rest(world, "o2", 2)
+    assert share_of(world, "large").gpus == (GpuId("g1"), GpuId("g2"))
+
+
+def test_nobody_is_ended_for_a_card_that_is_being_closed() -> None:
+    world = world_of(shared("g1"))
+    submit(world, "j1", **QUARTER, preemptible=True)
+    run(world, cover_task(world), share_of(world, "j1"))
+    world.node("a2", shared("h1"))
+    submit(world, "j2", gpus=1, preemptible=True, kill_grace_s=60.0)
+    run(world, share_of(world, "j2"))
+    submit(world, "first", gpus=1, priority=1)
+    world.tick(4)
+    victim, other = ("j1", "j2") if share_of(world, "j1").evicted else ("j2", "j1")
+    assert (victim, bool(share_of(world, other).evicted)) == ("j1", False)  # a quarter is less work
+    world.tick(40)  # longer than a choice stands
+    for agent, card in (("a1", "g1"), ("a2", "h1")):
+        world.report(agent, shared(card))
+    world.status(share_of(world, "j1").id, "TASK_KILLED")
+    world.tick(3)
+    assert not share_of(world, "j2").evicted, "one card is on its way"
+
+
+def test_an_idle_card_of_an_agent_that_is_cut_off_is_let_go() -> None:
+    world = world_of(shared("g1"))
+    submit(world, "j1", **QUARTER)
+    cover = cover_task(world)
+    run(world, cover, share_of(world, "j1"))
+    world.status(share_of(world, "j1").id, "TASK_FINISHED")
+    world.feed(ev.AgentLost(AgentId("a1")))
+    world.status(cover.id, "TASK_UNREACHABLE")
+    world.tick(world.settings.unreachable_timeout_s - 1)
+    assert GpuId("g1") in world.state.covers
+    world.tick(2)
+    world.node("a2", shared("g1"))  # it has come up as another agent
+    submit(world, "whole", gpus=1)
+    rest(world, "o1", 1, agent="a2")
+    assert share_of(world, "whole").gpus == (GpuId("g1"),)
+    back = every(world.status(cover.id, "TASK_RUNNING"), fx.Kill)
+    assert [kill.task_id for kill in back] == [cover.id]
+
+
+def test_a_card_with_a_share_of_an_agent_that_is_cut_off_stays_held() -> None:
+    world = world_of(shared("g1"))
+    submit(world, "j1", **QUARTER)
+    cover, share = cover_task(world), share_of(world, "j1")
+    run(world, cover, share)
+    world.feed(ev.AgentLost(AgentId("a1")))
+    for task in (cover, share):
+        world.status(task.id, "TASK_UNREACHABLE")
+    world.tick(world.settings.unreachable_timeout_s + 2)
+    assert (list(world.state.covers), list(world.state.sharers)) == ([GpuId("g1")], [GpuId("g1")])
+
+
+def test_a_card_is_opened_as_soon_as_a_keeper_may_be_started_again() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    submit(world, "j1", **QUARTER)
+    cover, share = cover_task(world), share_of(world, "j1")
+    run(world, share)
+    for number in range(5):
+        world.status(cover.id, "TASK_FAILED")
+        (until,) = (until for _, until in world.state.keeper_failures.values())
+        world.tick(until - world.now)
+        (item,) = covers_in(rest(world, f"o{number}", 2))
+        cover = item.task
+    world.status(share.id, "TASK_FINISHED")
+    world.status(cover.id, "TASK_FAILED")
+    (until,) = (until for _, until in world.state.keeper_failures.values())
+    submit(world, "j2", **QUARTER)
+    rest(world, "o9", 2)
+    world.tick(until - world.now - 0.5)
+    assert world.job("j2").state is JobState.PENDING
+    world.tick(2)
+    assert world.job("j2").state is JobState.STARTING
