@@ -19,7 +19,9 @@ from tests.unit.engine.gpus.test_covers import (
 
 
 def share_of(world: World, name: str) -> Task:
-    return world.state.tasks[world.job(name).task_id]
+    task_id = world.job(name).task_id
+    assert task_id is not None, f"{name} is {world.job(name).state.value}"
+    return world.state.tasks[task_id]
 
 
 def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_closed() -> None:
