@@ -43,6 +43,8 @@ _CREDIBLE: Final = 1 << 50
 #: A write takes microseconds; who does not end it is stopped, as with its container's cgroup.
 ALONE_S: Final = 5.0
 _ALONE_POLL_S: Final = 0.005
+#: To see which processes of a task live; the kernel looks through all locks of the file for each.
+LIVING_S: Final = 0.5
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
 _FLOCK: Final = struct.Struct("hhqqi4x")  # of fcntl(2) on 64-bit Linux: type, whence, start, length, pid
 
@@ -307,13 +309,26 @@ def _usage(fd: int, gpus: Sequence[GpuId]) -> Usage:
     content = os.pread(fd, USAGE_BYTES, 0)
     if len(content) != USAGE_BYTES or _HEADER.unpack_from(content)[:2] != (MAGIC_USAGE, VERSION):
         return Usage(problem="the task has damaged its file of usage")
-    at = _HEADER.size + MOST_CARDS * _CARD.size
-    processes = [
-        fields
-        for number, fields in enumerate(_PROCESS.iter_unpack(content[at:]))
-        if fields[0] > 0 and _lives(fd, number)
-    ]
+    processes = _living(fd, content)
+    if processes is None:
+        return Usage(
+            problem="the task has locked its file of usage too often to see which of its processes live"
+        )
     return Usage({gpu: _card_usage(content, processes, card) for card, gpu in enumerate(gpus[:MOST_CARDS])})
+
+
+def _living(fd: int, content: bytes) -> list[tuple[int, ...]] | None:
+    """The slots of processes that live; None: that takes too long, by locks that the task has made for it."""
+    deadline, living = time.monotonic() + LIVING_S, []
+    at = _HEADER.size + MOST_CARDS * _CARD.size
+    for number, fields in enumerate(_PROCESS.iter_unpack(content[at:])):
+        if fields[0] <= 0:
+            continue
+        if time.monotonic() > deadline:
+            return None
+        if _lives(fd, number):
+            living.append(fields)
+    return living
 
 
 def _lives(fd: int, number: int) -> bool:

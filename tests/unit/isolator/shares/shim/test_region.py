@@ -214,6 +214,23 @@ def test_bytes_of_a_hostile_task_harm_nobody(region: Region) -> None:
     assert region.usage((A,)).cards[A].refused == 1 << 50
 
 
+def test_locks_without_number_do_not_stop_the_host(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel looks through all of them for each process that a task claims to have; more take seconds."""
+    monkeypatch.setattr("isolator.shares.shim.region.LIVING_S", 0.001)
+    first, step = 64 + MOST_CARDS * 64, 8 + MOST_CARDS * 24
+    with open(region.usage_path, "r+b") as file:
+        for at in range(first, USAGE_BYTES, step):
+            file.seek(at)
+            file.write(struct.pack("<i", 1))
+        file.flush()
+        for at in range(6000, 0, -1):
+            lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 1000 + 2 * at, 1, 0)
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, lock)
+        assert "locked its file of usage too often" in region.usage((A,)).problem
+    monkeypatch.undo()
+    assert region.usage((A,)).problem == "", "they go with whoever made them"
+
+
 def test_a_file_that_a_task_made_longer_is_cut(region: Region) -> None:
     os.truncate(region.usage_path, 1 << 40)
     assert region.usage((A,)).problem == ""
