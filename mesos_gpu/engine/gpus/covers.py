@@ -4,6 +4,7 @@ They run in the keeper of their agent, an executor that does nothing. A task tha
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -120,10 +121,9 @@ def cost_of_keeper(state: State, settings: Settings, agent_id: AgentId) -> Resou
     return settings.keeper if keeper_of(state, agent_id) is None else NOTHING
 
 
-def held_for_covers(state: State, settings: Settings, agent_id: AgentId) -> Resources:
-    """What cover tasks of an agent hold for longer, with their keepers."""
-    lasting = [task_id for gpu_id, task_id in state.covers.items() if not is_closing(state, gpu_id)]
-    tasks = [task for task in map(state.tasks.__getitem__, lasting) if task.agent_id == agent_id]
+def held_for_covers(state: State, settings: Settings, on_agent: Iterable[Task]) -> Resources:
+    """What cover tasks hold for longer, with their keepers. `on_agent`: all tasks of one agent."""
+    tasks = [task for task in on_agent if task.covers is not None and not is_closing(state, task.covers)]
     keepers = len({task.executor_id for task in tasks})
     return settings.cover.scaled(len(tasks)) + settings.keeper.scaled(keepers) if tasks else NOTHING
 

@@ -317,7 +317,7 @@ class Backlog:
         tasks = (task for task in self._tasks_on(node.id) if task.covers is None)
         allocations = [self.allocation(task, node) for task in tasks]
         held = total(each.resources for each in allocations)
-        covered = covers.held_for_covers(self._state, settings, node.id)
+        covered = covers.held_for_covers(self._state, settings, self._tasks_on(node.id))
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
         free = self._capacity(node.id, self._offered(node.id) + held + covered) - held - covered
         parts = covers.open_parts(self._state, node, settings)

@@ -192,6 +192,10 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
     resize, share = task.resize, task.share
     if answer is None or resize is None or share is None:
         return
+    if resize.pending and answer.number > resize.number:
+        # A state that was lost has asked it more often: it heeds only a number that is new to it.
+        _ask(turn, replace(task, resize=replace(resize, number=answer.number + 1)))
+        return
     if answer.number != resize.number or not resize.pending:
         return
     most = task.counted_share or share  # no more than its cards count for it, whatever it says

@@ -142,6 +142,18 @@ def test_answers_that_are_late_repeated_or_unreadable_change_nothing(world: Worl
     assert (granted(world), counted(world)) == ((10000, 250), (12000, 250))
 
 
+def test_an_executor_that_was_asked_by_a_state_that_was_lost_is_asked_with_a_number_that_is_new_to_it(
+    world: World,
+) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=10000)
+    again = only(answer(world, number=3, memory_mib=15000), fx.AskResize)
+    assert again.resize == Resize(4, 10000, 10000, 250)
+    assert granted(world) == (20000, 250)
+    answer(world)
+    assert granted(world) == (10000, 250)
+
+
 def test_an_executor_gets_no_more_than_its_card_counts_for_it(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=10000)
