@@ -257,7 +257,7 @@ def test_a_head_has_the_names_of_fields_that_earlier_journals_have() -> None:
 
 
 def test_a_rough_life_comes_to_the_same_again(tmp_path: Path) -> None:
-    rough_life(tmp_path, 700, 1 << 19, seed=17)
+    rough_life(tmp_path, 700, 1 << 19, seed=14)
     files = files_of(tmp_path)
     assert {head_of(path)["follows"] for path in files} == {False, True}, "started anew, and files were full"
     seqs: list[int] = []

@@ -1,6 +1,8 @@
 """Chaos finds what is wrong, tells it shortly, and finds nothing in the engine as it is."""
 
 import json
+import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,7 +28,7 @@ from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.task import ENDED, LIVE, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.sharing.parts import unshared
 from mesos_gpu.simulate.chaos import run as chaos
-from mesos_gpu.simulate.chaos.acts import Act
+from mesos_gpu.simulate.chaos.acts import ACTS, Act, do
 from mesos_gpu.simulate.chaos.world import SETTINGS, World
 from mesos_gpu.testing import builders
 
@@ -50,6 +52,18 @@ def test_the_engine_holds(seed: int) -> None:
         "Start",
     ):
         assert result.counts[name], f"{name} never came to pass"
+
+
+def test_shares_are_resized_and_nothing_is_promised_twice() -> None:
+    weights = [12.0 if name == "resize" else weight for name, (weight, _) in ACTS.items()]
+    counts: Counter[str] = Counter()
+    for seed in range(7, 47):
+        world = World(seed)
+        for act in chaos._acts(random.Random(seed), 300, weights):
+            do(world, act)  # raises where an invariant is broken
+        counts += world.counts
+    assert counts["ResizeRequested"] > 5
+    assert counts["AskResize"] > 5
 
 
 @pytest.mark.long
