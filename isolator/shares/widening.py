@@ -14,7 +14,7 @@ from isolator.gpus.ledger import Ledger
 from isolator.shares import card
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import CardUsage, region_of, regions
-from mesos_gpu.errors import Unavailable
+from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 
 LOOK_S: Final = 0.1
@@ -81,7 +81,14 @@ class Widening:
     def _is_idle(self, gpu: GpuId, task: TaskId, shared: _Card) -> bool:
         """Whether it has not wanted the card of late, by what it says itself: who lies gets no more than its share,
         or leaves what it has."""
-        usage = region_of(self._ledger.directory, task).usage([gpu]).cards.get(gpu, CardUsage())
+        region = region_of(self._ledger.directory, task)
+        try:
+            cards = [
+                card.gpu for card in region.limits((gpu,))
+            ]  # a task may share several: each has its place
+        except Damaged:  # the watch says so
+            cards = []
+        usage = region.usage(cards).cards.get(gpu, CardUsage())
         worked = usage.busy_ns != shared.busy_ns.get(task, usage.busy_ns)
         shared.busy_ns[task] = usage.busy_ns
         return not worked and self._now_ns() - usage.asked_ns > IDLE_S * 1e9

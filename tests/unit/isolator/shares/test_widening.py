@@ -1,12 +1,17 @@
 """Windows become wider while neighbours do not want the card, and narrow again when they do."""
 
+import os
 import struct
 from pathlib import Path
 
 import pytest
 
-from isolator.gpus.ledger import Ledger
+from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.shares.files import WINDOWS
+from isolator.shares.shim.region import MIB, CardLimits, region_of
 from isolator.shares.widening import IDLE_S, LOOKS_A_LIST, Widening
+from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.share import Method, Share
 from tests.unit.isolator.shares.shim.test_region import write_usage
 from tests.unit.isolator.shares.test_resizing import Tenant
 
@@ -73,6 +78,33 @@ def test_one_that_computes_for_long_is_not_idle(ledger: Ledger, clock: Clock) ->
             write_usage(other.region, 64 + 16 * 64 + 8 + 2 * 16 * 8, struct.pack("<Q", busy_ns))
             widening.look()
             assert one.limits()[1] == 500
+
+
+def test_a_task_that_shares_two_cards_may_want_either(tmp_path: Path, clock: Clock) -> None:
+    ledger, cards = Ledger(tmp_path / "ledger.sqlite"), (GpuId("GPU-a"), GpuId("GPU-b"))
+    share, me = Share(250, 1000, 1000, Method.SHIM_WINDOWS), Owner.of(os.getpid())
+    rows = tuple(CardTrace(gpu, WINDOWS, "") for gpu in cards)
+    claim = ShareClaim(share, {gpu: Room(4000) for gpu in cards}, rows)
+    regions = {}
+    for name in ("one", "other"):
+        assert isinstance(ledger.claim(name, cards, me, share=claim), Claimed)
+        region = regions[name] = region_of(ledger.directory, TaskId(name))
+        region.create([CardLimits(gpu, 1000 * MIB) for gpu in cards])
+    for region in regions.values():
+        for at in (64 + 16, 64 + 64 + 16):
+            write_usage(region, at, struct.pack("<Q", clock.ns))
+    widening = Widening(ledger, clock)
+    looked(widening)
+    clock.ns += SECOND
+    write_usage(regions["one"], 64 + 16, struct.pack("<Q", clock.ns))
+    write_usage(regions["other"], 64 + 64 + 16, struct.pack("<Q", clock.ns))
+    looked(widening)
+
+    def lengths(name: str) -> list[int]:
+        windows = [card.window for card in regions[name].limits(cards)]
+        return [window.length_us // 1000 if window else 0 for window in windows]
+
+    assert (lengths("one"), lengths("other")) == ([40, 10], [10, 40])
 
 
 def test_who_comes_and_goes_is_seen(ledger: Ledger, clock: Clock) -> None:
