@@ -85,6 +85,15 @@ def open_parts(state: State, node: Node, settings: Settings) -> tuple[GpuPart, .
     return tuple([_part(state, gpu, settings) for gpu in cards])
 
 
+def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> tuple[GpuPart, ...]:
+    """What is free of a node's cards that have shares, and that no task holds in Mesos. They are held again with the
+    GPUs that are free there: so many of them are looked at."""
+    if not state.sharers:
+        return ()
+    cards = [gpu for gpu in node.gpus if gpu.id in state.sharers and gpu.id not in state.covers]
+    return tuple([_part(state, gpu, settings) for gpu in cards[: max(most, 0)]])
+
+
 def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
     part = unshared(gpu, compute_milli(settings))
     for share in state.sharers.get(gpu.id, {}).values():

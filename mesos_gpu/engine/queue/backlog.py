@@ -321,6 +321,8 @@ class Backlog:
         # What is neither offered nor held was given back a moment ago: its offer is on the way.
         free = self._capacity(node.id, self._offered(node.id) + held + covered) - held - covered
         parts = covers.open_parts(self._state, node, settings)
+        if uncovered := covers.uncovered_parts(self._state, node, settings, free.gpus):
+            parts, free = (*parts, *uncovered), free - settings.cover.scaled(len(uncovered))
         gpus = self._free(node)[: max(free.gpus, 0)]
         shared = well(self._state, node, self._now, settings, {part.gpu_id for part in parts})
         ids = {gpu.id for gpu in shared}

@@ -40,6 +40,22 @@ def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_closed() -> None:
     assert share_of(world, "large").gpus == (GpuId("g1"), GpuId("g2"))
 
 
+def test_what_is_kept_for_a_job_stays_kept_while_a_card_is_uncovered() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    submit(world, "j1", **QUARTER, timeout_s=500.0)
+    run(world, cover_task(world), share_of(world, "j1"))
+    submit(world, "large", gpus=2)
+    rest(world, "o1", 1)
+    submit(world, "small", gpus=1)
+    world.status(cover_task(world).id, "TASK_FAILED")
+    assert covers_in(rest(world, "o2", 2)) == []  # its keeper is started a moment later
+    assert (world.job("large").state, world.job("small").state) == (JobState.PENDING, JobState.PENDING)
+    (cover,) = covers_in(world.tick(1))
+    assert cover.task.covers == GpuId("g1")
+    rest(world, "o3", 1)
+    assert (world.job("large").state, world.job("small").state) == (JobState.PENDING, JobState.PENDING)
+
+
 def test_nobody_is_ended_for_a_card_that_is_being_closed() -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER, preemptible=True)
