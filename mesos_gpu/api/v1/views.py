@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View, is_used
@@ -66,7 +67,7 @@ def _progress(view: View, job: Job, tasks: Sequence[Task]) -> shapes.Progress:
             for task in tasks
             for use in _uses(view, task)
         ],
-        "resize": _resize([task.resize for task in tasks if task.resize]),
+        "resize": _resize([resize for task in tasks if (resize := _resize_of(task))]),
     }
 
 
@@ -86,6 +87,13 @@ def _use(use: ShareUse) -> shapes.ShareUse:
         "windows_missed": use.missed,
         "problem": use.problem or None,
     }
+
+
+def _resize_of(task: Task) -> Resizing | None:
+    """What became of the latest resize of a task; one that its host did not answer is not done once it has ended."""
+    if task.resize is None or not (task.ended and task.resize.pending):
+        return task.resize
+    return replace(task.resize, answered=True, refused="it ended before its host had answered")
 
 
 def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:

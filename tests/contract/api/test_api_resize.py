@@ -112,6 +112,20 @@ def test_what_the_host_cannot_change_offers_a_restart(rig: Rig) -> None:
     assert "--restart" in response.json()["error"]["remedy"]
 
 
+def test_a_job_that_ends_meanwhile_is_not_resized(rig: Rig) -> None:
+    run(rig)
+    got: list[requests.Response] = []
+    url = f"{rig.url}/v1/jobs/j?timeout_s=60"
+    asker = threading.Thread(target=lambda: got.append(requests.patch(url, json=PATCH, timeout=90)))
+    asker.start()
+    rig.driver.wait_for("message")
+    rig.status("j.1", "TASK_FINISHED")
+    asker.join(40)
+    assert code_of(got[0]) == (409, "refused")
+    assert "ended before its host had answered" in got[0].json()["error"]["message"]
+    assert rig.call("GET", "/v1/jobs/j").json()["resize"]["state"] == "refused"
+
+
 def test_a_restart_is_taken_where_it_is_wanted(rig: Rig) -> None:
     run(rig, replace(QUARTER, method=Method.SHIM_MPS2))
     body = {"gpu_compute_pct": 50}
