@@ -55,6 +55,7 @@ class Account:
         self.words: dict[TaskId, Word] = {}
         self.agents: dict[AgentId, Told] = {}
         self.held: dict[OfferId, AgentId] = {}  # offers that the scheduler may use
+        self.void_now: set[OfferId] = set()  # those that it might use before the batch just heard
         self.unacknowledged: dict[tuple[TaskId, str], int] = {}
         self.submitted: set[JobId] = set()
         self.user_killed: set[JobId] = set()

@@ -41,6 +41,7 @@ class Witness(Account):
         """Take a batch in that the scheduler has committed."""
         self.broken_now.clear()
         self.ended_now.clear()
+        before = dict(self.held)
         for event in events:
             match event:
                 case ev.StatusArrived():
@@ -56,6 +57,7 @@ class Witness(Account):
                     self.held.clear()
                 case _:
                     self._hear_people(event, now)
+        self.void_now = {offer_id for offer_id in before if offer_id not in self.held}
 
     def _hear_people(self, event: ev.Event, now: float) -> None:
         match event:
@@ -336,7 +338,10 @@ class Witness(Account):
         if not decline.offer_ids:
             raise Violation("only offers at hand are used", "DECLINE of nothing")
         for offer_id in decline.offer_ids:
-            self._take(offer_id, "DECLINE")
+            if offer_id in self.void_now:  # given back before the scheduler heard the rest of the batch
+                self.void_now.remove(offer_id)
+            else:
+                self._take(offer_id, "DECLINE")
 
     def _kill(self, kill: fx.Kill, now: float) -> None:
         task_id = kill.task_id

@@ -57,7 +57,7 @@ def test_the_engine_holds(seed: int) -> None:
 def test_shares_are_resized_and_nothing_is_promised_twice() -> None:
     weights = [12.0 if name == "resize" else weight for name, (weight, _) in ACTS.items()]
     counts: Counter[str] = Counter()
-    for seed in range(7, 47):
+    for seed in range(6, 46):
         world = World(seed)
         for act in chaos._acts(random.Random(seed), 300, weights):
             do(world, act)  # raises where an invariant is broken
