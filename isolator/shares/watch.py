@@ -5,14 +5,13 @@ than it is granted. For the node monitor; what is done about a task is the sched
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from isolator.devices.members import member_of
 from isolator.gpus.ledger import Holding, Ledger
-from isolator.shares import card
 from isolator.shares.shim.region import CardLimits, CardUsage, Region, region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
 from mesos_gpu.model.ids import GpuId, TaskId
@@ -26,7 +25,6 @@ from volumes.store import default_path
 LOOK_S: Final = 3.0  # while there are shares: three looks are to be over in ten seconds
 SLACK: Final = "MESOS_GPU_SHARE_SLACK_MIB"
 DEFAULT_SLACK_MIB: Final = 1024  # a CUDA context takes 300 to 800 MiB, which no library in the task can count
-IDLE_S: Final = 2.0  # without a wish to start work
 STEP_MIB: Final = 8  # by less the limits are not written anew
 _OURS, _REAL = REPLACED[0][1:]  # libcuda in a driver volume: ours, and the driver's beside it
 logger = logging.getLogger(__name__)
@@ -42,7 +40,6 @@ class _Seen:
     looks: int
     most_mib: int
     beside_mib: int  # what it held beside its own account, by the driver
-    asked_ns: int  # when it last wished to start work, on the monotonic clock
 
 
 class Watch:
@@ -60,7 +57,6 @@ class Watch:
         self._slack_mib = slack_from(env)
         self._volumes = default_path(env)
         self._before: dict[_Key, _Seen] = {}
-        self._widened: set[GpuId] = set()  # cards of which busy tasks have idle ones' windows
 
     def look(self, readings: Iterable[Reading]) -> tuple[ShareUse, ...]:
         """What each living task uses of each of its shares; of one that has ended nothing is kept.
@@ -73,32 +69,7 @@ class Watch:
         seen: dict[_Key, _Seen] = {}
         uses = [use for holding in shares for use in self._of_task(holding, by_gpu, seen)]
         self._before = seen
-        self._share_idle_time({gpu: [h for h in shares if gpu in h.gpus] for gpu in by_gpu})
         return tuple(uses[:MOST_USES])
-
-    def _share_idle_time(self, shares: Mapping[GpuId, Sequence[Holding]]) -> None:
-        """Have busy tasks use the windows of idle neighbours; who wants its own again has it, and alone after the next
-        look. What a task says of itself here costs nobody but itself."""
-        for gpu, on_card in shares.items():
-            idle = {
-                holding.task
-                for holding in on_card
-                if holding.share is not None
-                and holding.share.method.compute_by == "windows"
-                and self._is_idle(self._before.get((TaskId(holding.task), gpu)))
-            }
-            if (not idle or len(on_card) < 2) and gpu not in self._widened:
-                continue
-            try:
-                with self._ledger.turn([gpu], timeout_s=0.0):
-                    card.plan(self._ledger, [gpu], idle)
-            except (MesosGpuError, OSError) as error:
-                logger.info("the windows of %s are not planned anew now: %s", gpu, error)
-                continue
-            (self._widened.add if idle else self._widened.discard)(gpu)
-
-    def _is_idle(self, seen: _Seen | None) -> bool:
-        return seen is not None and self._clock() - seen.asked_ns / 1e9 > IDLE_S
 
     def _of_task(
         self, holding: Holding, readings: Mapping[GpuId, Reading], seen: dict[_Key, _Seen]
@@ -143,14 +114,13 @@ class Watch:
     ) -> _Seen:
         told_mib = 0 if told is None else -(-told.memory_bytes // MIB)
         peak_mib = 0 if told is None else told.peak_bytes // MIB
-        earlier = before or _Seen(0.0, 0, 0, 0, 0, 0)
+        earlier = before or _Seen(0.0, 0, 0, 0, 0)
         return _Seen(
             at=self._clock(),
             busy_ns=told.busy_ns if told else 0,
             looks=looks_over(share, driver_mib, self._slack_mib, earlier.looks),
             most_mib=max(memory_mib or 0, peak_mib, earlier.most_mib),
             beside_mib=max((driver_mib or 0) - told_mib, 0),
-            asked_ns=told.asked_ns if told else 0,
         )
 
     def _correct(self, account: "_Account", gpu: GpuId, beside_mib: int) -> None:

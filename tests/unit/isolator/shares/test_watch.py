@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
-from isolator.shares import card
 from isolator.shares.shim.region import MIB, USAGE_BYTES, CardLimits, Region, region_of
 from isolator.shares.watch import Watch, _mapped, slack_from
 from mesos_gpu.errors import BadConfiguration
@@ -195,35 +194,6 @@ def test_a_libcuda_that_is_none_of_ours_is_named(host: Host, tmp_path: Path) -> 
         finally:
             process.kill()
     assert _mapped(process.pid) == {}
-
-
-def test_the_windows_of_idle_tasks_are_used_by_busy_ones_until_they_want_them(host: Host) -> None:
-    names = (TASK, TaskId("other.1"))
-    regions = [host.hold(task=name) for name in names]
-    with host.ledger.turn([CARD]):
-        card.plan(host.ledger, [CARD])
-
-    def lengths_ms() -> list[int]:
-        windows = [region.limits((CARD,))[0].window for region in regions]
-        return [window.length_us // 1000 if window else 0 for window in windows]
-
-    def ask(region: Region, at_s: float) -> None:
-        """Write what its task writes when it wishes to start work."""
-        with region.usage_path.open("r+b") as file:
-            file.seek(64 + 16)  # of the first card, behind the header: refused, missed, asked_ns
-            file.write(round(at_s * 1e9).to_bytes(8, "little"))
-
-    assert lengths_ms() == [20, 20], "their own, and what nobody has"
-    ask(regions[0], host.now + 3)
-    host.look()
-    assert lengths_ms() == [40, 10], "all but the other's own, and that, too, while it is idle"
-    for region in regions:
-        ask(region, host.now + 3)
-    host.look()
-    assert lengths_ms() == [20, 20], "both are busy: no time is given twice"
-    host.now += 60
-    host.look()
-    assert lengths_ms() == [10, 10], "nobody wants more"
 
 
 def test_hardware_s_shares_are_shown_and_not_held_against_anybody(host: Host) -> None:
