@@ -111,7 +111,9 @@ def compute_milli(settings: Settings) -> int:
 
 def keeper_of(state: State, agent_id: AgentId) -> Task | None:
     """A cover task whose keeper another one can join; None: a keeper is to be started."""
-    tasks = (state.tasks[task_id] for task_id in state.covers.values())
+    node = state.nodes.get(agent_id)
+    covers = [state.covers[gpu.id] for gpu in (node.gpus if node else ()) if gpu.id in state.covers]
+    tasks = map(state.tasks.__getitem__, covers)
     return next((task for task in tasks if task.agent_id == agent_id and task.keeper and is_open(task)), None)
 
 
