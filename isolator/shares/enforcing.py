@@ -42,7 +42,7 @@ class Enforcing:
 
     def volume(self) -> Path | None:
         """The build of the driver volume that has the libraries for shares; None: it needs none, or there is none."""
-        if self._tenancy.simulated or not any(isinstance(measure, Files) for measure in self._measures):
+        if not any(isinstance(measure, Files) for measure in self._measures):
             return None
         from isolator.shares.shim.volume import for_tasks
 
