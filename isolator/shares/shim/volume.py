@@ -12,18 +12,13 @@ from isolator.gpus import driver_volume
 from isolator.shares.shim.sources import variant
 from mesos_gpu.model.nodes.gpu import Inventory
 from volumes.keys import REPLACED
-from volumes.store import SHARE, Volume
+from volumes.store import Volume
 
 
 def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
     """The build that a task with such a share gets if it starts now; None: this host has none. To be leased as any
     (`driver_volume.lease`). Takes microseconds."""
     return driver_volume.for_tasks(env, inventory, variant())
-
-
-def mount_point(volume_path: str) -> str:
-    """Where a task's region is mounted, below the path at which the task has the volume."""
-    return f"{volume_path}/{SHARE}"
 
 
 def covers(volume: Volume) -> tuple[tuple[Path, str], ...]:
