@@ -1,22 +1,43 @@
 """What is kept of a node's GPUs for tasks that wait for them. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.share import Share
-from mesos_gpu.policy.capacity import NodeCapacity, Request, share_for
+from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request, Reservation, share_for
 from mesos_gpu.policy.sharing.parts import GpuPart
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of shared GPUs, and what others may hold of the node beside it; each as of `Reservation`."""
+    """What is kept of a node's GPUs, and what others may hold of the node beside it; each as of `Reservation`."""
 
     gpus: frozenset[GpuId]
-    shares: tuple[tuple[GpuId, Share], ...]
-    beside: tuple[GpuPart, ...]
     spare: Resources
+    shares: tuple[tuple[GpuId, Share], ...] = ()
+    beside: tuple[GpuPart, ...] = ()
+
+
+def reservation_of(
+    job: Job, resources: Resources, node: NodeCapacity, kept: Kept, awaited: Sequence[Allocation], at: float
+) -> Reservation:
+    """The reservation of so much of a node for tasks of a job. `awaited`, `at`: as of `Reservation`."""
+    return Reservation(
+        job_id=job.id,
+        queue=job.spec.queue,
+        resources=resources,
+        at=at,
+        agent_id=node.agent_id,
+        hostname=node.hostname,
+        gpus=kept.gpus,
+        spare=kept.spare,
+        awaited=tuple(awaited),
+        shares=kept.shares,
+        beside=kept.beside,
+    )
 
 
 def keep_shares(
@@ -49,4 +70,4 @@ def keep_shares(
                 whole.add(gpu_id)
     ids = {gpu_id for gpu_id, _ in shares}
     beside = tuple([part for part in ready.parts if part.gpu_id in ids])
-    return Kept(frozenset(whole), tuple(shares), beside, ready.free)
+    return Kept(frozenset(whole), ready.free, tuple(shares), beside)

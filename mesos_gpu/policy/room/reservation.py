@@ -23,7 +23,7 @@ from mesos_gpu.policy.capacity import (
     room_for,
     soonest,
 )
-from mesos_gpu.policy.room.keeping import Kept, keep_shares
+from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 from mesos_gpu.policy.sharing.parts import GpuPart
 
 
@@ -130,45 +130,21 @@ def _reservation(
     job: Job, request: Request, node: NodeCapacity, model: str | None, ended: int, at: float
 ) -> Reservation | None:
     """What is kept of a node; None: there is no room even when so many of its allocations have ended."""
-    ready = node.without(node.allocations[:ended])
+    awaited = node.allocations[:ended]
+    kept = _keep(request, node, node.without(awaited), model)
+    return None if kept is None else reservation_of(job, request.resources, node, kept, awaited, at)
+
+
+def _keep(request: Request, node: NodeCapacity, ready: NodeCapacity, model: str | None) -> Kept | None:
+    """What is kept of its GPUs for one task that can start when the node is `ready`; None: there is no room."""
     if request.gpu.share is not None:
-        kept = keep_shares(request, node, ready, model, 1)
-        return None if kept is None else _of_shares(job, request, node, kept, ended, at)
+        return keep_shares(request, node, ready, model, 1)
     if not room_for(request, ready, model).slots:
         return None
     size = request.gpu.count
     gpus = [gpu.id for group in ready.usable(request.gpu, model) for gpu in group] if size else []
-    return Reservation(
-        job_id=job.id,
-        queue=job.spec.queue,
-        resources=request.resources,
-        at=at,
-        agent_id=node.agent_id,
-        hostname=node.hostname,
-        gpus=frozenset(
-            gpus[len(gpus) - size :]
-        ),  # those that come last: what is free already can serve others
-        spare=ready.free - request.resources,
-        awaited=node.allocations[:ended],
-    )
-
-
-def _of_shares(
-    job: Job, request: Request, node: NodeCapacity, kept: Kept, ended: int, at: float
-) -> Reservation:
-    return Reservation(
-        job_id=job.id,
-        queue=job.spec.queue,
-        resources=request.resources,
-        at=at,
-        agent_id=node.agent_id,
-        hostname=node.hostname,
-        gpus=kept.gpus,
-        spare=kept.spare,
-        awaited=node.allocations[:ended],
-        shares=kept.shares,
-        beside=kept.beside,
-    )
+    # Those that come last: what is free already can serve others.
+    return Kept(frozenset(gpus[len(gpus) - size :]), ready.free - request.resources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,13 @@
 """Where several tasks of one job could start together, and when. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.policy.capacity import Allocation, Fit, NodeCapacity, Request, Reservation, room_for
 from mesos_gpu.policy.room import allotment
-from mesos_gpu.policy.room.keeping import keep_shares
+from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 
 #: How many tasks of one job go to each of some nodes, which could hold so many each.
 Allot = Callable[[Sequence[Fit]], list[int]]
@@ -59,10 +58,8 @@ def reserve_together(
     for node, count in chosen:
         if count:
             fit, awaited = _least(request, node, time, model, count)
-            reservation = _reservation(job, request, fit, awaited, count, time)
-            if request.gpu.share is not None:
-                reservation = _keeping_shares(reservation, request, node, fit.node, model, count)
-            made.append(reservation)
+            need, kept = request.resources.scaled(count), _keep(request, node, fit, model, count)
+            made.append(reservation_of(job, need, fit.node, kept, awaited, time))
     return made
 
 
@@ -105,31 +102,11 @@ def _soonest(
     return ends[low], fits
 
 
-def _reservation(
-    job: Job, request: Request, fit: Fit, awaited: Sequence[Allocation], count: int, at: float
-) -> Reservation:
-    need = request.resources.scaled(count)
-    return Reservation(
-        job_id=job.id,
-        queue=job.spec.queue,
-        resources=need,
-        at=at,
-        agent_id=fit.node.agent_id,
-        hostname=fit.node.hostname,
-        gpus=frozenset(gpu.id for gpu in fit.gpus[len(fit.gpus) - need.gpus :]),
-        spare=fit.node.free - need,
-        awaited=tuple(awaited),
-    )
-
-
-def _keeping_shares(
-    reservation: Reservation,
-    request: Request,
-    node: NodeCapacity,
-    ready: NodeCapacity,
-    model: str | None,
-    count: int,
-) -> Reservation:
-    kept = keep_shares(request, node, ready, model, count)
+def _keep(request: Request, node: NodeCapacity, fit: Fit, model: str | None, count: int) -> Kept:
+    """What is kept of a node's GPUs for so many tasks that fit there then."""
+    if request.gpu.share is None:
+        need = request.resources.scaled(count)
+        return Kept(frozenset(gpu.id for gpu in fit.gpus[len(fit.gpus) - need.gpus :]), fit.node.free - need)
+    kept = keep_shares(request, node, fit.node, model, count)
     assert kept is not None, "there is room for shares, and they have no place"
-    return replace(reservation, gpus=kept.gpus, shares=kept.shares, beside=kept.beside, spare=kept.spare)
+    return kept
