@@ -89,10 +89,10 @@ class Host:
         return status.get("message", ""), base64.b64decode(status.get("data", ""))
 
     def end(self, state: str) -> tuple[str, Outcome]:
-        """Message and outcome of the last update; the executor has ended, and holds nothing."""
+        """Message and outcome of the last update; the executor has ended, and its task holds nothing."""
         message, data = self.update(state)
         assert self.process.wait(60) == 0
-        assert self.ledger.holdings() == ()
+        assert [holding for holding in self.ledger.holdings() if holding.task == self.task] == []
         return message, decode_outcome(data)
 
     def stderr(self) -> str:
