@@ -22,7 +22,7 @@ from isolator.host.control_ports import Denial
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 
 #: On devtmpfs, where nodes work: /run is mounted nodev. It is empty after a boot, as it should be.
 NODES: Final = Path("/dev/mesos_gpu")

@@ -18,7 +18,7 @@ from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.wire.mesos import report
 
 MODPROBE_S: Final = 60.0

@@ -21,7 +21,8 @@ from typing import Final
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.share import WHOLE, Method, Share
+from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.units import WHOLE
 
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"

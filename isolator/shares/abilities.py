@@ -21,7 +21,7 @@ from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
 
 AGAIN_S: Final = 600.0  # a package may be installed, a module loaded with other parameters
 RETRY_S: Final = 60.0

@@ -13,7 +13,7 @@ from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.adapters.mps_control import PROGRAM, Limits
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 
 
 class ByMps:

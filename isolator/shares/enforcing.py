@@ -18,11 +18,11 @@ from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 if TYPE_CHECKING:  # each costs every share what only some need
-    from mesos_gpu.model.share import MigInstance
+    from mesos_gpu.model.shares.card import MigInstance
     from mesos_gpu.model.tasks.resize import Resized
 
 

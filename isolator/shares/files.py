@@ -11,7 +11,7 @@ from isolator.shares.shim.region import MIB, CardLimits, Region, region_of
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.gpus.image import VOLUME_PATH
 from volumes.store import SHARE, Store, default_path
 

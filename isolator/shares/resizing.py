@@ -7,7 +7,8 @@ from isolator.gpus.ledger import Claimed, Owner
 from isolator.shares.enforcing import Enforcing
 from isolator.shares.tenancy import InUse
 from mesos_gpu.errors import Conflict, MesosGpuError
-from mesos_gpu.model.share import PER_PERCENT, Method, Share
+from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from isolator.gpus.ledger import CardTrace, Ledger, Trace
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 
 INSTANCE: Final = "mig"  # kind of a row of a card: an instance that was made for a share
 

@@ -7,7 +7,7 @@ card drops every limit) and of its container toolkit (NVIDIA_*).
 from collections.abc import Mapping
 from typing import Final
 
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 
 #: By these a program chooses its MPS server and its limits, or asks a container runtime for other devices.
 DROPPED: Final = (

@@ -17,7 +17,8 @@ from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
-from mesos_gpu.model.share import WHOLE, Share
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.excess import MIB, File, foreign, is_watched, looks_over
 from volumes.keys import REPLACED
 from volumes.store import default_path

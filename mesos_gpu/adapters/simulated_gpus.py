@@ -12,7 +12,7 @@ from mesos_gpu.errors import Damaged
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link
 from mesos_gpu.model.nodes.health import Reading, Survey
-from mesos_gpu.model.share import Ability
+from mesos_gpu.model.shares.card import Ability
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
 from mesos_gpu.wire.mesos.sharing import unknown_in
 

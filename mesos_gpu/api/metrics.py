@@ -11,7 +11,8 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.share import PER_PERCENT, Share, guarantee
+from mesos_gpu.model.shares.share import Share, guarantee
+from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.model.tasks.shared_gpu import Cover, SharedGpu
 from mesos_gpu.wire.export.prometheus import Metric
 

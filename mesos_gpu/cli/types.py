@@ -12,7 +12,7 @@ from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.nodes.driver import MINIMUM
 from mesos_gpu.model.nodes.gpu import CAPABILITY
-from mesos_gpu.model.share import milli_of, number_of
+from mesos_gpu.model.shares.units import milli_of, number_of
 from mesos_gpu.wire.marathon.moments import moment, stamp
 from mesos_gpu.wire.marathon.paths import ROOT, absolute, problem_of
 

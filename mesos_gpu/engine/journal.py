@@ -12,7 +12,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.saves import Save, subject
-from mesos_gpu.model.share import PER_PERCENT
+from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.wire import journal as wire
 
 EVENTS: Final = wire.Named[ev.Event](get_args(ev.Event))

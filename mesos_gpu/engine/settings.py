@@ -9,7 +9,7 @@ from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Isolation, OnExcess
+from mesos_gpu.model.shares.request import Isolation, OnExcess
 
 LOG_LIMIT_MIB: Final = 1024
 #: What an executor takes beside its task. The processors are Mesos' minimum (master/constants.hpp, MIN_CPUS); it stays

@@ -21,7 +21,8 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
-from mesos_gpu.model.share import Share, Sharing
+from mesos_gpu.model.shares.card import Sharing
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 

@@ -16,7 +16,9 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.resources import NOTHING, Resources, total
-from mesos_gpu.model.share import WHOLE, Share, ShareRequest
+from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.apps.ports import enough
 from mesos_gpu.policy.sharing.cards import (
     Card,

@@ -36,7 +36,7 @@ from mesos_gpu.model.jobs.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
-from mesos_gpu.model.share import Isolation, OnExcess
+from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon

@@ -11,7 +11,8 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.nodes.control import ControlPort
-from mesos_gpu.model.share import WHOLE, Isolation
+from mesos_gpu.model.shares.request import Isolation
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.apps.healthcheck import of_executor
 from mesos_gpu.policy.apps.ports import bindings_of
 from mesos_gpu.policy.apps.task_ids import launch_of

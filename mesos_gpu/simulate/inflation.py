@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, Mix, mix_of
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from mesos_gpu.errors import BadConfiguration
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.words import counted
 from mesos_gpu.simulate.orders import Known, Order, Rank
 from mesos_gpu.simulate.trace import TraceJob

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from mesos_gpu.errors import Damaged, NotFound
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NODE_COLUMNS: Final = ("cpu_milli", "memory_mib", "gpu")

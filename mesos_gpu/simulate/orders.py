@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 
 HOUR_MS: Final = 3_600_000
 Rank = tuple[int, ...]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from mesos_gpu.errors import Damaged, NotFound
-from mesos_gpu.model.share import WHOLE, cards_of, milli_of
+from mesos_gpu.model.shares.units import WHOLE, cards_of, milli_of
 
 COLUMNS: Final = ("job_id", "num_gpu", "submit_time", "duration")
 PARTS: Final = "gpu_milli"  # a column that there may be

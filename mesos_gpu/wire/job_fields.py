@@ -13,7 +13,7 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.port import PortWish
-from mesos_gpu.model.share import cards_of, number_of
+from mesos_gpu.model.shares.units import cards_of, number_of
 from mesos_gpu.wire import image as images
 from mesos_gpu.wire.checking import Check, is_command, is_number, is_text, show
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of

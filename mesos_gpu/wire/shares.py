@@ -6,7 +6,7 @@ from typing import Final
 
 from mesos_gpu.model.jobs.fields import Field, Gpus
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
-from mesos_gpu.model.share import WHOLE, milli_of
+from mesos_gpu.model.shares.units import WHOLE, milli_of
 from mesos_gpu.wire.checking import is_number, show
 
 #: What has no meaning for whole GPUs, nor for work without any.

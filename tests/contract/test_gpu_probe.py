@@ -22,7 +22,7 @@ from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.health import Survey
-from mesos_gpu.model.share import Ability, MigInstance, Sharing
+from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.policy.gpus.health import at_first_sight
 from mesos_gpu.testing.nvml.fake import FakeNvml
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES

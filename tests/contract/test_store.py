@@ -19,7 +19,8 @@ from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.saves import Save, Saved
-from mesos_gpu.model.share import Isolation, Method, Share
+from mesos_gpu.model.shares.request import Isolation
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.ports import Store
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 
 PROCESSES, ROUNDS = 8, 60
 RACERS, RACES = 4, 2500  # each

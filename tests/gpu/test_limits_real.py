@@ -16,7 +16,7 @@ from isolator.shares.driver.limits import CGROUPS, CgroupLimits
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Survey
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from tests.conftest import wait_until
 from tests.cuda import PROGRAM
 

@@ -16,7 +16,8 @@ from isolator.devices.facts import write_inventory
 from isolator.node.reaper import audit, strangers
 from isolator.shares.shim.region import MIB, CardLimits, region_of
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.model.share import Method, MigInstance, Share, Sharing
+from mesos_gpu.model.shares.card import MigInstance, Sharing
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.testing.scripted_agent import scripted_agent
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request

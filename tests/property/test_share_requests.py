@@ -25,7 +25,8 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import FIELDS, Job, JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.saves import SaveJob
-from mesos_gpu.model.share import WHOLE, Isolation
+from mesos_gpu.model.shares.request import Isolation
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.apps.workload import job_of
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.wire import journal

@@ -17,7 +17,8 @@ from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import MigInstance, Share
+from mesos_gpu.model.shares.card import MigInstance
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.sharing.mig import place_of
 
 SETTING: Final = "MESOS_GPU_MIG"

@@ -16,7 +16,7 @@ from isolator.gpus.nvml_child import NvmlCalls
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 
 KIND: Final = "limit"  # of a trace: a card and the directory of a cgroup
 CGROUPS: Final = Path("/sys/fs/cgroup")

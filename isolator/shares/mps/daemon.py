@@ -41,7 +41,8 @@ from mesos_gpu.adapters.mps_control import (
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.share import Ability, Share
+from mesos_gpu.model.shares.card import Ability
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.sharing.percentages import Cap, cap_of
 
 KIND: Final = "mps"  # of a card's row in the ledger

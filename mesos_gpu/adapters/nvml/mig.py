@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mesos_gpu.adapters.nvml.sharing import MOST_INSTANCES, SharingFacts
 from mesos_gpu.errors import Conflict, Unavailable
-from mesos_gpu.model.share import MigInstance, MigProfile
+from mesos_gpu.model.shares.card import MigInstance, MigProfile
 
 MINORS: Final = "proc/driver/nvidia-caps/mig-minors"
 _MOST_COMPUTE_INSTANCES: Final = 8

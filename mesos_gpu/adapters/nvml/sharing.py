@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from mesos_gpu.model.share import WHOLE, MigInstance, MigProfile, Sharing
+from mesos_gpu.model.shares.card import MigInstance, MigProfile, Sharing
+from mesos_gpu.model.shares.units import WHOLE
 
 #: What a driver keeps of a card that cannot say it (before 510 there is no nvmlDeviceGetMemoryInfo_v2).
 UNTOLD_RESERVE_MIB: Final = 640

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health as GpuHealth
-from mesos_gpu.model.share import Method
+from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.tasks.shared_gpu import Cover
 from mesos_gpu.model.tasks.task import TaskState
 

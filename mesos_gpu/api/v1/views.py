@@ -15,7 +15,8 @@ from mesos_gpu.model.nodes.drain import Drain, Reset
 from mesos_gpu.model.nodes.gpu import Health, Inventory, Transition
 from mesos_gpu.model.nodes.node import GpuStatus, Node
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.share import PER_PERCENT, Share, guarantee, number_of
+from mesos_gpu.model.shares.share import Share, guarantee
+from mesos_gpu.model.shares.units import PER_PERCENT, number_of
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.shared_gpu import SharedGpu
 from mesos_gpu.model.tasks.task import Task

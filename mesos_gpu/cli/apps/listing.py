@@ -12,7 +12,7 @@ from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.apps.crashing import ends_words, last_words
 from mesos_gpu.cli.fit import Fit
 from mesos_gpu.cli.types import APP, VERSION
-from mesos_gpu.model.share import milli_of, number_of
+from mesos_gpu.model.shares.units import milli_of, number_of
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Why

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.registry import OFFERED, POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape

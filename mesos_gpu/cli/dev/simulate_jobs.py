@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.simulate.jobs import Cluster, Figures, Outcome, Prices, Tick, figures, simulate
 from mesos_gpu.simulate.orders import ORDERS, PAUSES_S, RESTARTS_S
 from mesos_gpu.simulate.trace import read_jobs

@@ -13,7 +13,7 @@ from mesos_gpu.cli.jobs.show import HEALTHY, command_line, facts
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.share import PER_PERCENT, WHOLE, cards_of, number_of
+from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE, cards_of, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from mesos_gpu.cli.share import amount, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
-from mesos_gpu.model.share import WHOLE, number_of
+from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:

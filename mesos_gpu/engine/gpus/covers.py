@@ -17,7 +17,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import NOTHING, UNLIMITED, Resources
 from mesos_gpu.model.saves import ForgetTask
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.backoff import delay_s

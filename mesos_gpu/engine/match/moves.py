@@ -14,7 +14,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobState
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.share import number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable
 from mesos_gpu.policy.room.defrag import Problem

@@ -9,7 +9,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.share import number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.room.preemption import Victim, plan
 

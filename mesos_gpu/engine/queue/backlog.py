@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.policy.capacity import (
     ENDLESS,

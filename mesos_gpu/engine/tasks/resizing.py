@@ -12,7 +12,8 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
-from mesos_gpu.model.share import PER_PERCENT, WHOLE, Share
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.resize import Resize, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState

@@ -15,7 +15,7 @@ from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.saves import ForgetTask, SaveTrust
-from mesos_gpu.model.share import PER_PERCENT
+from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Action, Task, TaskState, actions_of
 from mesos_gpu.model.tasks.unknown import Label, Listed, Unknown

@@ -14,7 +14,7 @@ from mesos_gpu.model.jobs.fields import Field as JobField
 from mesos_gpu.model.jobs.healthcheck import HealthCheck
 from mesos_gpu.model.jobs.job import DEFAULT_QUEUE, FIELDS, JobSpec, OnGpuFailure, Placement
 from mesos_gpu.model.jobs.permits import Control
-from mesos_gpu.model.share import WHOLE, milli_of
+from mesos_gpu.model.shares.units import WHOLE, milli_of
 
 T = TypeVar("T")
 GPU_SHARE: Final = (

@@ -49,7 +49,8 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import PER_PERCENT, WHOLE, Isolation, ShareRequest
+from mesos_gpu.model.shares.request import Isolation, ShareRequest
+from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 
 HIGHEST_PRIORITY: Final = 1000  # the lowest is its negative
 MOST_TASKS: Final = 1024

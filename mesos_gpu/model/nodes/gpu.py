@@ -8,7 +8,7 @@ from typing import Final
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.share import Sharing
+from mesos_gpu.model.shares.card import Sharing
 
 CAPABILITY: Final = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")  # a compute capability
 

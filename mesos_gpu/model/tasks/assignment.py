@@ -8,7 +8,8 @@ from mesos_gpu.model.jobs.docker_options import DockerOptions
 from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
-from mesos_gpu.model.share import WHOLE, Share
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.share import Method
+from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.tasks.task import Task
 
 

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
-from mesos_gpu.model.share import Share, larger_of
+from mesos_gpu.model.shares.share import Share, larger_of
 from mesos_gpu.model.tasks.resize import Resizing
 from mesos_gpu.model.tasks.unknown import Unknown
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from mesos_gpu.model.apps.app import App, EngineType
 from mesos_gpu.model.jobs.port import PortWish
-from mesos_gpu.model.share import number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.apps.ports import wishes_of
 
 MOST: Final = 512  # a label's value, and its variable's name, are shorter, or it is left out

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.prices import scarcity, worth
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.cluster.view import Index, Integers, View

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.capacity import (
     Chosen,
     GpuRequest,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.view import Index, Integers, View
 
 _BITS: Final = 14

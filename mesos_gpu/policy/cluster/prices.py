@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 
 _ENOUGH: Final = 1e-7
 _ROUNDS: Final = 10_000  # columns; some dozens are needed

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

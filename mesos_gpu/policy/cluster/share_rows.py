@@ -6,7 +6,8 @@ It says where to look: a share that is granted always has room by these rows, an
 from collections.abc import Iterable, Sequence
 
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE, ShareRequest
+from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.capacity import NodeCapacity
 from mesos_gpu.policy.cluster.shapes import Shape
 from mesos_gpu.policy.sharing.parts import GpuPart

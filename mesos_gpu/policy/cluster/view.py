@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 
 NEVER: Final = np.iinfo(np.int32).max  # the key of a node that cannot take the shape

@@ -9,7 +9,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, count_ports
-from mesos_gpu.model.share import PER_PERCENT, number_of
+from mesos_gpu.model.shares.units import PER_PERCENT, number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.apps.ports import offers
 from mesos_gpu.policy.capacity import GpuRequest, Misfit, NodeCapacity, Request, largest, misfits

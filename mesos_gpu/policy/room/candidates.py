@@ -8,7 +8,7 @@ from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Move, Target
 from mesos_gpu.model.resources import AMOUNTS
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.capacity import (
     Allocation,
     Chosen,

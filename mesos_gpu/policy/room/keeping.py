@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Share
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request, Reservation, share_for
 from mesos_gpu.policy.sharing.parts import GpuPart
 

@@ -10,7 +10,10 @@ from typing import Any
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE, Share, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Sharing
+from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.methods import choose, times
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 

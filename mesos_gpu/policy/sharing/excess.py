@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from mesos_gpu.model.share import OnExcess, Share
+from mesos_gpu.model.shares.request import OnExcess
+from mesos_gpu.model.shares.share import Share
 
 WARN_LOOKS: Final = 2  # in a row
 END_LOOKS: Final = 3

@@ -10,7 +10,10 @@ from types import MappingProxyType
 from typing import Final
 
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE, Ability, Isolation, Method, Share, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import Isolation, ShareRequest
+from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.mig import slot_for
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 

@@ -7,7 +7,8 @@ from a start that its profile allows. Source: NVIDIA's MIG User Guide, "Partitio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from mesos_gpu.model.share import MigInstance, MigProfile, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import MigInstance, MigProfile, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 
 
 @dataclass(frozen=True, slots=True)

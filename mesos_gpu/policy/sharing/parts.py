@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE, Method, Share
+from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.units import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

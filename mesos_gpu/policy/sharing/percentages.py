@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mesos_gpu.model.share import PER_PERCENT
+from mesos_gpu.model.shares.units import PER_PERCENT
 
 LEAST: Final = 1
 MOST: Final = 100

@@ -3,7 +3,9 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from mesos_gpu.model.share import PER_PERCENT, Share, ShareRequest
+from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.policy.sharing.methods import most_mib
 
 _FIXED_COMPUTE = {

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 
 PERIOD_US: Final = 40_000  # long against a kernel of 1 ms, short against a person's patience
 

@@ -8,7 +8,7 @@ from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.simulate.chaos.apps import check
 from mesos_gpu.simulate.chaos.rollouts import aims_of, instances_of
 from mesos_gpu.simulate.chaos.violation import Violation

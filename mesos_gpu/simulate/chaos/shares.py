@@ -2,7 +2,8 @@
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.share import WHOLE, Share, larger_of
+from mesos_gpu.model.shares.share import Share, larger_of
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account
 from mesos_gpu.simulate.chaos.violation import Violation

@@ -16,7 +16,8 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Transition
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar
-from mesos_gpu.model.share import WHOLE, Share
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.status import Status

@@ -19,7 +19,7 @@ from mesos_gpu.model.jobs.job import Job, JobState, OnGpuFailure, OnMemberFailur
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.share import WHOLE, number_of
+from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos import gangs, rollouts, shares
 from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch_of

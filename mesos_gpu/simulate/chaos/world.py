@@ -16,7 +16,7 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.saves import Save
-from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import Agent, Run, VirtualMesos

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mesos_gpu.model.share import WHOLE, MigProfile
+from mesos_gpu.model.shares.card import MigProfile
+from mesos_gpu.model.shares.units import WHOLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from mesos_gpu.model.apps.app import GPU_SHARE, App, GpuOptions
-from mesos_gpu.model.share import WHOLE, milli_of, number_of
+from mesos_gpu.model.shares.units import WHOLE, milli_of, number_of
 from mesos_gpu.wire.checking import show
 from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number

@@ -20,7 +20,7 @@ from mesos_gpu.model.apps.app import (
 )
 from mesos_gpu.model.jobs.artifact import Artifact
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
-from mesos_gpu.model.share import WHOLE, cards_of
+from mesos_gpu.model.shares.units import WHOLE, cards_of
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.marathon.shapes import DockerNetwork, Strategy
 

@@ -37,7 +37,7 @@ from mesos_gpu.model.jobs.constraint import Constraint
 from mesos_gpu.model.jobs.fields import Gpus
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol, Protocol
 from mesos_gpu.model.jobs.job import GPUS
-from mesos_gpu.model.share import number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.wire.constraints import constraint_of
 from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import (

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.mount import Mount
 from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.nodes.driver import version_of
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 __all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]

@@ -12,7 +12,8 @@ import msgspec
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec
-from mesos_gpu.model.share import WHOLE, Share, guarantee
+from mesos_gpu.model.shares.share import Share, guarantee
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.model.tasks.unknown import Label, Listed
 

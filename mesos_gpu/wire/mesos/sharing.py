@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final
 
-from mesos_gpu.model.share import Ability, MigInstance, MigProfile, Sharing
+from mesos_gpu.model.shares.card import Ability, MigInstance, MigProfile, Sharing
 
 ABILITIES: Final = frozenset(ability.value for ability in Ability)
 _FIELDS: Final = frozenset(field.name for field in fields(Sharing))

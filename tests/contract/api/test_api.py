@@ -22,7 +22,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Sharing
+from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.scheduler.daemon import Daemon
 from mesos_gpu.testing.builders import gpu, offer

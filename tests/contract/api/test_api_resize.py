@@ -10,7 +10,7 @@ import requests
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resized
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import spec

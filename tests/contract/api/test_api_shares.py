@@ -11,7 +11,8 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.share import Ability, Method, Share, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import gpu
 from tests.contract.api.test_api import Rig

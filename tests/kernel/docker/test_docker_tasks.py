@@ -16,7 +16,8 @@ from isolator.shares.shim.region import region_of
 from mesos_gpu.local import helpers
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
-from mesos_gpu.model.share import Method, Share, Sharing
+from mesos_gpu.model.shares.card import Sharing
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.dockerd import Dockerd

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import Fragmentation, mix_of
 from mesos_gpu.policy.cluster.policies import BestFit, Bundle, Spread
 from mesos_gpu.policy.cluster.prices import worth

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Ability, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Stage, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan

@@ -12,7 +12,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
-from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, every, gpu, offer, saved_of, spec
 

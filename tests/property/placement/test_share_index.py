@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import Ability, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.policy.capacity import Chosen, Fit, GpuRequest, NodeCapacity, Request, fit
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.node_index import NodeIndex

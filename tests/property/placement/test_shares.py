@@ -11,7 +11,10 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.model.share import WHOLE, Ability, Isolation, MigInstance, Share, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
+from mesos_gpu.model.shares.request import Isolation, ShareRequest
+from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.capacity import (
     ENDLESS,
     Allocation,

@@ -7,7 +7,8 @@ import pytest
 from mesos_gpu.adapters.nvml.mig import make_instance, remove_instance
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Conflict, Unavailable
-from mesos_gpu.model.share import MigInstance, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import MigInstance, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.policy.sharing.mig import Slot, place_of, slot_for
 from mesos_gpu.testing.nvml.fake import FakeNvml
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES

@@ -35,7 +35,8 @@ from mesos_gpu.model.saves import (
     SaveTask,
     value_of,
 )
-from mesos_gpu.model.share import Isolation, Method, Share
+from mesos_gpu.model.shares.request import Isolation
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import gpu
 

@@ -13,7 +13,7 @@ from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.scheduler.logs import AUDIT, Json, LogFormat, Text, set_up
 from mesos_gpu.scheduler.narrator import Narrator
 from mesos_gpu.testing.builders import World, gpu, offer

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from mesos_gpu.cli import main
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.share import Ability, Isolation, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.scheduler import __main__ as command
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer

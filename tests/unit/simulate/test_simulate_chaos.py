@@ -23,7 +23,7 @@ from mesos_gpu.engine.tasks import gangs, statuses
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.task import ENDED, LIVE, Action, Task, TaskState, actions_of
 from mesos_gpu.policy.sharing.parts import unshared

@@ -8,7 +8,7 @@ import pytest
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
-from mesos_gpu.model.share import Ability, MigInstance, MigProfile, Sharing
+from mesos_gpu.model.shares.card import Ability, MigInstance, MigProfile, Sharing
 from mesos_gpu.wire.mesos import report
 from mesos_gpu.wire.mesos.sharing import sharing_from_json, sharing_to_json
 

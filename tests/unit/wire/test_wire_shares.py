@@ -7,7 +7,8 @@ import pytest
 
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
-from mesos_gpu.model.share import Isolation, ShareRequest, cards_of, milli_of, number_of
+from mesos_gpu.model.shares.request import Isolation, ShareRequest
+from mesos_gpu.model.shares.units import cards_of, milli_of, number_of
 from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.jobs import decode, spec_from_mapping

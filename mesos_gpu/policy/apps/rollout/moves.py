@@ -13,7 +13,7 @@ from typing import Final
 
 from mesos_gpu.model.apps.app import KillSelection
 from mesos_gpu.model.apps.rollout import Action, ActionKind, Instance, InstanceState, Moves, Target
-from mesos_gpu.model.share import number_of
+from mesos_gpu.model.shares.units import number_of
 from mesos_gpu.policy.apps.rollout.pace import Fate, fate
 
 IN_PLACE_LABEL: Final = "MESOS_GPU_IN_PLACE"

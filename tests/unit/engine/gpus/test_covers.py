@@ -21,7 +21,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.saves import ForgetTask, SaveTask
-from mesos_gpu.model.share import Ability, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.scheduler.launches import to_task_info

@@ -10,7 +10,8 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.jobs.job import Placement
 from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import Ability, Isolation, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.tasks.task import TaskState
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, spec

@@ -12,7 +12,8 @@ from mesos_gpu.model.ids import AgentId, GpuId, TaskId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.share import Method, OnExcess
+from mesos_gpu.model.shares.request import OnExcess
+from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.testing.builders import World, every, only
 from mesos_gpu.wire.mesos import report

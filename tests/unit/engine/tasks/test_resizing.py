@@ -14,7 +14,8 @@ from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
-from mesos_gpu.model.share import Ability, Method, Share, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec

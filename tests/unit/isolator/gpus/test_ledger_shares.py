@@ -25,7 +25,7 @@ from isolator.gpus.ledger import (
     Trace,
 )
 from mesos_gpu.errors import NotFound, Unavailable
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from tests.unit.isolator.gpus.test_ledger import A, B, dead_owner
 
 QUARTER = Share(250, 1000, 1000, Method.SHIM_WINDOWS)

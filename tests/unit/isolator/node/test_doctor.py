@@ -25,7 +25,7 @@ from mesos_gpu.local.cluster import AgentSpec, Cluster, free_port
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
 from mesos_gpu.model.nodes.health import Reading, Survey
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.testing.builders import gpu
 from tests.hosts import driver_volume
 

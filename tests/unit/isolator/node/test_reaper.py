@@ -11,7 +11,7 @@ from isolator.gpus.ledger import Claimed, Ledger, Owner, Room, ShareClaim
 from isolator.node.reaper import end
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 
 CARD = GpuId("GPU-1")
 

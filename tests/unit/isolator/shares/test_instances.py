@@ -23,7 +23,8 @@ from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.model.nodes.gpu import Health, Inventory
-from mesos_gpu.model.share import Method, MigInstance, Share, Sharing
+from mesos_gpu.model.shares.card import MigInstance, Sharing
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 
 H100 = "NVIDIA H100 80GB HBM3"

@@ -18,7 +18,7 @@ from isolator.shares.driver.limits import CgroupLimits, enable_dmem, has_dmem, l
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import Unavailable
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 
 PROGRAM = """
 import sys

@@ -11,7 +11,8 @@ from isolator.shares.mps.daemon import Domain, Host, cap_for, own_cgroups, probe
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.share import Ability, Method, Share
+from mesos_gpu.model.shares.card import Ability
+from mesos_gpu.model.shares.share import Method, Share
 
 GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")
 HALF = Share(500, 20480, 20480, Method.SHIM_MPS2, "alice")

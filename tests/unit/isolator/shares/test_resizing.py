@@ -20,7 +20,8 @@ from isolator.shares.tenancy import Given, Measure, Tenancy
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health
-from mesos_gpu.model.share import Method, Share, Sharing
+from mesos_gpu.model.shares.card import Sharing
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.wire.mesos.resize import decode_answer, encode_request
 from tests.unit.isolator.shares.shim.test_region import process, slot, write_usage

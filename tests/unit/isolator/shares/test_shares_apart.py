@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mesos_gpu.model.share import Isolation, Method, guarantee
+from mesos_gpu.model.shares.request import Isolation
+from mesos_gpu.model.shares.share import Method, guarantee
 
 ROOT = Path(__file__).parents[4]
 

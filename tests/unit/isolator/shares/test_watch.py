@@ -17,7 +17,7 @@ from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.nodes.share_use import ShareUse
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.testing.builders import gpu
 
 CARD, TASK = GpuId("GPU-1"), TaskId("train.1")

@@ -11,7 +11,7 @@ from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import MIB, CardLimits, region_of
 from isolator.shares.widening import IDLE_S, LOOKS_A_LIST, Widening
 from mesos_gpu.model.ids import GpuId, TaskId
-from mesos_gpu.model.share import Method, Share
+from mesos_gpu.model.shares.share import Method, Share
 from tests.unit.isolator.shares.shim.test_region import write_usage
 from tests.unit.isolator.shares.test_resizing import Tenant
 

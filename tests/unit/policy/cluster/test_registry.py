@@ -7,7 +7,7 @@ import pytest
 
 from mesos_gpu.cli.dev.simulate import inflation
 from mesos_gpu.model.jobs.job import Placement
-from mesos_gpu.model.share import WHOLE
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.policies import BestFit
 from mesos_gpu.policy.cluster.registry import OFFERED, POLICIES, Registered

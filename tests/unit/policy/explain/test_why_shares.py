@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from mesos_gpu.model.ids import GpuId, JobId
-from mesos_gpu.model.share import Ability, Isolation, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView

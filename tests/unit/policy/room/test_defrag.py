@@ -16,7 +16,8 @@ from mesos_gpu.model.nodes.gpu import Health, Inventory
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import NOTHING, Resources
-from mesos_gpu.model.share import Ability, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.capacity import NodeCapacity, Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, chosen

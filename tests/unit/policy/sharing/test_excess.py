@@ -2,7 +2,8 @@
 
 import pytest
 
-from mesos_gpu.model.share import Method, OnExcess, Share
+from mesos_gpu.model.shares.request import OnExcess
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.policy.sharing.excess import Treatment, foreign, looks_over, treatment
 
 SHARE = Share(250, 20000, 20000, Method.SHIM_WINDOWS)

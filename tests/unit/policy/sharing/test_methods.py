@@ -5,7 +5,10 @@ from dataclasses import replace
 import pytest
 
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.share import WHOLE, Ability, Isolation, Method, MigInstance, Share, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
+from mesos_gpu.model.shares.request import Isolation, ShareRequest
+from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.methods import choose, times
 from mesos_gpu.policy.sharing.parts import unshared
 from mesos_gpu.testing.builders import gpu

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mesos_gpu.model.share import MigInstance, ShareRequest, Sharing
+from mesos_gpu.model.shares.card import MigInstance, Sharing
+from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.policy.sharing.mig import Slot, place_of, slot_for, start_for
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 

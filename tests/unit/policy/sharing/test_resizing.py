@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from mesos_gpu.model.share import Method, Share, ShareRequest
+from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
 
 OLD = Share(250, 2000, 2000, Method.SHIM_WINDOWS)
