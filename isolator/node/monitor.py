@@ -23,7 +23,7 @@ from isolator.gpus.cards import Cards, taken_up
 from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
 from isolator.host import control_ports
-from isolator.node.reaper import audit, reap, strangers
+from isolator.node.reaper import Reaping, audit, strangers
 from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
 from isolator.shares.watch import LOOK_S as WATCH_S
@@ -69,6 +69,7 @@ class Monitor:
         self._abilities = abilities or Abilities(os.environ)
         self._watch = Watch(ledger, os.environ)
         self._widening = Widening(ledger)
+        self._reaping = Reaping(ledger)
         self._looked = Survey()  # the last that could be had
         self._volume = driver_volume.Keeper(os.environ, ledger, lambda: libraries(os.environ))
         self._known = Inventory()
@@ -153,7 +154,7 @@ class Monitor:
             self._wake.clear()
             now = time.monotonic()
             if now >= look_at or self._probe.changed():
-                self._reap()
+                self._reaping.look()
                 self._look()
                 look_at = time.monotonic() + min(interval_s, self._pace_s())
             if (now >= due or self._known != last) and self._sent():
@@ -270,7 +271,7 @@ class Monitor:
         try:
             claimed = self._ledger.claim(task, [gpu], owner)
             if isinstance(claimed, Stale):
-                self._reap()
+                self._reaping.anew()
                 claimed = self._ledger.claim(task, [gpu], owner)
             if isinstance(claimed, Refused):
                 return f"refused: {', '.join(holding.task for holding in claimed.held)} runs on it"
@@ -282,13 +283,6 @@ class Monitor:
                 self._ledger.release(task, owner)
         except MesosGpuError as error:
             return f"refused: {error.what}"
-
-    def _reap(self) -> None:
-        """Drop the claims of executors that died, once nothing of their tasks runs any more."""
-        try:
-            reap(self._ledger)
-        except (MesosGpuError, OSError) as error:
-            logger.error("the ledger could not be looked after: %s", error)
 
     def _summary(self) -> str:
         if self._failure:

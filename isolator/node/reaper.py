@@ -3,6 +3,7 @@
 import logging
 import os
 import pwd
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
+REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
 logger = logging.getLogger(__name__)
 
 
@@ -44,6 +46,38 @@ def reap(ledger: Ledger) -> None:
                 "dropped %s of %s: its executor died", ", ".join(holding.gpus) or "no GPU", holding.task
             )
     card.tend(ledger)
+
+
+class Reaping:
+    """Has `reap` done beside the looks at the cards' health: an undo that asks a driver may take as long as its
+    deadline, 15 s, and is tried again at each look."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Nothing is done yet."""
+        self._ledger = ledger
+        self._begin = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def look(self) -> None:
+        """Begin, and wait a moment for the end; while one is under way, none is begun, and none is waited for."""
+        with self._begin:
+            if self._thread is not None and self._thread.is_alive():
+                return
+            self._thread = thread = threading.Thread(target=self._reap, name="reaper", daemon=True)
+            thread.start()
+        thread.join(REAP_S)
+
+    def anew(self) -> None:
+        """Begin after the one that is under way, which may have passed by what is meant; wait a moment for both."""
+        if (under_way := self._thread) is not None:
+            under_way.join(REAP_S)
+        self.look()
+
+    def _reap(self) -> None:
+        try:
+            reap(self._ledger)
+        except (MesosGpuError, OSError) as error:
+            logger.error("the ledger could not be looked after: %s", error)
 
 
 def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> list[int]:

@@ -2,6 +2,7 @@
 
 import pwd
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from isolator.devices import facts
 from isolator.devices.rules import Rule, nvidia_devices, rules_of
@@ -73,7 +74,8 @@ class ByMps:
         daemon.admit(tenancy.task, mine)
 
     def _of(self, tenancy: Tenancy) -> Host:
-        return self._host or mps.host_of(tenancy.own)
+        host = self._host or mps.host_of(tenancy.own)
+        return replace(host, cards=max(len(tenancy.inventory.gpus), 1))
 
     def _others(self, tenancy: Tenancy, gpu: Gpu, ledger: Ledger) -> dict[str, Limits]:
         return {

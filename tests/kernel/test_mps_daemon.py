@@ -1,5 +1,6 @@
 """NVIDIA's real MPS daemon: made by the first share, adopted by the next, told and read back, ended by the undo."""
 
+import errno
 import os
 import shutil
 import signal
@@ -323,6 +324,24 @@ def test_its_own_user_may_not_end_it_signal_it_or_change_its_directory(host: Hos
 
 
 # --- when it fails
+
+
+def test_the_shared_memory_of_a_domain_has_an_end(host: Host, domain: Domain) -> None:
+    """A part of half of the host's memory for each card; and so many files."""
+    cards = 25
+    join(replace(host, cards=cards), domain, "t1", QUARTER, {})
+    memory = host.memory(domain)
+    size = os.statvfs(memory).f_blocks * os.statvfs(memory).f_frsize
+    of_host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert size == pytest.approx(of_host / 2 / cards, rel=0.01)
+    with (memory / "large").open("wb") as file, pytest.raises(OSError, match="No space left") as full:
+        os.posix_fallocate(file.fileno(), 0, size + 4096)
+    assert full.value.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"):
+        for number in range(mps.MOST_FILES + 1):
+            os.mknod(memory / str(number))
+    assert mps.undo(host, str(domain)) == []
+    assert not memory.exists()
 
 
 def test_a_hung_daemon_takes_no_more_shares_and_its_tasks_are_left_alone(host: Host, domain: Domain) -> None:

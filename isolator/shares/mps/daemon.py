@@ -66,7 +66,10 @@ while [ "$count" -gt 0 ]; do echo 0 > "$1/cgroup.procs"; shift; count=$((count -
 unshare --mount /bin/sh -c 'mount --bind "$1" /dev/shm; shift; exec "$@"' sh "$shared" "$@" </dev/null >>"$log" 2>&1 &
 echo $!
 """
-_MEMORY: Final = ("mount", "-t", "tmpfs", "-o", "mode=1777,nosuid,nodev,noexec", "mesos-gpu-mps")
+_MEMORY: Final = ("mount", "-t", "tmpfs", "-o", "mode=1777,nosuid,nodev,noexec,size={percent}%,nr_inodes={files}")
+#: Percent of the host's memory that /dev/shm of all domains may have: what Linux gives one such file system, tmpfs(5).
+_ALL_MEMORY: Final = 50
+MOST_FILES: Final = 1 << 16  # in that of one domain; each takes about 1 KiB that nobody's memory counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +112,14 @@ class Host:
         libraries: The driver's, before the host's; None: the host's.
         nvml: What sets compute modes; None: they are left alone.
         root: Where pipes, notes and locks are.
+        cards: How many it has: of the memory for all domains, each card's gets an equal part.
     """
 
     program: Path | None
     libraries: Path | None = None
     nvml: Nvml | None = None
     root: Path = ROOT
+    cards: int = 1
 
     def pipes(self, domain: Domain) -> Path:
         """The directory of a domain's sockets."""
@@ -425,7 +430,9 @@ def _make_directories(host: Host, domain: Domain) -> None:
     memory = host.memory(domain)
     memory.mkdir(exist_ok=True)
     if not memory.is_mount():
-        _on_host([*_MEMORY, str(memory)])
+        percent = max(_ALL_MEMORY // host.cards, 1)
+        options = [each.format(percent=percent, files=MOST_FILES) for each in _MEMORY]
+        _on_host([*options, "mesos-gpu-mps", str(memory)])
     if not memory.is_mount():
         raise Unavailable(
             f"{memory} was mounted, and is not seen by executors",

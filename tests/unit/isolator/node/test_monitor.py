@@ -19,8 +19,11 @@ import pytest
 from isolator.agent.agent_api import Settings
 from isolator.agent.commands import executor_command
 from isolator.devices.facts import read_inventory
-from isolator.gpus.ledger import Ledger, Owner
+from isolator.gpus.ledger import CardTrace, Ledger, Owner
 from isolator.node.monitor import Monitor, health_from, interval_from, probe_from
+from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.compute_mode import DEADLINE_S, Change, Nvml, begin_undo
+from isolator.shares.mps.daemon import Host
 from mesos_gpu.adapters.simulated_gpus import SimulatedProbe, change_gpu, simulated_gpus, write_inventory
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.ids import GpuId
@@ -31,6 +34,7 @@ from mesos_gpu.ports import GpuProbe
 from mesos_gpu.testing.scripted_agent import ScriptedAgent, scripted_agent
 from mesos_gpu.wire.mesos import report
 from tests.conftest import wait_until
+from tests.mps_hosts import Bindings
 
 TASK = "gpu-monitor.1"
 GPUS = simulated_gpus(2, "Tesla T4", seed="monitor")
@@ -384,6 +388,36 @@ def test_a_dead_executors_claim_and_task_are_cleared_away(tmp_path: Path) -> Non
     finally:
         left.kill()
         left.wait()
+
+
+def test_an_undo_that_hangs_in_the_driver_delays_no_look_at_the_cards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card of a share that is gone is to get its compute mode back, and the driver never answers."""
+    bindings, began = Bindings(tmp_path / "bindings"), list[tuple[float, Change]]()
+    bindings.set(hang=True)
+    place = Host(None, nvml=bindings.nvml, root=tmp_path / "mps")
+
+    def hangs(nvml: Nvml, gpu: str, note: Path) -> Change:
+        note.parent.mkdir(exist_ok=True)
+        note.write_text("0")
+        change = begin_undo(nvml, gpu, note)
+        began.append((time.monotonic(), change))
+        return change
+
+    monkeypatch.setattr(mps, "host_of", lambda *_: place)
+    monkeypatch.setattr(mps.compute_mode, "begin_undo", hangs)
+    probe = Moody()
+    with scene(tmp_path, probe) as seen:
+        seen.ledger.note(CardTrace(GPUS[0].id, mps.KIND, str(mps.Domain(GPUS[0].id, 65534))))
+        seen.launch(b'{"report_interval_s": 0.1}')
+        wait_until("the driver is asked", lambda: began)
+        probe.becomes(SICK)
+        seen.wait_for_report("sick", "ok")
+        ((since, change),) = began  # none is begun beside it
+        assert time.monotonic() - since < DEADLINE_S, "a look waited for the driver"
+        assert seen.ledger.cards(GPUS[0].id) != ()  # nor is it forgotten
+        change.process.kill()
 
 
 def test_a_damaged_ledger_does_not_stop_the_reports(tmp_path: Path) -> None:
