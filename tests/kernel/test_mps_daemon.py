@@ -326,6 +326,11 @@ def test_its_own_user_may_not_end_it_signal_it_or_change_its_directory(host: Hos
 # --- when it fails
 
 
+def _fill(directory: Path) -> None:
+    for number in range(mps.MOST_FILES + 1):
+        os.mknod(directory / str(number))
+
+
 def test_the_shared_memory_of_a_domain_has_an_end(host: Host, domain: Domain) -> None:
     """A part of half of the host's memory for each card; and so many files."""
     cards = 25
@@ -338,8 +343,7 @@ def test_the_shared_memory_of_a_domain_has_an_end(host: Host, domain: Domain) ->
         os.posix_fallocate(file.fileno(), 0, size + 4096)
     assert full.value.errno == errno.ENOSPC
     with pytest.raises(OSError, match="No space left"):
-        for number in range(mps.MOST_FILES + 1):
-            os.mknod(memory / str(number))
+        _fill(memory)
     assert mps.undo(host, str(domain)) == []
     assert not memory.exists()
 

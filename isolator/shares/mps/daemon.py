@@ -66,7 +66,13 @@ while [ "$count" -gt 0 ]; do echo 0 > "$1/cgroup.procs"; shift; count=$((count -
 unshare --mount /bin/sh -c 'mount --bind "$1" /dev/shm; shift; exec "$@"' sh "$shared" "$@" </dev/null >>"$log" 2>&1 &
 echo $!
 """
-_MEMORY: Final = ("mount", "-t", "tmpfs", "-o", "mode=1777,nosuid,nodev,noexec,size={percent}%,nr_inodes={files}")
+_MEMORY: Final = (
+    "mount",
+    "-t",
+    "tmpfs",
+    "-o",
+    "mode=1777,nosuid,nodev,noexec,size={percent}%,nr_inodes={files}",
+)
 #: Percent of the host's memory that /dev/shm of all domains may have: what Linux gives one such file system, tmpfs(5).
 _ALL_MEMORY: Final = 50
 MOST_FILES: Final = 1 << 16  # in that of one domain; each takes about 1 KiB that nobody's memory counts

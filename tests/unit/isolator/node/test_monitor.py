@@ -406,7 +406,7 @@ def test_an_undo_that_hangs_in_the_driver_delays_no_look_at_the_cards(
         return change
 
     monkeypatch.setattr(mps, "host_of", lambda *_: place)
-    monkeypatch.setattr(mps.compute_mode, "begin_undo", hangs)
+    monkeypatch.setattr("isolator.shares.mps.compute_mode.begin_undo", hangs)
     probe = Moody()
     with scene(tmp_path, probe) as seen:
         seen.ledger.note(CardTrace(GPUS[0].id, mps.KIND, str(mps.Domain(GPUS[0].id, 65534))))
