@@ -26,6 +26,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "wait": ("mesos_gpu.cli.jobs.commands", "Wait until jobs have ended."),
     "resize": ("mesos_gpu.cli.jobs.resize", "Give a running job more or less of the GPUs that it shares."),
     "gpus": ("mesos_gpu.cli.cluster.overview", "List the GPUs of the cluster and who holds them."),
+    "top": (
+        "mesos_gpu.cli.cluster.top",
+        "Watch who is on each GPU, and what they use of their shares.",
+    ),
     "nodes": ("mesos_gpu.cli.cluster.overview", "List the agents of the cluster."),
     "gpu": ("mesos_gpu.cli.cluster.gpu", "GPUs: their health and its history, drains, resets."),
     "node": (

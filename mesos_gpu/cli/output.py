@@ -15,6 +15,8 @@ from mesos_gpu.wire.plain import clean as clean  # the one place that escapes wh
 from mesos_gpu.wire.plain import clean_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from mesos_gpu.cli.fit import Fit
 
 # What a word means, as a colour on a terminal.
@@ -27,6 +29,8 @@ _STYLES: Final = {
     "lost": "red",
     "sick": "red",
     "off": "red",
+    "over": "red",
+    "uncovered": "red",
     "suspect": "yellow",
     "dirty": "yellow",
     "drained": "blue",
@@ -39,7 +43,8 @@ _STYLES: Final = {
 }
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person may read it as it comes."""
     return stream is not None and stream.isatty()  # None: it was closed before we began
 
 
@@ -86,18 +91,27 @@ def table(
         empty: What a person reads instead of a table without rows.
         fit: What gives way on a terminal that is too narrow; None: as `Fit()`.
     """
+    if not is_terminal(sys.stdout):
+        _plain(headers, *_cells(headers, rows))
+    elif rows:
+        from rich.console import Console
+
+        shown, least = drawn(headers, rows, fit=fit)
+        Console(highlight=False, width=max(shutil.get_terminal_size().columns, least)).print(shown)
+    else:
+        click.echo(empty)
+
+
+def _cells(
+    headers: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[list[str]], Sequence[bool]]:
+    """The words of each row, and whether each column is set right."""
     cells = [[_cell(value) for value in row] for row in rows]
     right = [
         bool(rows) and all(isinstance(v, int | float | None) for v in column)
         for column in zip(*rows, strict=True)
     ]
-    right = right or [False] * len(headers)
-    if not _is_terminal(sys.stdout):
-        _plain(headers, cells, right)
-    elif cells:
-        _rich(headers, cells, right, fit)
-    else:
-        click.echo(empty)
+    return cells, right or [False] * len(headers)
 
 
 def _cell(value: object) -> str:
@@ -114,17 +128,18 @@ def _plain(headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequen
         click.echo("  ".join(parts).rstrip())
 
 
-def _rich(
-    headers: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool], fit: "Fit | None"
-) -> None:
-    from rich.console import Console
+def drawn(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, fit: "Fit | None" = None
+) -> tuple["Table", int]:
+    """A table for this terminal, and the least number of columns that it needs; the arguments are those of `table`."""
     from rich.table import Table
     from rich.text import Text
 
     from mesos_gpu.cli.fit import GAP, Column, Fit, fitted
 
     fit, width = fit or Fit(), shutil.get_terminal_size().columns
-    every = zip(headers, zip(*cells, strict=True), right, strict=True)
+    cells, right = _cells(headers, rows)
+    every = zip(headers, zip(*cells, strict=True) if cells else [()] * len(headers), right, strict=True)
     columns = fitted([Column(*each) for each in every], width, fit)
     shown = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
@@ -138,8 +153,7 @@ def _rich(
         )
     for row in zip(*(column.cells for column in columns), strict=True):
         shown.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    whole = sum(column.width + GAP for column in columns)
-    Console(highlight=False, width=max(width, whole)).print(shown)
+    return shown, sum(column.width + GAP for column in columns)
 
 
 def pairs(rows: Sequence[tuple[str, object]]) -> None:
@@ -147,7 +161,7 @@ def pairs(rows: Sequence[tuple[str, object]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         text = _cell(value)
-        if _is_terminal(sys.stdout):
+        if is_terminal(sys.stdout):
             name, text = click.style(f"{name:<{width}}", bold=True), click.style(text, fg=_STYLES.get(text))
         click.echo(f"{name:<{width}}  {text}")
 
@@ -191,7 +205,7 @@ class StatusLine:
     @property
     def live(self) -> bool:
         """Whether somebody can see it."""
-        return _is_terminal(sys.stderr)
+        return is_terminal(sys.stderr)
 
     def show(self, text: str) -> None:
         """Put `text` in place of what is shown, cut to the terminal's width."""

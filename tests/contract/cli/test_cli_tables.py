@@ -28,6 +28,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "ps -a": ("ID", "STATE", "EXIT", "GPUS"),
     "gpus": ("HOST", "MINOR", "HEALTH", "JOB"),
     "gpus --wide": ("HOST", "MINOR", "HEALTH", "JOB"),
+    "top --once": ("HOST", "JOB", "USED_MIB", "SHARE_MIB"),
     "queue": ("PLACE", "ID", "GPUS", "START"),
     "app list": ("ID", "RUNNING"),
 }
@@ -124,7 +125,7 @@ def _node(i: int, now: float) -> dict[str, Any]:
 def drawn(rest: FakeRest, monkeypatch: pytest.MonkeyPatch, words: str, width: int) -> str:
     monkeypatch.setenv("MESOS_GPU_URL", rest.url)
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setattr(output, "_is_terminal", lambda _stream: True)
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
     got = CliRunner().invoke(main, words.split(), prog_name="mesos-gpu", catch_exceptions=False)
     assert got.exit_code == 0, got.output
     return "\n".join(line.rstrip() for line in got.stdout.splitlines())
