@@ -18,6 +18,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Final
 
+from isolator.gpus.locks import locked_within
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -28,7 +29,7 @@ VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
 CLOSED: Final = "closed"  # kind of a row: the card takes no more shares, and `what` says why
-TURN_S, TURN_POLL_S = 30.0, 0.005  # at work on the shares of a card
+TURN_S = 30.0  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _SCHEMA: Final = """
@@ -419,13 +420,11 @@ class Ledger:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 stack.callback(os.close, fd)
-                while not lock_now(fd):
-                    if time.monotonic() > deadline:
-                        raise Unavailable(
-                            f"another process has been at work on the shares of {gpu} for {timeout_s:g} s",
-                            remedy=f"see which has {path} open; if it hangs, end it",
-                        )
-                    time.sleep(TURN_POLL_S)
+                if not locked_within(fd, deadline - time.monotonic()):
+                    raise Unavailable(
+                        f"another process has been at work on the shares of {gpu} for {timeout_s:g} s",
+                        remedy=f"see which has {path} open; if it hangs, end it",
+                    )
             if self._path.exists():
                 # While one is open, no other that is closed writes the whole file back.
                 kept = stack.enter_context(
@@ -501,15 +500,6 @@ class Ledger:
 
 def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-
-
-def lock_now(fd: int) -> bool:
-    """Lock a file or directory, unless another has it locked."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _others(everyone: Iterable[Holding], task: str, owner: Owner, gpus: Iterable[GpuId]) -> list[Holding]:

@@ -203,6 +203,8 @@ def _info(nodes: Iterable[Node]) -> Iterator[tuple[tuple[str, ...], float]]:
         yield (node.hostname, str(node.id), *versions), 1.0
 
 
+_CARD: Final = ("uuid", "agent")
+_SHARE: Final = ("uuid", "task", "job")
 FAMILIES: Final = (
     Family(
         "mesos_gpu_gpu_health",
@@ -282,7 +284,7 @@ FAMILIES: Final = (
         "Shares of a GPU that is open to them.",
         _shares,
         _of_card(lambda card: len(card.granted)),
-        ("uuid", "agent"),
+        _CARD,
     ),
     Family(
         "mesos_gpu_gpu_granted_memory_mib",
@@ -290,7 +292,7 @@ FAMILIES: Final = (
         "Memory of a GPU that its shares are granted.",
         _shares,
         _of_card(lambda card: sum(share.memory_mib for share in card.granted)),
-        ("uuid", "agent"),
+        _CARD,
     ),
     Family(
         "mesos_gpu_gpu_granted_compute_pct",
@@ -298,7 +300,7 @@ FAMILIES: Final = (
         "Compute of a GPU that its shares are granted, in percent of the GPU.",
         _shares,
         _of_card(lambda card: sum(share.compute_milli for share in card.granted) / PER_PERCENT),
-        ("uuid", "agent"),
+        _CARD,
     ),
     Family(
         "mesos_gpu_share_info",
@@ -306,7 +308,7 @@ FAMILIES: Final = (
         "1 for each share: how it is enforced, and who guarantees its memory and compute.",
         _shares,
         _guarantees,
-        ("uuid", "task", "job", "method", "memory", "compute", "faults"),
+        (*_SHARE, "method", "memory", "compute", "faults"),
     ),
     Family(
         "mesos_gpu_share_memory_mib",
@@ -314,7 +316,7 @@ FAMILIES: Final = (
         "Memory of its GPU that a share is granted.",
         _shares,
         _of_share(lambda share: share.memory_mib),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_compute_pct",
@@ -322,7 +324,7 @@ FAMILIES: Final = (
         "Compute of its GPU that a share is granted, in percent of the GPU.",
         _shares,
         _of_share(lambda share: share.compute_milli / PER_PERCENT),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_used_memory_mib",
@@ -330,7 +332,7 @@ FAMILIES: Final = (
         "Memory of its GPU that a share's task uses.",
         _shares,
         _of_use(lambda use: use.memory_mib),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_most_memory_mib",
@@ -338,7 +340,7 @@ FAMILIES: Final = (
         "The most memory of its GPU that a share's task was seen to use.",
         _shares,
         _of_use(lambda use: use.most_mib),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_used_compute_pct",
@@ -346,7 +348,7 @@ FAMILIES: Final = (
         "Part of its GPU's time in which a share's task was at work of late, in percent.",
         _shares,
         _of_use(lambda use: None if use.compute_milli is None else use.compute_milli / PER_PERCENT),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_refused_allocations_total",
@@ -354,7 +356,7 @@ FAMILIES: Final = (
         "Allocations of a share's task that did not fit its share.",
         _shares,
         _of_use(lambda use: use.refused),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_missed_windows_total",
@@ -362,7 +364,7 @@ FAMILIES: Final = (
         "Windows of compute that a share's task did not use, to pay for work that ran over.",
         _shares,
         _of_use(lambda use: use.missed),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
     Family(
         "mesos_gpu_share_over",
@@ -370,6 +372,6 @@ FAMILIES: Final = (
         "1 for each share whose task uses more memory than it is granted, else 0.",
         _shares,
         _of_use(lambda use: float(use.looks > 0)),
-        ("uuid", "task", "job"),
+        _SHARE,
     ),
 )

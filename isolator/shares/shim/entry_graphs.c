@@ -16,30 +16,23 @@ static int does_not_fit(const struct node *node) {
     return !inside && node->type == NODE_MEM_ALLOC && graph_allocates(card_at(&alloc->pool.location), alloc->bytes);
 }
 
-CUresult cuGraphAddNode(handle *to, handle graph, const handle *after, size_t count, struct node *node) {
-    CUresult result;
-    NEEDS(cuGraphAddNode);
-    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
-    CALL(result, cuGraphAddNode, to, graph, after, count, node);
-    return result;
-}
+#define ADD_NODE(name, ...)                                                                                            \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;                                                           \
+    CALL(result, name, to, graph, after, __VA_ARGS__);                                                                 \
+    return result
 
+CUresult cuGraphAddNode(handle *to, handle graph, const handle *after, size_t count, struct node *node) {
+    ADD_NODE(cuGraphAddNode, count, node);
+}
 CUresult cuGraphAddNode_v2(handle *to, handle graph, const handle *after, const void *edges, size_t count,
                            struct node *node) {
-    CUresult result;
-    NEEDS(cuGraphAddNode_v2);
-    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
-    CALL(result, cuGraphAddNode_v2, to, graph, after, edges, count, node);
-    return result;
+    ADD_NODE(cuGraphAddNode_v2, edges, count, node);
 }
-
 CUresult cuGraphAddNode_v3(handle *to, handle graph, const handle *after, const void *edges, size_t count,
                            struct node *node) {
-    CUresult result;
-    NEEDS(cuGraphAddNode_v3);
-    if (does_not_fit(node)) return CUDA_ERROR_OUT_OF_MEMORY;
-    CALL(result, cuGraphAddNode_v3, to, graph, after, edges, count, node);
-    return result;
+    ADD_NODE(cuGraphAddNode_v3, edges, count, node);
 }
 
 #define INSTANTIATE(name, ...)                                                                                         \

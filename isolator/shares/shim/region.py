@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from isolator.gpus.ledger import lock_now
+from isolator.gpus.locks import locked_within
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing.windows import Window
@@ -42,7 +42,6 @@ USAGE_BYTES: Final = _HEADER.size + MOST_CARDS * _CARD.size + MOST_PROCESSES * _
 _CREDIBLE: Final = 1 << 50
 #: A write takes microseconds; who does not end it is stopped, as with its container's cgroup.
 ALONE_S: Final = 5.0
-_ALONE_POLL_S: Final = 0.005
 #: To see which processes of a task live; the kernel looks through all locks of the file for each.
 LIVING_S: Final = 0.5
 _HEX: Final = re.compile(r"[0-9a-f]{32}")
@@ -261,15 +260,12 @@ def _opened(path: Path, how: int) -> Iterator[int]:
 def _alone(directory: Path) -> Iterator[None]:
     """Alone among writers of limits. The lock is on a directory that no task can open: one that a task held would
     stop the host. A writer that was stopped amid it, as an executor in a frozen cgroup, does not."""
-    deadline = time.monotonic() + ALONE_S
     with _opened(directory, os.O_RDONLY | os.O_DIRECTORY) as fd:
-        while not lock_now(fd):
-            if time.monotonic() > deadline:
-                raise Unavailable(
-                    f"another process has been writing limits below {directory} for {ALONE_S:g} s",
-                    remedy=f"see which has {directory} open; if it hangs, end it",
-                )
-            time.sleep(_ALONE_POLL_S)
+        if not locked_within(fd, ALONE_S):
+            raise Unavailable(
+                f"another process has been writing limits below {directory} for {ALONE_S:g} s",
+                remedy=f"see which has {directory} open; if it hangs, end it",
+            )
         yield
 
 
