@@ -2,7 +2,7 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from mesos_gpu.api.http.guard import Guard, may_see_env
 from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
@@ -37,10 +37,9 @@ from mesos_gpu.api.v1.services import ServiceHandlers
 from mesos_gpu.api.v1.unknown import UnknownTasks
 from mesos_gpu.errors import MesosGpuError, NotFound
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.model.jobs.job import Engine, Job
+from mesos_gpu.model.jobs.job import Engine, Job, JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.policy.explain.never import beyond_models
 from mesos_gpu.wire.checking import BadJson, Problem
 from mesos_gpu.wire.jobs import decode
 
@@ -156,23 +155,23 @@ class _Api:
 
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
-        try:
-            spec = decode(
-                await body_of(request),
-                permits=self._settings.permits,
-                engine=self._settings.container_engine,
-            )
-        except BadJson as error:
-            raise bad_json(error) from error
+        body = await body_of(request)
+        spec = self._decoded(body)
+        if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
+            spec = self._decoded(body, await self._read(most_for_shares))
         if isinstance(spec, list):
             raise invalid(*spec)
-        if spec.is_share:
-            why = await self._read(lambda view: beyond_models(spec, (each.gpu for each in view.gpus())))
-            if why:
-                raise invalid(Problem("/gpu_memory_mib", why))
         job = await result_of(self._scheduler.submit(spec))
-        body = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
-        return json_answer(body, 201, {"Location": f"/v1/jobs/{job.id}"})
+        answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
+        return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
+
+    def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
+        """What a body asks for; `most_mib`: as of `decode`."""
+        permits, engine = self._settings.permits, self._settings.container_engine
+        try:
+            return decode(body, permits=permits, engine=engine, most_mib=most_mib or {})
+        except BadJson as error:
+            raise bad_json(error) from error
 
     async def list_jobs(self, request: Request) -> Response:
         """GET /v1/jobs."""

@@ -92,6 +92,16 @@ def is_used(view: View, status: GpuStatus) -> bool:
     return view.holder(status.gpu.id) is not None or view.shared(status.gpu) is not None
 
 
+def most_for_shares(view: View) -> dict[str, int]:
+    """The most memory in MiB that a GPU of each model has for shares."""
+    most_mib: dict[str, int] = {}
+    for node in view.nodes.values():
+        for gpu in node.gpus:
+            if gpu.sharing is not None:
+                most_mib[gpu.model] = max(most_mib.get(gpu.model, 0), gpu.sharing.memory_mib)
+    return most_mib
+
+
 class SchedulerApi(Protocol):
     """The calls of the scheduler; every future is resolved after what it did is saved."""
 

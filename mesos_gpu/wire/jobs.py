@@ -5,6 +5,7 @@ What each field may be, `JobSpec` declares; here are the rules for several field
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from mesos_gpu.model.jobs.job import FIELDS, Engine, JobSpec
@@ -15,20 +16,32 @@ from mesos_gpu.wire import job_fields
 from mesos_gpu.wire.checking import Check, Problem, escaped, object_of, show
 from mesos_gpu.wire.shares import OF_JOBS, share_problems
 
+_NO_MODELS: Final[Mapping[str, int]] = MappingProxyType({})
 _NEEDS: Final = {"gpus": "needs gpus of at least 1", "image": "needs an image"}
 
 
-def decode(body: bytes, *, permits: Permits, engine: Engine = Engine.MESOS) -> JobSpec | list[Problem]:
-    """A request's body; `engine` runs the images of jobs that name none, `permits` is what the operator allows.
+def decode(
+    body: bytes,
+    *,
+    permits: Permits,
+    engine: Engine = Engine.MESOS,
+    most_mib: Mapping[str, int] = _NO_MODELS,
+) -> JobSpec | list[Problem]:
+    """A request's body; `engine` runs the images of jobs that name none, `permits` is what the operator allows,
+    `most_mib` the most memory that a GPU of each known model has for shares.
 
     Raises:
         BadJson: It is no JSON object.
     """
-    return spec_from_mapping(object_of(body), permits=permits, engine=engine)
+    return spec_from_mapping(object_of(body), permits=permits, engine=engine, most_mib=most_mib)
 
 
 def spec_from_mapping(
-    value: Mapping[str, Any], *, permits: Permits | None = None, engine: Engine = Engine.MESOS
+    value: Mapping[str, Any],
+    *,
+    permits: Permits | None = None,
+    engine: Engine = Engine.MESOS,
+    most_mib: Mapping[str, int] = _NO_MODELS,
 ) -> JobSpec | list[Problem]:
     """A request as a mapping, as from YAML. A field that is null is as if it were absent. Without `permits` what an
     operator must allow is taken to be."""
@@ -38,7 +51,7 @@ def spec_from_mapping(
     if asked["gpu_compute_pct"] is not None and "gpus" not in check.given:
         asked["gpus"] = 1
     spec = JobSpec(**{**asked, **_settled(check, asked, engine)})
-    _report_share(check, spec)
+    _report_share(check, spec, most_mib)
     _report_unmet(check, asked)
     if permits is not None:
         _report_unpermitted(check, spec, permits)
@@ -95,11 +108,11 @@ def _report_unmet(check: Check, asked: Mapping[str, Any]) -> None:
             check.problem(field.key, _NEEDS[needed])
 
 
-def _report_share(check: Check, spec: JobSpec) -> None:
-    """What cannot be a share of a GPU; nothing while it is not known what is asked for."""
-    if check.failed.isdisjoint(OF_JOBS.values()):
-        for name, why in share_problems(spec, OF_JOBS):
-            check.problem(OF_JOBS[name], why)
+def _report_share(check: Check, spec: JobSpec, most_mib: Mapping[str, int]) -> None:
+    """What cannot be a share of a GPU, as far as what is asked for is known."""
+    doubtful = {name for name in (*OF_JOBS, "gpu_model") if OF_JOBS.get(name, name) in check.failed}
+    for name, why in share_problems(spec, OF_JOBS, doubtful=doubtful, most_mib=most_mib):
+        check.problem(OF_JOBS[name], why)
 
 
 def _report_unpermitted(check: Check, spec: JobSpec, permits: Permits) -> None:

@@ -1,7 +1,8 @@
 """Numbers of GPUs and parts of one in JSON, and what a request for a share must be as a whole. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
 
 from mesos_gpu.model.jobs.fields import Field, Gpus
@@ -26,6 +27,9 @@ OF_APPS: Final[Mapping[str, str]] = {
 }
 
 
+_NO_MODELS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
 def gpu_milli(value: object, kind: Gpus, named: Mapping[str, str] = OF_JOBS) -> int | str:
     """Thousandths of GPUs that a number in JSON asks for; or what it must be instead, in words.
 
@@ -43,33 +47,64 @@ def gpu_milli(value: object, kind: Gpus, named: Mapping[str, str] = OF_JOBS) -> 
     return milli_of(repr(value)) or wrong
 
 
-def share_problems(spec: JobSpec, named: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def share_problems(
+    spec: JobSpec,
+    named: Mapping[str, str],
+    *,
+    doubtful: Collection[str] = (),
+    most_mib: Mapping[str, int] = _NO_MODELS,
+) -> Iterator[tuple[str, str]]:
     """Each field of a job that does not go with the others, and why.
 
     Args:
         spec: What is asked for.
         named: What people call each of `OF_SHARES`, by its name in `JobSpec`.
+        doubtful: Those of them, and `gpu_model`, whose value is refused already: nothing is concluded from these.
+        most_mib: The most memory that a GPU has for shares, of each model that is known.
     """
-    compute, memory = named["gpu_compute_pct"], named["gpu_memory_mib"]
-    if not spec.is_share:
-        yield from _without_share(spec, f"ask for gpus as a fraction, as 0.25, or set {compute} and {memory}")
+    memory = named["gpu_memory_mib"]
+    settled = {"gpus", "gpu_compute_pct"}.isdisjoint(doubtful)
+    if settled and not spec.is_share:
+        yield from _without_share(spec, named, doubtful)
         return
-    if spec.gpu_milli == WHOLE and spec.gpu_memory_mib is None:
+    if (
+        settled
+        and spec.gpu_milli == WHOLE
+        and spec.gpu_memory_mib is None
+        and "gpu_memory_mib" not in doubtful
+    ):
         yield (
             "gpu_compute_pct",
             f"got {spec.gpu_compute_pct} without memory: set {memory} too, which is then the share's of each GPU; "
             "or ask for gpus as a fraction, as 0.25",
         )
+    if "gpu_memory_mib" in doubtful:
+        return
     least, most = spec.gpu_memory_mib, spec.gpu_memory_max_mib
-    if least is not None and most is not None and most < least:
+    if least is not None and most is not None and most < least and "gpu_memory_max_mib" not in doubtful:
         yield "gpu_memory_max_mib", f"must be {memory} or more, which is {least}; got {most}"
+    if settled and "gpu_model" not in doubtful and (why := _beyond_models(spec, most_mib)):
+        yield "gpu_memory_mib", why
 
 
-def _without_share(spec: JobSpec, remedy: str) -> Iterator[tuple[str, str]]:
+def _without_share(
+    spec: JobSpec, named: Mapping[str, str], doubtful: Collection[str]
+) -> Iterator[tuple[str, str]]:
     if spec.gpu_compute_pct is not None:
         return  # it asks for a share of no GPU, which is told
+    exact = f"{named['gpu_compute_pct']} and {named['gpu_memory_mib']}"
     for name in ONLY_OF_SHARES:
         asked = getattr(spec, name)
-        if asked is not None:
+        if asked is not None and name not in doubtful:
             said = asked.value if isinstance(asked, Enum) else asked
-            yield name, f"is for a share of a GPU, got {said}: {remedy}; or leave it out"
+            remedy = f"ask for gpus as a fraction, as 0.25, or set {exact}; or leave it out"
+            yield name, f"is for a share of a GPU, got {said}: {remedy}"
+
+
+def _beyond_models(spec: JobSpec, most_mib: Mapping[str, int]) -> str:
+    """Why no GPU of the models that a share names has as much memory, by those that are known; "": it may."""
+    wanted, has = spec.gpu_memory_mib, {model: most_mib.get(model, 0) for model in spec.gpu_model}
+    if wanted is None or not has or not all(0 < mib < wanted for mib in has.values()):
+        return ""
+    said = ", ".join(f"{model} has {mib} MiB for shares" for model, mib in has.items())
+    return f"never fits the models that it names, got {wanted}: {said}; ask for less, or for another model"

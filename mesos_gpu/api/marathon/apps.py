@@ -81,9 +81,9 @@ class Apps:
     async def create(self, request: Request, _place: Place) -> Response:
         """POST /v2/apps."""
         app = _read(app_of(await json_body(request)))
-        self._core.check([("", app)])
 
         def target(root: Group) -> Group:
+            self._core.check([("", app)])
             if tree.app_at(root, app.id) is not None:
                 raise Refused(409, f"An app with id [{app.id}] already exists.")
             return _with(root, [app])

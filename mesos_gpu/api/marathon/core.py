@@ -16,20 +16,22 @@ from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
 from mesos_gpu.api.marathon.errors import Refused, not_valid
 from mesos_gpu.api.marathon.events import Events, client_of
-from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppPosted, DeploymentMoved, Stage
 from mesos_gpu.model.apps.catalog import Deployment
 from mesos_gpu.model.apps.rollout import Plan
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.jobs.permits import Permits
 from mesos_gpu.policy.apps.rollout.plan import plan
 from mesos_gpu.policy.apps.rollout.service_ports import service_ports_given
 from mesos_gpu.policy.apps.workload import unsupported
 from mesos_gpu.wire.image import problem
 from mesos_gpu.wire.marathon.moments import stamp
-from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.marathon.options import asked_of, gpu_options
 from mesos_gpu.wire.marathon.problems import Detail
+from mesos_gpu.wire.shares import OF_APPS, share_problems
 
 T = TypeVar("T")
 Json = list[dict[str, Any]]
@@ -125,12 +127,24 @@ class Core:
     def check(self, apps: Iterable[tuple[str, App]]) -> None:
         """Refuse what cannot be run here; each app comes with its place in the request, as "/apps(0)".
 
+        It may wait for the engine: not to be called on the thread that answers all requests.
+
         Raises:
             Refused: With everything that is in the way.
         """
-        details = [detail for place, app in apps for detail in self._unfit(place, app)]
+        placed = list(apps)
+        details = [detail for place, app in placed for detail in self._unfit(place, app)]
+        details += self._beyond_models([(place, asked_of(app)) for place, app in placed])
         if details:
             raise not_valid(details)
+
+    def _beyond_models(self, asked: Iterable[tuple[str, JobSpec]]) -> Iterable[Detail]:
+        """What no GPU of the models that a share names can ever have."""
+        named = [(place, spec) for place, spec in asked if spec.is_share and spec.gpu_model]
+        most_mib = self.scheduler.read(most_for_shares).result() if named else {}
+        for place, spec in named:
+            for name, why in share_problems(spec, OF_APPS, most_mib=most_mib):
+                yield Detail(f"{place}/{OF_APPS[name].replace('.', '/')}", (why,))
 
     def _unfit(self, place: str, app: App) -> Iterable[Detail]:
         for each in unsupported(app, gpu_options(app), permits=self._permits):

@@ -1,9 +1,9 @@
 """Why a job can never run on the nodes that there are. Pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as, version_of
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.resources import NOTHING
@@ -35,21 +35,6 @@ def is_able(request: Request, nodes: Sequence[NodeCapacity]) -> bool:
     if not request.gpu.count:
         return any(could(request, node) for node in nodes)
     return _room(request, nodes) >= request.tasks
-
-
-def beyond_models(spec: JobSpec, gpus: Iterable[Gpu]) -> str:
-    """Why no GPU of the models that a share names has as much memory, by those that are known; "": it may."""
-    wanted = spec.gpu_memory_mib
-    if wanted is None or not spec.gpu_model:
-        return ""
-    most_mib = dict.fromkeys(spec.gpu_model, 0)
-    for gpu in gpus:
-        if gpu.model in most_mib and gpu.sharing is not None:
-            most_mib[gpu.model] = max(most_mib[gpu.model], gpu.sharing.memory_mib)
-    if not all(0 < mib < wanted for mib in most_mib.values()):
-        return ""
-    said = ", ".join(f"{model} has {mib} MiB for shares" for model, mib in most_mib.items())
-    return f"never fits the models that it names, got {wanted}: {said}; ask for less, or for another model"
 
 
 def _room(request: Request, nodes: Sequence[NodeCapacity]) -> int:

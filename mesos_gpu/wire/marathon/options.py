@@ -3,11 +3,13 @@
 from typing import Any, Final
 
 from mesos_gpu.model.apps.app import GPU_SHARE, App, GpuOptions
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.shares.units import WHOLE, milli_of, number_of
 from mesos_gpu.wire.checking import show
 from mesos_gpu.wire.marathon.gpu import GPU
 from mesos_gpu.wire.marathon.kinds import Choice, Field, Flag, ListOf, Number
 from mesos_gpu.wire.marathon.problems import Report
+from mesos_gpu.wire.shares import OF_SHARES
 
 PREFIX: Final = "MESOS_GPU_"  # then the option's name: MESOS_GPU_MEMORY_MIB=40000
 _FLAGS: Final = {"true": True, "false": False}
@@ -25,6 +27,13 @@ def gpu_options(app: App) -> GpuOptions:
         if getattr(given, field.name) != getattr(plain, field.name)
     }
     return GpuOptions(**{**said, **by_object})
+
+
+def asked_of(app: App) -> JobSpec:
+    """What an app asks for of GPUs, as a job has it; nothing else is set."""
+    options = gpu_options(app)
+    asked = {field.name: getattr(options, field.of_app) for field in OF_SHARES.values() if field.of_app}
+    return JobSpec("", gpus=app.gpus, gpu_milli=app.part_milli, gpu_model=options.models, **asked)
 
 
 def report_labels(app: App, report: Report) -> None:

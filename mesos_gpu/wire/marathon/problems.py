@@ -67,6 +67,11 @@ class Report:
             self._found.setdefault(here + path if path != "/" else here or path, {}).update(errors)
         self._mistyped = self._mistyped or other._mistyped
 
+    def doubts(self, *steps: str | int) -> bool:
+        """Whether the value is known to be wrong."""
+        with self.at(*steps):
+            return "".join(self._steps) in self._found
+
     @property
     def ill_formed(self) -> bool:
         """Whether a type is wrong: then the rules, which need the values, are not looked at."""

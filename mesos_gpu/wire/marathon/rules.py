@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.apps.app import (
+    GPU_SHARE,
     App,
     Container,
     EngineType,
@@ -16,9 +17,8 @@ from mesos_gpu.model.apps.app import (
     SecretRef,
 )
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
-from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
-from mesos_gpu.wire.marathon.options import gpu_options, report_labels
+from mesos_gpu.wire.marathon.options import PREFIX, asked_of, report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
 from mesos_gpu.wire.marathon.problems import Report
 from mesos_gpu.wire.shares import OF_APPS, OF_SHARES, share_problems
@@ -45,11 +45,11 @@ class Allowed:
 
 def check(app: App, allowed: Allowed, report: Report) -> None:
     """Report everything that is wrong with the app."""
+    report_labels(app, report)
     for rule in _RULES:
         rule(app, report)
     _roles(app, allowed, report)
     _secrets(app, allowed, report)
-    report_labels(app, report)
 
 
 def _id(app: App, report: Report) -> None:
@@ -287,7 +287,7 @@ def _references(app: App) -> Iterable[tuple[tuple[str | int, ...], str]]:
 
 
 def _gpu(app: App, report: Report) -> None:
-    if app.gpu is None or app.gpus:
+    if app.gpu is None or app.gpus or report.doubts("gpus"):
         return
     for key in ("models", "memory_mib", "compute_capability", "min_driver"):
         if getattr(app.gpu, key):
@@ -295,13 +295,19 @@ def _gpu(app: App, report: Report) -> None:
 
 
 def _share(app: App, report: Report) -> None:
-    options = gpu_options(app)
-    asked = {field.name: getattr(options, field.of_app) for field in OF_SHARES.values() if field.of_app}
-    spec = JobSpec("", gpus=app.gpus, gpu_milli=app.part_milli, **asked)
-    if spec.gpu_compute_pct is not None and not spec.gpus:
+    spec = asked_of(app)
+    doubtful = {name for name in OF_APPS if _doubts(report, name)}
+    if spec.gpu_compute_pct is not None and not spec.gpus and "gpus" not in doubtful:
         report.wrong("needs gpus of at least 1", "gpu", "compute_pct")
-    for name, why in share_problems(spec, OF_APPS):
+    for name, why in share_problems(spec, OF_APPS, doubtful=doubtful):
         report.wrong(why, *OF_APPS[name].split("."))
+
+
+def _doubts(report: Report, name: str) -> bool:
+    """Whether it is wrong what an app asks for by a field of `JobSpec` or by the label that stands for it."""
+    of_app = OF_SHARES[name].of_app
+    label = PREFIX + of_app.upper() if of_app else GPU_SHARE
+    return report.doubts(*OF_APPS[name].split(".")) or report.doubts("labels", label)
 
 
 _RULES: Final[tuple[Callable[[App, Report], None], ...]] = (

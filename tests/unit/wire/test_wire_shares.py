@@ -201,6 +201,24 @@ def test_what_goes_with_no_share_is_refused_with_a_remedy(
         assert reason in got[path]
 
 
+@pytest.mark.parametrize(
+    ("asked", "paths"),
+    [
+        ({"gpus": 1.5, "gpu_compute_pct": 30}, {"/gpus"}),
+        ({"gpus": 1.5, "isolation": "strict"}, {"/gpus"}),
+        ({"gpus": 1, "gpu_compute_pct": 0, "gpu_memory_max_mib": 5}, {"/gpu_compute_pct"}),
+        ({"gpus": 1, "gpu_compute_pct": 30, "gpu_memory_mib": -1}, {"/gpu_memory_mib"}),
+        ({"gpus": 1, "isolation": "hard", "gpu_memory_max_mib": 9}, {"/isolation", "/gpu_memory_max_mib"}),
+        (
+            {"gpus": 1.5, "gpu_memory_mib": 9, "gpu_memory_max_mib": 8, "isolation": "hard"},
+            {"/gpus", "/gpu_memory_max_mib", "/isolation"},
+        ),
+    ],
+)
+def test_nothing_is_concluded_from_a_value_that_is_refused(asked: dict[str, Any], paths: set[str]) -> None:
+    assert problems(**asked).keys() == paths
+
+
 def test_limits_count_the_compute_of_a_share_or_its_fraction() -> None:
     counted: dict[int, dict[str, Any]] = {
         250: {"gpus": 0.25},

@@ -84,3 +84,27 @@ def test_what_is_no_share_of_a_gpu_is_refused_with_a_remedy(
     sent: dict[str, Any], path: str, why: str
 ) -> None:
     assert why in "; ".join(faults(**sent)[path])
+
+
+@pytest.mark.parametrize(
+    ("sent", "paths"),
+    [
+        ({"gpus": 1.5, "gpu": {"memory_mib": 10, "isolation": "strict"}}, {"/gpus"}),
+        ({"gpus": 1.5, "gpu": {"compute_pct": 30}}, {"/gpus"}),
+        (
+            {"gpus": 1.5, "gpu": {"memory_mib": 10, "memory_max_mib": 5}, "instances": -1},
+            {"/gpus", "/gpu/memory_max_mib", "/instances"},
+        ),
+        ({"gpus": 1, "gpu": {"compute_pct": 30, "memory_mib": -3}}, {"/gpu/memory_mib"}),
+        (
+            {"gpus": 1, "labels": {"GPU_SHARE": "1.5", "MESOS_GPU_ISOLATION": "strict"}},
+            {"/labels/GPU_SHARE"},
+        ),
+        (
+            {"gpus": 1, "gpu": {"compute_pct": 30}, "labels": {"MESOS_GPU_MEMORY_MIB": "much"}},
+            {"/labels/MESOS_GPU_MEMORY_MIB"},
+        ),
+    ],
+)
+def test_nothing_is_concluded_from_a_value_that_is_refused(sent: dict[str, Any], paths: set[str]) -> None:
+    assert faults(**sent).keys() == paths
