@@ -3,15 +3,17 @@ than it is granted. For the node monitor; what is done about a task is the sched
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from isolator.devices.members import member_of
+from isolator.devices.facts import read_driver
+from isolator.devices.members import members_of
+from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import Holding, Ledger
+from isolator.shares.loaded import Looker
 from isolator.shares.shim.region import CardLimits, CardUsage, Region, region_of
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError
 from mesos_gpu.model.ids import GpuId, TaskId
@@ -19,7 +21,7 @@ from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.policy.sharing.excess import MIB, File, foreign, is_watched, looks_over
+from mesos_gpu.policy.sharing.excess import MIB, File, is_watched, looks_over
 from volumes.keys import REPLACED
 from volumes.store import default_path
 
@@ -47,17 +49,22 @@ class Watch:
     """Looks at all shares of this host, again and again."""
 
     def __init__(
-        self, ledger: Ledger, env: Mapping[str, str], clock: Callable[[], float] = time.monotonic
+        self,
+        ledger: Ledger,
+        env: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+        driver: Callable[[], DriverFacts] = read_driver,
     ) -> None:
-        """Nothing was looked at yet.
+        """Nothing was looked at yet. `driver`: reads its device numbers.
 
         Raises:
             BadConfiguration: MESOS_GPU_SHARE_SLACK_MIB is no number from 0.
         """
-        self._ledger, self._clock = ledger, clock
+        self._ledger, self._clock, self._driver = ledger, clock, driver
         self._slack_mib = slack_from(env)
         self._volumes = default_path(env)
         self._before: dict[_Key, _Seen] = {}
+        self._looker = Looker(_REAL)
 
     def look(self, readings: Iterable[Reading]) -> tuple[ShareUse, ...]:
         """What each living task uses of each of its shares; of one that has ended nothing is kept.
@@ -67,22 +74,30 @@ class Watch:
         """
         shares = [h for h in self._ledger.holdings() if h.share is not None and self._ledger.alive(h)]
         by_gpu = {reading.gpu.id: reading for reading in readings} if shares else {}
+        tasks = [_Task(holding, pids) for holding, pids in zip(shares, members_of(shares), strict=True)]
+        foreign = self._foreign(tasks, by_gpu)
         seen: dict[_Key, _Seen] = {}
-        uses = [use for holding in shares for use in self._of_task(holding, by_gpu, seen)]
+        uses = [use for task in tasks for use in self._of_task(task, by_gpu, seen, foreign)]
         self._before = seen
         return tuple(uses[:MOST_USES])
 
     def _of_task(
-        self, holding: Holding, readings: Mapping[GpuId, Reading], seen: dict[_Key, _Seen]
+        self,
+        each: "_Task",
+        readings: Mapping[GpuId, Reading],
+        seen: dict[_Key, _Seen],
+        foreign: Mapping[int, str],
     ) -> Iterator[ShareUse]:
+        holding = each.holding
         task, share = TaskId(holding.task), holding.share
         assert share is not None
         account = _Account.of(region_of(self._ledger.directory, task), holding.gpus)
-        is_member = member_of(holding)
+        problem = account.problem or next(
+            (f"process {pid} {foreign[pid]}" for pid in sorted(each.pids & foreign.keys())), ""
+        )
         for gpu in holding.gpus:
             reading = readings.get(gpu)
-            pids = [pid for pid in (reading.pids if reading else None) or () if is_member(pid)]
-            driver_mib = _memory_mib(reading, pids)
+            driver_mib = _memory_mib(reading, each.on(reading))
             told = account.cards.get(gpu)
             told_mib = None if told is None else -(-told.memory_bytes // MIB)
             memory_mib = told_mib if driver_mib is None else driver_mib
@@ -102,7 +117,7 @@ class Watch:
                 refused=told.refused if told else None,
                 missed=told.missed if told else None,
                 looks=now.looks,
-                problem=account.problem or self._foreign(pids, share),
+                problem=problem,
             )
 
     def _now(
@@ -136,14 +151,33 @@ class Watch:
         except (MesosGpuError, OSError) as error:
             logger.info("the limits of %s are not corrected now: %s", account.region.path, error)
 
-    def _foreign(self, pids: Iterable[int], share: Share) -> str:
-        """Which process of a task has a libcuda that is not of ours, where ours is what keeps its share."""
-        kept_by_ours = is_watched(share) or share.method.compute_by == "windows"
+    def _foreign(self, tasks: Iterable["_Task"], readings: Mapping[GpuId, Reading]) -> dict[int, str]:
+        """Which processes have a CUDA that does not keep their share, where ours is what keeps it; and what to say."""
+        kept_by_ours = [task for task in tasks if task.is_kept_by_ours]
         ours = frozenset(_files(self._volumes)) if kept_by_ours else frozenset()
-        for pid in pids if ours else ():
-            if path := foreign(_mapped(pid), ours, _REAL):
-                return f"process {pid} has loaded {path}, which is not the libcuda that keeps its share"
-        return ""
+        if not ours:
+            return {}
+        computing = {pid for reading in readings.values() for pid in reading.pids or ()}
+        pids = [task.pids for task in kept_by_ours]
+        return self._looker.look(pids, computing, ours, self._driver().majors.get("nvidia-uvm"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A task with a share, and its processes."""
+
+    holding: Holding
+    pids: frozenset[int]
+
+    @property
+    def is_kept_by_ours(self) -> bool:
+        """Whether a part of its share is kept by our libraries."""
+        share = self.holding.share
+        return share is not None and (is_watched(share) or share.method.compute_by == "windows")
+
+    def on(self, reading: Reading | None) -> list[int]:
+        """Which of its processes are on a card."""
+        return [pid for pid in (reading.pids if reading else None) or () if pid in self.pids]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,19 +247,3 @@ def _files(volumes: Path) -> Iterator[File]:
         except OSError:  # it is being removed
             continue
         yield status.st_dev, status.st_ino
-
-
-def _mapped(pid: int) -> dict[str, File]:
-    """Files that a process has mapped, with device and inode (proc_pid_maps(5)); none, if it has ended."""
-    files: dict[str, File] = {}
-    try:
-        with open(f"/proc/{pid}/maps", errors="replace") as file:
-            for line in file:
-                fields = line.split(maxsplit=5)
-                if len(fields) == 6 and fields[4] != "0":
-                    major, _, minor = fields[3].partition(":")
-                    device = os.makedev(int(major, 16), int(minor, 16))
-                    files[fields[5].rstrip("\n")] = (device, int(fields[4]))
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return {}
-    return files

@@ -4,7 +4,7 @@ Where libraries in the task keep its share, they can be passed by: what the driv
 host looks at that, too. Where hardware, kernel or driver keep the share there is nothing to be found.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from enum import Enum
 from typing import Final
 
@@ -53,16 +53,16 @@ def treatment(looks: int, on_excess: OnExcess) -> Treatment:
     return Treatment.END if on_excess is OnExcess.END and looks >= END_LOOKS else Treatment.WARN
 
 
-def foreign(mapped: Mapping[str, File], ours: frozenset[File], real: str) -> str:
+def foreign(mapped: Collection[tuple[str, File]], ours: frozenset[File], real: str) -> str:
     """The first libcuda that a process has and that does not keep its share; "": none.
 
     Args:
-        mapped: Paths of files that it has mapped, each with device and inode.
+        mapped: Paths of files that it has mapped, each with device and inode; what is no libcuda may be left out.
         ours: Device and inode of each of the libraries that keep shares.
         real: What the driver's own is called beside ours, which alone loads it.
     """
-    guarded = not ours.isdisjoint(mapped.values())
-    for path, file in sorted(mapped.items()):
+    guarded = not ours.isdisjoint(file for _, file in mapped)
+    for path, file in sorted(mapped):
         name = path.rpartition("/")[2]
         if name.startswith("libcuda.so") and file not in ours:  # not libcudart, which calls it
             return path

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from isolator.devices.rules import DriverFacts
 from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
 from isolator.shares.shim.region import MIB, USAGE_BYTES, CardLimits, Region, region_of
-from isolator.shares.watch import Watch, _mapped, slack_from
+from isolator.shares.watch import Watch, slack_from
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.health import Reading
@@ -32,7 +33,11 @@ class Host:
         self.ledger = Ledger(path / "ledger.sqlite")
         self.now = 100.0
         self.env = {"MESOS_GPU_SHARE_SLACK_MIB": "100", "MESOS_GPU_VOLUMES": str(path / "volumes")}
-        self.watch = Watch(self.ledger, self.env, lambda: self.now)
+        self.nvidia_uvm: int | None = None
+        self.watch = Watch(self.ledger, self.env, lambda: self.now, self._driver)
+
+    def _driver(self) -> DriverFacts:
+        return DriverFacts({} if self.nvidia_uvm is None else {"nvidia-uvm": self.nvidia_uvm})
 
     def hold(self, share: Share = SHARE, task: TaskId = TASK) -> Region:
         """This process holds a share, and has its files."""
@@ -186,14 +191,37 @@ def test_a_libcuda_that_is_none_of_ours_is_named(host: Host, tmp_path: Path) -> 
         try:
             (use,) = host.look({process.pid: 100})
             assert use.problem.startswith(f"process {process.pid} has loaded {own}")
-            assert _mapped(process.pid)[str(own)] == (own.stat().st_dev, own.stat().st_ino)
             shutil.copy(sleep, tmp_path / "again")
             (libraries / "libcuda.so.1").unlink()
             (libraries / "libcuda.so.1").hardlink_to(own)
             assert host.look({process.pid: 100})[0].problem == ""
         finally:
             process.kill()
-    assert _mapped(process.pid) == {}
+    assert host.look({process.pid: 100})[0].problem == "", "it has ended"
+
+
+def test_a_process_that_computes_without_ours_is_named_whatever_its_cuda_is_called(
+    host: Host, tmp_path: Path
+) -> None:
+    libraries = tmp_path / "volumes/builds/b1/lib64"
+    libraries.mkdir(parents=True)
+    for name in ("libcuda.so.1", "libmgpu-real-cuda.so"):
+        (libraries / name).write_bytes(b"ours")
+    host.hold()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            (use,) = host.look({ME: 100})
+            assert use.problem.startswith(f"process {ME} has the driver open without the libcuda that keeps")
+            (use,) = host.look({process.pid: 100})
+            assert use.problem.startswith(f"process {process.pid} has the driver open without")
+            host.nvidia_uvm = os.major(os.stat("/dev/null").st_rdev)  # which everybody here has open
+            assert "its CUDA is not ours" in host.look({})[0].problem, (
+                "NVML does not name it: it has the device open"
+            )
+            host.nvidia_uvm = None
+            assert host.look({})[0].problem == ""
+        finally:
+            process.kill()
 
 
 def test_hardware_s_shares_are_shown_and_not_held_against_anybody(host: Host) -> None:

@@ -62,4 +62,4 @@ def test_it_is_told_of_before_it_is_ended(on_excess: OnExcess, wanted: list[str]
     ],
 )  # fmt: skip
 def test_a_libcuda_that_is_none_of_ours_is_named(mapped: dict[str, tuple[int, int]], named: str) -> None:
-    assert foreign(mapped, frozenset({OURS}), "libmgpu-real-cuda.so") == named
+    assert foreign(mapped.items(), frozenset({OURS}), "libmgpu-real-cuda.so") == named

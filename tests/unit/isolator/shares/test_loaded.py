@@ -1,0 +1,169 @@
+"""Which libcuda a process has, and whether the driver works for it: real processes, also those that are hard to see."""
+
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from isolator.shares import loaded
+from isolator.shares.loaded import Loaded, Looker, Question, read
+from mesos_gpu.testing.cuda import Cards, Host, compile_stubs
+from tests.cuda import compiler_or_skip
+
+REAL = "libmgpu-real-cuda.so"
+NULL = os.major(os.stat("/dev/null").st_rdev)  # stands for the device of the driver's memory
+ALL = Question(0, ("libcuda.so", REAL), None, True, float("inf"))
+ME = os.getpid()
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("stubs")
+    compile_stubs(path, compiler_or_skip())
+    return path
+
+
+@pytest.fixture
+def client(stubs: Path, tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A program that is linked against a libcuda, and waits."""
+    host = Host(tmp_path / "task", stubs, Cards(tmp_path / "cards"))
+    process = host.client("run", 60_000, 1000)
+    try:
+        until = time.monotonic() + 30
+        while time.monotonic() < until and not read(replace(ALL, pid=process.pid)).libraries:
+            time.sleep(0.01)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_libcuda_of_a_process_is_found_with_its_device_and_inode(
+    client: "subprocess.Popen[str]", tmp_path: Path
+) -> None:
+    path = tmp_path / "task/lib64/libcuda.so.1"
+    seen = read(replace(ALL, pid=client.pid))
+    assert seen == Loaded(True, frozenset({(str(path), (path.stat().st_dev, path.stat().st_ino))}))
+    looker = Looker(REAL)
+    ours = frozenset(file for _, file in seen.libraries)
+    assert looker.look([{client.pid}], {client.pid}, ours, None) == {}
+    (what,) = looker.look([{client.pid}], {client.pid}, frozenset({(1, 1)}), None).values()
+    assert what == f"has loaded {path}, which is not the libcuda that keeps its share"
+
+
+def test_a_libcuda_of_another_name_is_none_of_ours(stubs: Path, tmp_path: Path) -> None:
+    """Nothing is to be seen of it but that the driver is open; so it is of one that is linked in."""
+    (tmp_path / "cards").mkdir()
+    Cards(tmp_path / "cards")
+    renamed = tmp_path / "libharmless.so"
+    renamed.write_bytes((stubs / "libcuda.so.1").read_bytes())
+    code = "import ctypes, sys, time; print(ctypes.CDLL(sys.argv[1]).cuInit(0), flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(renamed)],
+        env={**os.environ, "STUB_CARDS": str(tmp_path / "cards")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "0\n"
+            looker, ours = Looker(REAL), frozenset({(1, 1)})
+            for computing, major in (({process.pid}, None), (set[int](), NULL)):
+                named = looker.look([{process.pid}], computing, ours, major)
+                assert named[process.pid].endswith("its CUDA is not ours")
+            assert looker.look([{process.pid}], set(), ours, None) == {}
+        finally:
+            process.kill()
+
+
+def test_of_a_process_that_has_ended_there_is_nothing_to_say() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    assert read(replace(ALL, pid=process.pid, major=NULL)) == Loaded()
+    with subprocess.Popen(["true"]) as zombie:
+        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
+        assert read(replace(ALL, pid=zombie.pid)) == Loaded(), "it has no mappings any more"
+
+
+def test_who_has_nothing_to_do_with_cuda_is_not_looked_at_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaded, "_MOST_BYTES", 0)
+    assert read(replace(ALL, pid=ME, computes=False)) == Loaded()
+    assert read(replace(ALL, pid=ME)).problem != ""
+
+
+def test_a_process_with_too_many_mappings_is_named_and_not_read_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = mmap.PAGESIZE
+    with mmap.mmap(-1, 8192 * page) as memory:
+        for number in range(0, 8192, 2):  # every second page has other rights: a mapping each
+            memory.madvise(mmap.MADV_DONTFORK, number * page, page)
+        assert read(replace(ALL, pid=ME)).problem == ""
+        monkeypatch.setattr(loaded, "_MOST_BYTES", 1 << 17)
+        assert read(replace(ALL, pid=ME)).problem == "it has more mappings than are looked at"
+    assert read(replace(ALL, pid=ME, until=0.0)).problem == "it has more mappings than are looked at"
+
+
+def test_a_process_with_too_many_files_open_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaded, "_MOST_DESCRIPTORS", 1)
+    assert read(replace(ALL, pid=ME, major=1 << 12)).problem == "it has more files open than are looked at"
+
+
+def test_one_that_does_not_let_itself_be_read_delays_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process can have its memory locked for as long as it likes: meanwhile it is not asked again."""
+    monkeypatch.setattr(loaded, "LOOK_S", 0.02)
+    let_go, asked = threading.Event(), list[int]()
+
+    def ask(question: Question) -> Loaded:
+        asked.append(question.pid)
+        if question.pid != ME:
+            let_go.wait(60)
+        return Loaded()
+
+    sleepers = [subprocess.Popen(["sleep", "60"]) for _ in range(6)]
+    looker = Looker(REAL, ask)
+    hostile = {process.pid for process in sleepers}
+    try:
+        for _ in range(3):
+            began = time.monotonic()
+            named = looker.look([hostile, {ME}], hostile, frozenset({(1, 1)}), None)
+            assert time.monotonic() - began < 10
+            assert named == dict.fromkeys(hostile, "cannot be looked at: it does not answer")
+        assert len(set(asked) - {ME}) == 4, "no more threads wait for one task"
+        assert asked.count(ME) == 3, "its neighbour is looked at each time"
+        let_go.set()
+        deadline = time.monotonic() + 30
+        while looker.look([hostile, {ME}], hostile, frozenset({(1, 1)}), None):
+            assert time.monotonic() < deadline
+    finally:
+        let_go.set()
+        for process in sleepers:
+            process.kill()
+            process.wait()
+
+
+def test_those_for_whom_there_was_no_time_are_the_first_of_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loaded, "_ALL_S", -1.0)
+    asked = list[int]()
+
+    def ask(question: Question) -> Loaded:
+        asked.append(question.pid)
+        return Loaded()
+
+    looker = Looker(REAL, ask)
+    looker.look([{ME}], set(), frozenset(), None)
+    assert asked == []
+    monkeypatch.setattr(loaded, "_ALL_S", 60.0)
+    looker.look([{ME}], set(), frozenset(), None)
+    looker.look([{ME, os.getppid()}], set(), frozenset(), None)
+    assert asked == [ME, os.getppid(), ME]
