@@ -76,6 +76,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
         routes=[
             _route("/v1/jobs", GET=api.list_jobs, POST=api.submit),
             _route("/v1/jobs/{id}", GET=api.show_job, PATCH=resizes.resize, DELETE=api.kill_job),
+            _route("/v1/jobs/{id}/resize", DELETE=resizes.withdraw),
             _route("/v1/jobs/{id}/tasks", GET=api.job_tasks),
             _route("/v1/jobs/{id}/logs", GET=api.job_logs),
             _route("/v1/why/{id}", GET=api.why),

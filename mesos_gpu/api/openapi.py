@@ -94,13 +94,14 @@ _WAIT: Final = (
         "the values of its environment too; on the scheduler's own host only",
     ),
 )
+_WITHDRAW: Final = (_number(asked.ANSWER_S, "wait so long for the answer of its host, in seconds"),)
 _RESIZE: Final = (
     _query(
         asked.RESTART.name,
         {"type": "boolean", "default": False},
         "start the job again where it cannot be changed while it runs",
     ),
-    _number(asked.ANSWER_S, "wait so long for the answer of its host, in seconds"),
+    *_WITHDRAW,
 )
 _LOGS: Final = (
     _query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
@@ -152,6 +153,13 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         _RESIZE,
         body=bodies.ResizeRequest,
         example={"gpu_memory_mib": 20480, "gpu_compute_pct": 30},
+    ),
+    ("DELETE", "/v1/jobs/{id}/resize"): Operation(
+        "withdraw_resize",
+        "Let a job keep the shares that it had before a resize that its host has not answered; 202: it has not yet",
+        {200: shapes.Job, 202: shapes.Job},
+        (_CONFLICT,),
+        _WITHDRAW,
     ),
     ("GET", "/v1/jobs/{id}/tasks"): Operation(
         "list_job_tasks", "A job's launches, oldest first", {200: shapes.Tasks}, (_CONFLICT,)

@@ -115,6 +115,10 @@ class SchedulerApi(Protocol):
         """Ask for other shares of a running job, as `ResizeRequested` says; the future may raise `NotFound` or
         `Conflict`."""
 
+    def withdraw_resize(self, job_id: JobId) -> Future[Job]:
+        """Let a job keep the shares that it had, as `ResizeWithdrawn` says; the future may raise `NotFound` or
+        `Conflict`."""
+
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
     ) -> Future[None]:

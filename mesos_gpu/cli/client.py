@@ -257,6 +257,10 @@ class Client:
         query = {"restart": "true"} if restart else None
         return self._once("PATCH", _path("jobs", job_id), Job, query=query, body=patch)
 
+    def withdraw_resize(self, job_id: str) -> Job:
+        """Let a job keep the shares that it had; as it is when its host has answered, or when that takes long."""
+        return self._patiently("DELETE", _path("jobs", job_id, "resize"), Job)
+
     def _get(
         self, path: str, kind: type[_T], query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0
     ) -> _T:

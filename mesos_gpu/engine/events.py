@@ -108,6 +108,13 @@ class ResizeRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeWithdrawn:
+    """A user wants a job to keep the shares that it had before a resize that its hosts have not answered."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     """An operator takes a GPU (by UUID) or a node (by host name) out; again: with another reason or deadline."""
 
@@ -219,6 +226,7 @@ Event = (
     | JobSubmitted
     | KillRequested
     | ResizeRequested
+    | ResizeWithdrawn
     | DrainRequested
     | UndrainRequested
     | ResetRequested

@@ -24,11 +24,12 @@ from mesos_gpu.engine.gpus.cards import on_reset_requested
 from mesos_gpu.engine.gpus.drains import on_drain, on_undrain
 from mesos_gpu.engine.match.matching import match
 from mesos_gpu.engine.match.offers import on_offers
+from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.quota import check_job
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.engine.tasks.evictions import end_for_good
-from mesos_gpu.engine.tasks.resizing import on_resize_requested
+from mesos_gpu.engine.tasks.resizing import on_resize_requested, on_resize_withdrawn
 from mesos_gpu.engine.tasks.statuses import on_status
 from mesos_gpu.engine.tasks.unknown import on_adopted, on_killed, on_listed
 from mesos_gpu.engine.turn import Turn
@@ -109,6 +110,11 @@ def _on_kill_requested(turn: Turn, event: ev.KillRequested) -> None:
     end_for_good(turn, job, "kill requested", unlaunched="killed before it was launched")
 
 
+def _on_resize_requested(turn: Turn, event: ev.ResizeRequested) -> None:
+    forecast = Forecast(turn.state, turn.settings, turn.now)
+    on_resize_requested(turn, event, lambda: forecast.before(None))
+
+
 #: Events that let a job start only by what they change in jobs, tasks, nodes and cards.
 _NO_NEWS: Final = (
     ev.Tick,
@@ -132,7 +138,8 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.AgentLost: _on_agent_lost,
     ev.JobSubmitted: _on_submitted,
     ev.KillRequested: _on_kill_requested,
-    ev.ResizeRequested: on_resize_requested,
+    ev.ResizeRequested: _on_resize_requested,
+    ev.ResizeWithdrawn: on_resize_withdrawn,
     ev.DrainRequested: on_drain,
     ev.UndrainRequested: on_undrain,
     ev.ResetRequested: on_reset_requested,

@@ -145,6 +145,11 @@ class Daemon:
         event = ev.ResizeRequested(job_id, dict(patch), restart)
         return self._ask(event, lambda: self._state.jobs[job_id])
 
+    def withdraw_resize(self, job_id: JobId) -> Future[Job]:
+        """Let a job keep the shares that it had, as `ResizeWithdrawn` says; the future raises `NotFound` or
+        `Conflict`."""
+        return self._ask(ev.ResizeWithdrawn(job_id), lambda: self._state.jobs[job_id])
+
     def drain(
         self, target: Target, name: str, reason: str, *, by: str = "", deadline_s: float | None = None
     ) -> Future[None]:

@@ -104,9 +104,10 @@ class UsedShare(ShareUse):
 
 
 class Resize(TypedDict):
-    """The latest change of a job's shares that was asked for. While it is `asked`, its GPUs count the more of both."""
+    """The latest change of a job's shares that was asked for. While it is `asked` or `withdrawing`, its GPUs count the
+    more of both."""
 
-    state: Annotated[str, says(enum=["asked", "done", "refused"])]
+    state: Annotated[str, says(enum=["asked", "done", "refused", "withdrawing", "withdrawn"])]
     memory_mib: Mib
     memory_max_mib: Mib
     compute_pct: float

@@ -1,7 +1,7 @@
 """Resizing the shares of running jobs: asked of the engine, answered by the job's host."""
 
 import time
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +17,8 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.resizes import decode
 
+_PENDING: Final = ("asked", "withdrawing")
+
 
 class _Seen(NamedTuple):
     """A job, and whether it is about to start again."""
@@ -26,7 +28,7 @@ class _Seen(NamedTuple):
 
 
 class Resizes:
-    """The route's function."""
+    """The functions of its routes."""
 
     def __init__(self, scheduler: SchedulerApi, changes: Changes) -> None:
         """Serve a scheduler. `changes`: of its jobs."""
@@ -44,9 +46,20 @@ class Resizes:
         wanted = request.path_params["id"]
         job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted).id))
         await result_of(self._scheduler.resize(job_id, patch, restart=restart))
+        return await self._answer(job_id, wait_s)
+
+    async def withdraw(self, request: Request) -> Response:
+        """DELETE /v1/jobs/{id}/resize: 200 when its host has what it had, 409 when it cannot, 202 while it has not
+        answered."""
+        wait_s, wanted = asked.ANSWER_S.of(request), request.path_params["id"]
+        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted).id))
+        await result_of(self._scheduler.withdraw_resize(job_id))
+        return await self._answer(job_id, wait_s)
+
+    async def _answer(self, job_id: JobId, wait_s: float) -> Response:
         seen = await self._answered(job_id, time.monotonic() + wait_s)
         resize = seen.job["resize"]
-        if seen.restarts or resize is None or resize["state"] == "asked":
+        if seen.restarts or resize is None or resize["state"] in _PENDING:
             return json_answer(seen.job, 202)
         if resize["state"] == "refused":
             raise _refusal(job_id, resize)
@@ -57,7 +70,7 @@ class Resizes:
         while True:
             seen = await self._look(job_id)
             resize, left_s = seen.job["resize"], deadline - time.monotonic()
-            if seen.restarts or resize is None or resize["state"] != "asked" or left_s <= 0:
+            if seen.restarts or resize is None or resize["state"] not in _PENDING or left_s <= 0:
                 return seen
             await self._changes.wait(job_id, seen.job["version"], left_s, lambda: self._version(job_id))
 

@@ -92,7 +92,9 @@ def _use(use: ShareUse) -> shapes.ShareUse:
 
 def _resize_of(task: Task) -> Resizing | None:
     """What became of the latest resize of a task; one that its host did not answer is not done once it has ended."""
-    if task.resize is None or not (task.ended and task.resize.pending):
+    if task.resize is None or not task.resize.number:
+        return None  # it was only asked what it has
+    if not (task.ended and task.resize.pending):
         return task.resize
     return replace(task.resize, answered=True, refused="it ended before its host had answered")
 
@@ -103,7 +105,7 @@ def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:
         return None
     resize = max(resizes, key=lambda each: (each.pending, bool(each.refused)))
     return {
-        "state": "asked" if resize.pending else "refused" if resize.refused else "done",
+        "state": _state(resize),
         "memory_mib": resize.share.memory_mib,
         "memory_max_mib": resize.share.memory_max_mib,
         "compute_pct": resize.share.compute_milli / PER_PERCENT,
@@ -112,6 +114,12 @@ def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:
         "used_memory_mib": resize.used_mib,
         "restart": resize.restartable,
     }
+
+
+def _state(resize: Resizing) -> str:
+    if resize.pending:
+        return "withdrawing" if resize.withdrawn else "asked"
+    return "refused" if resize.refused else "withdrawn" if resize.withdrawn else "done"
 
 
 def share(share: Share) -> shapes.Share:

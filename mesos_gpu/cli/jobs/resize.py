@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TIMED_OUT: Final = 124
 _AGAIN_S: Final = 1.0  # between tries while it uses more than it is to have
+_PENDING: Final = ("asked", "withdrawing")
 _IN_USE: Final = "in-use"
 
 
@@ -35,6 +36,9 @@ _IN_USE: Final = "in-use"
 @click.option(
     "--timeout", type=DURATION, help="Give up waiting after that time, as 90s or 2h, with exit code 124."
 )
+@click.option(
+    "--withdraw", is_flag=True, help="Let it keep what it had, while its host has not answered a resize."
+)
 @click.option("--restart", is_flag=True, help="Start it again where it cannot be changed while it runs.")
 @json_option
 @api_command
@@ -46,6 +50,7 @@ def resize(
     gpu_memory_max: int | None,
     wait: bool,
     timeout: float | None,
+    withdraw: bool,
     restart: bool,
     as_json: bool,
 ) -> None:
@@ -54,16 +59,25 @@ def resize(
     It grows within its GPUs, while others leave room. It shrinks to what it uses and no further: it is refused
     then, with the figure, or waits for it. What an MPS server or a MIG instance fixes cannot change while the job
     runs; with --restart it starts again, and no attempt is used up.
+
+    A host that does not answer is asked again and again; until it has answered, the GPUs count the more of both sizes.
+    With --withdraw the job is to have what it had.
     """
     amounts = {
         "gpu_memory_mib": gpu_memory, "gpu_compute_pct": gpu_compute, "gpu_memory_max_mib": gpu_memory_max,
     }  # fmt: skip
     patch = {name: value for name, value in amounts.items() if value is not None}
-    if not patch:
-        raise click.UsageError("say what it is to have: --gpu-memory, --gpu-compute, or both")
+    if withdraw and (patch or restart):
+        raise click.UsageError("--withdraw goes with no amount and not with --restart: it has what it had")
+    if not patch and not withdraw:
+        raise click.UsageError("say what it is to have: --gpu-memory, --gpu-compute, or both; or --withdraw")
     deadline = None if timeout is None else time.monotonic() + timeout
     client = app.client()
-    job = _asked(client, job_id, patch, restart=restart, wait=wait, deadline=deadline)
+    job = (
+        client.withdraw_resize(job_id)
+        if withdraw
+        else _asked(client, job_id, patch, restart=restart, wait=wait, deadline=deadline)
+    )
     if job is not None and wait:
         job = _answered(client, job, deadline)
     if job is None:
@@ -100,14 +114,14 @@ def _answered(client: Client, job: "Job", deadline: float | None) -> "Job":
 
 
 def _waits(job: "Job") -> bool:
-    return job["resize"] is not None and job["resize"]["state"] == "asked" and not ended(job)
+    return job["resize"] is not None and job["resize"]["state"] in _PENDING and not ended(job)
 
 
 def _said(job: "Job") -> str:
     resize, share = job["resize"], job["share"]
-    if resize is None or (share is None and resize["state"] != "asked"):
+    if resize is None or (share is None and resize["state"] not in _PENDING):
         return f"{job['id']} {job['state']}: {job['message']}"
-    if resize["state"] == "asked":
+    if resize["state"] in _PENDING:
         asked = f"{resize['compute_pct']:g}% {resize['memory_mib']} MiB"
         return f"{job['id']} shall have {asked} of each GPU; its host has not answered yet"
     return f"{job['id']} has {amount(share)} of each GPU" if share else f"{job['id']} {job['state']}"

@@ -80,9 +80,10 @@ def _of_one(use: "UsedShare") -> str:
 
 def _resize(resize: "Resize") -> str:
     amounts = f"{resize['compute_pct']:g}% {resize['memory_mib']} MiB"
-    words = {"asked": "its host has not answered yet", "done": "done"}.get(
-        resize["state"], resize["reason"] or ""
-    )
+    unanswered = "its host has not answered yet"
+    words = {
+        "asked": unanswered, "done": "done", "withdrawing": f"as before, and {unanswered}", "withdrawn": "as before",
+    }.get(resize["state"], resize["reason"] or "")  # fmt: skip
     return f"to {amounts}, asked for {output.age(resize['since'])} ago: {words}"
 
 

@@ -1,38 +1,45 @@
 """Shares of running tasks that become larger or smaller. A task has what its executor confirmed; its cards count the
 more of both sizes until then."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 from mesos_gpu.engine.effects import AskResize
-from mesos_gpu.engine.events import ResizeRequested
+from mesos_gpu.engine.events import ResizeRequested, ResizeWithdrawn
 from mesos_gpu.engine.gpus.covers import compute_milli
 from mesos_gpu.engine.tasks.evictions import evict
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
-from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
-from mesos_gpu.model.tasks.resize import Resize, Resizing
+from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.policy.capacity import Reservation
+from mesos_gpu.policy.room.reservation import beyond, ends_by, outlasts
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
 from mesos_gpu.wire.mesos.resize import decode_answer
 
-_RESTART = "let it start again with that share (mesos-gpu resize --restart)"
+_LONGEST: Final = 15  # times the shortest wait, between two requests of an executor that does not answer
+_RESTART: Final = "let it start again with that share (mesos-gpu resize --restart)"
 
 
-def on_resize_requested(turn: Turn, event: ResizeRequested) -> None:
-    """Ask the executors of a job for other shares, or start it again where that is wanted and the only way.
+Kept = Callable[[], Sequence[Reservation]]  # what is kept for jobs that wait
+
+
+def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept) -> None:
+    """Ask the executors of a job for other shares, or start it again where that is wanted and the only way. `kept`: for
+    jobs that wait.
 
     Raises:
         NotFound: There is no such job.
         Conflict: It does not run, has no share, is resized or drained already, or the share cannot be had.
     """
-    job = turn.state.jobs.get(event.job_id)
-    if job is None:
-        raise NotFound(f"there is no job {event.job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+    job = _job(turn, event.job_id)
     tasks = _changeable(turn, job)
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
     wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
@@ -44,12 +51,58 @@ def on_resize_requested(turn: Turn, event: ResizeRequested) -> None:
         return
     if why:
         raise Conflict(f"job {job.id} cannot be resized while it runs: {why}", remedy=_RESTART)
+    _check_kept(turn, job, tasks, wanted, spec, kept())
     turn.put_job(job)
     for task in tasks:
         number = task.resize.number + 1 if task.resize else 1
         before = task.share or wanted[task.id]
         resize = Resizing(number, wanted[task.id], before, turn.now, dict(event.patch), event.restart)
         _ask(turn, replace(task, resize=resize))
+
+
+def on_resize_withdrawn(turn: Turn, event: ResizeWithdrawn) -> None:
+    """Ask the executors of a job for the shares that it had before a resize that not all of them have answered. Until
+    they have answered this, its cards count both. Asked for twice it is done once.
+
+    Raises:
+        NotFound: There is no such job.
+        Conflict: It is not being resized.
+    """
+    job = _job(turn, event.job_id)
+    tasks = turn.state.round_of(job)
+    asked = [(task, task.resize) for task in tasks if not task.ended and task.resize and task.resize.number]
+    if not any(resize.pending for _, resize in asked):
+        if any(resize.withdrawn for _, resize in asked):
+            return
+        raise Conflict(
+            f"job {job.id} is not being resized",
+            remedy="see what it has with: mesos-gpu show; resize it anew",
+        )
+    if any(resize.back for _, resize in asked if resize.pending):
+        return  # it goes back already
+    job = turn.put_job(replace(job, message="its resize is withdrawn, as soon as its hosts have answered"))
+    for task, resize in asked:
+        if not resize.refused:
+            _ask(turn, replace(task, resize=replace(_undone(resize), withdrawn=True)))
+
+
+def _undone(resize: Resizing) -> Resizing:
+    """The resize that undoes another, be that done or not."""
+    return replace(
+        resize,
+        number=resize.number + 1,
+        share=resize.before,
+        before=resize.share,
+        back=True,
+        answered=False,
+    )
+
+
+def _job(turn: Turn, job_id: JobId) -> Job:
+    job = turn.state.jobs.get(job_id)
+    if job is None:
+        raise NotFound(f"there is no job {job_id}", remedy="list the jobs with: mesos-gpu ps --all")
+    return job
 
 
 def _changeable(turn: Turn, job: Job) -> list[Task]:
@@ -71,7 +124,9 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
     pending = next((task.resize for task in tasks if task.resize and task.resize.pending), None)
     if pending is not None:
         what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
-        raise Conflict(what, remedy="wait for the answer of its host; see: mesos-gpu show")
+        if not pending.number:
+            what = f"job {job.id} was taken up, and its host has not said yet what it has"
+        raise Conflict(what, remedy="wait for the answer of its host, or: mesos-gpu resize --withdraw")
     for task in tasks:
         for drain in (turn.state.drain_of(task.hostname, gpu) for gpu in task.gpus):
             if drain is not None:
@@ -102,6 +157,39 @@ def _check_limit(turn: Turn, job: Job, spec: JobSpec) -> None:
         raise Conflict(
             f"job {job.id} cannot be resized: {what}", remedy="ask for less, or wait until others end"
         )
+
+
+def _check_kept(
+    turn: Turn,
+    job: Job,
+    tasks: Sequence[Task],
+    wanted: dict[TaskId, Share],
+    spec: JobSpec,
+    kept: Sequence[Reservation],
+) -> None:
+    """See that its tasks do not grow into what is kept for a job that waits.
+
+    Raises:
+        Conflict: They would.
+    """
+    more_mib, more_milli = Counter[GpuId](), Counter[GpuId]()
+    for task, share in [(task, task.share) for task in tasks if task.share]:
+        for gpu_id in task.gpus:
+            more_mib[gpu_id] += wanted[task.id].memory_mib - share.memory_mib
+            more_milli[gpu_id] += wanted[task.id].compute_milli - share.compute_milli
+    queued_milli = (spec.counted_milli - job.spec.counted_milli) * job.spec.tasks
+    ends_at = max(ends_by(job.spec, task.started_at or turn.now) for task in tasks)
+    for each in kept:
+        if not outlasts(ends_at, each) or any(held.job_id == job.id for held in each.awaited):
+            continue  # it has ended by then
+        whys = (beyond(each, gpu_id, more_mib[gpu_id], more_milli[gpu_id]) for gpu_id in more_mib)
+        why = next(filter(None, whys), "")
+        if not why and each.queue == job.spec.queue and 0 < queued_milli > each.spare_milli:
+            spare = max(each.spare_milli, 0) / WHOLE
+            why = f"queue {each.queue} has {spare:g} GPUs beside it, and {queued_milli / WHOLE:g} more are asked for"
+        if why:
+            what = f"job {job.id} cannot be resized: job {each.job_id} waits, and {why}"
+            raise Conflict(what, remedy=f"ask for less, or wait until {each.job_id} has started")
 
 
 def _check_ever(turn: Turn, spec: JobSpec) -> None:
@@ -180,8 +268,16 @@ def on_tick(turn: Turn) -> None:
         resize = task.resize
         if resize is None or not resize.pending or task.state is not TaskState.RUNNING:
             continue
-        if resize.sent_at is None or turn.now - resize.sent_at >= turn.settings.resize_resend_s:
+        if not resize.number and not _is_reported(turn, task):
+            continue  # what it may have at the most is not known yet
+        if resize.sent_at is None or turn.now - resize.sent_at >= _patience_s(turn, resize):
             _ask(turn, task)
+
+
+def _patience_s(turn: Turn, resize: Resizing) -> float:
+    """How long an executor may take to answer before it is asked again: longer, the longer it says nothing."""
+    least_s = turn.settings.resize_resend_s
+    return min(max(least_s, (turn.now - resize.since) / 4), _LONGEST * least_s)
 
 
 def on_resized(turn: Turn, task: Task, status: Status) -> None:
@@ -193,19 +289,16 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
     resize, share = task.resize, task.share
     if answer is None or resize is None or share is None:
         return
+    if resize.pending and not resize.number:
+        _learn(turn, task, answer)
+        return
     if resize.pending and answer.number > resize.number:
         # A state that was lost has asked it more often: it heeds only a number that is new to it.
         _ask(turn, replace(task, resize=replace(resize, number=answer.number + 1)))
         return
     if answer.number != resize.number or not resize.pending:
         return
-    most = task.counted_share or share  # no more than its cards count for it, whatever it says
-    share = replace(
-        share,
-        memory_mib=min(answer.memory_mib, most.memory_mib),
-        memory_max_mib=min(answer.memory_max_mib, most.memory_max_mib),
-        compute_milli=min(answer.compute_milli, most.compute_milli),
-    )
+    share = _confirmed(answer, task.counted_share or share)
     resize = replace(
         resize,
         answered=True,
@@ -219,11 +312,84 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
         _settle(turn, job)
 
 
+def _confirmed(answer: Resized, most: Share) -> Share:
+    """What an executor says that its task has; no more than its cards count for it, whatever it says."""
+    return replace(
+        most,
+        memory_mib=min(answer.memory_mib, most.memory_mib),
+        memory_max_mib=min(answer.memory_max_mib, most.memory_max_mib),
+        compute_milli=min(answer.compute_milli, most.compute_milli),
+    )
+
+
+def question(task: Task, now: float) -> Task:
+    """A task of which it is to be asked what it has: its labels, or the state, may be older than its latest resize."""
+    share, resize = task.share, task.resize
+    if share is None or (resize is not None and resize.pending):
+        return task
+    return replace(task, resize=Resizing(0, share, share, now))
+
+
+def _learn(turn: Turn, task: Task, answer: Resized) -> None:
+    """Take in what a task has that a state did not know, or whose resize it may have lost."""
+    old, known = task.share, task.resize
+    assert old is not None, "nobody else is asked for a share"
+    assert known is not None, "it was asked"
+    share = (
+        _confirmed(answer, _most(turn, task, old)) if answer.memory_mib else old
+    )  # else it has none to change
+    # What others were given meanwhile they do not get of their host, and it is asked again.
+    counted = (share.memory_mib, share.compute_milli) == (answer.memory_mib, answer.compute_milli)
+    if counted or share is old:
+        known = replace(known, number=answer.number, share=share, answered=True)
+    turn.put_task(replace(task, share=share, resize=known))
+    job = turn.state.current(task)
+    if job is not None and share != old:
+        spec = replace(job.spec, **_changes(old, share))
+        turn.put_job(replace(job, spec=spec, message=f"it was resized to {_words(share)}"))
+
+
+def _changes(old: Share, new: Share) -> dict[str, Any]:
+    """What changes of a job's request when its shares do, by the names of its fields."""
+    changed: dict[str, Any] = {}
+    if new.memory_mib != old.memory_mib:
+        changed["gpu_memory_mib"] = new.memory_mib
+    if new.memory_max_mib != old.memory_max_mib and new.memory_max_mib != new.memory_mib:
+        changed["gpu_memory_max_mib"] = new.memory_max_mib
+    if new.compute_milli != old.compute_milli:
+        changed["gpu_compute_pct"] = max(new.compute_milli // PER_PERCENT, 1)
+    return changed
+
+
+def _is_reported(turn: Turn, task: Task) -> bool:
+    node = turn.state.nodes.get(task.agent_id)
+    return node is not None and all(node.gpu(gpu_id) is not None for gpu_id in task.gpus)
+
+
+def _most(turn: Turn, task: Task, share: Share) -> Share:
+    """What a task can have got of its cards at the most: all that others have not."""
+    mib, milli = [], []
+    for gpu_id in task.gpus:
+        others = [
+            other for task_id, other in turn.state.sharers.get(gpu_id, {}).items() if task_id != task.id
+        ]
+        capacity_mib = _capacity_mib(turn, task, gpu_id)
+        mib.append(max(capacity_mib - sum(other.memory_mib for other in others), share.memory_mib))
+        free = compute_milli(turn.settings) - sum(other.compute_milli for other in others)
+        milli.append(max(free, share.compute_milli))
+    largest_mib = min(_capacity_mib(turn, task, gpu_id) for gpu_id in task.gpus)
+    most_mib = max(share.memory_max_mib, largest_mib)
+    return replace(share, memory_mib=min(mib), memory_max_mib=most_mib, compute_milli=min(milli))
+
+
 def _settle(turn: Turn, job: Job) -> None:
     """When all tasks have answered: what becomes of the job."""
     job = turn.put_job(job)
     members = [(task, task.resize) for task in turn.state.round_of(job) if not task.ended and task.resize]
     if any(resize.pending for _, resize in members):
+        return
+    if any(resize.withdrawn for _, resize in members):
+        _settle_withdrawn(turn, job, members)
         return
     refused = [resize for _, resize in members if resize.refused]
     done = [(task, resize) for task, resize in members if not resize.refused and not resize.back]
@@ -236,8 +402,21 @@ def _settle(turn: Turn, job: Job) -> None:
     elif refused:
         turn.put_job(replace(job, message=f"not resized: {refused[0].refused}"))
         for task, resize in done:  # a gang's tasks have the same, or what they had
-            undo = replace(resize, number=resize.number + 1, share=resize.before, before=resize.share)
-            _ask(turn, replace(task, resize=replace(undo, back=True, answered=False)))
+            _ask(turn, replace(task, resize=_undone(resize)))
+
+
+def _settle_withdrawn(turn: Turn, job: Job, members: Sequence[tuple[Task, Resizing]]) -> None:
+    """A task that used what it had got already may have kept it."""
+    stuck = [(task, resize) for task, resize in members if resize.withdrawn and resize.refused]
+    if not stuck:
+        turn.put_job(replace(job, message="its resize is withdrawn"))
+        return
+    _, resize = stuck[0]
+    spec, words = job.spec, "its resize is withdrawn in part only"
+    if all(task.share == resize.before for task, resize in members):
+        spec = replace(spec, **resize.patch)  # type: ignore[arg-type]
+        words = f"resized to {_words(resize.before)}"
+    turn.put_job(replace(job, spec=spec, message=f"{words}: it cannot be taken back, for {resize.refused}"))
 
 
 def _words(share: Share) -> str:

@@ -10,12 +10,12 @@ from typing import Final
 
 from mesos_gpu.engine.effects import Kill, ListTasks
 from mesos_gpu.engine.gpus import covers
+from mesos_gpu.engine.tasks.resizing import question
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec, JobState, OnGpuFailure, OnMemberFailure
 from mesos_gpu.model.saves import ForgetTask, SaveTrust
-from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Action, Task, TaskState, actions_of
 from mesos_gpu.model.tasks.unknown import Label, Listed, Unknown
@@ -25,6 +25,7 @@ from mesos_gpu.policy.tasks.blame import next_state
 from mesos_gpu.policy.tasks.gang import SHOWN
 from mesos_gpu.wire.marathon.moments import stamp
 from mesos_gpu.wire.marathon.options import gpu_options
+from mesos_gpu.wire.mesos.labels import share_fields
 
 LIST_AGAIN_S: Final = 5.0
 MONITOR: Final = "gpu-monitor."  # how the ids of node monitors begin; a job's has a dash behind its name
@@ -53,7 +54,7 @@ def hold(
         agent_url=node.agent_url if node else "",
         unknown=Unknown(turn.now),
     )
-    turn.put_task(task if listed is None else _described(task, listed))
+    turn.put_task(task if listed is None else _described(turn, task, listed))
 
 
 def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
@@ -69,7 +70,7 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
         _bump(turn, listed.label)
         if known is not None:
             if known.unknown is not None and known.unknown.listed is None:
-                _replace(turn, known, _described(known, listed))
+                _replace(turn, known, _described(turn, known, listed))
             continue
         new = next_state(Status(listed.task_id, listed.state), None, kill_requested=True, sick_gpu=False)
         if new is not None and Action.HOLD in (actions_of(TaskState.ABSENT, new) or ()):
@@ -83,6 +84,7 @@ def on_listed(turn: Turn, tasks: Sequence[Listed]) -> None:
             turn.effects.append(ForgetTask(task.id))
     if state.doubtful:
         state.doubtful = False
+        _ask_for_shares(turn)
         turn.effects.append(SaveTrust())
     _adopt_awaited(turn)
 
@@ -94,6 +96,14 @@ def _take_up_cover(turn: Turn, listed: Listed) -> None:
     new = next_state(Status(listed.task_id, listed.state), None, kill_requested=True, sick_gpu=False)
     if new is not None and Action.HOLD in (actions_of(TaskState.ABSENT, new) or ()):
         covers.adopt(turn, listed.task_id, listed.agent_id, new)
+
+
+def _ask_for_shares(turn: Turn) -> None:
+    """Ask what tasks have that the state knows from before: they may have been resized since."""
+    for task in [turn.state.tasks[task_id] for task_id in turn.state.live]:
+        asked = question(task, turn.now)
+        if asked is not task:
+            turn.put_task(asked)
 
 
 def on_tick(turn: Turn) -> None:
@@ -164,7 +174,7 @@ def _label(task: Task) -> Label | None:
     return task.unknown.listed.label if task.unknown and task.unknown.listed else None
 
 
-def _described(task: Task, listed: Listed) -> Task:
+def _described(turn: Turn, task: Task, listed: Listed) -> Task:
     assert task.unknown is not None
     label = listed.label
     task = replace(
@@ -175,7 +185,7 @@ def _described(task: Task, listed: Listed) -> Task:
     )
     if label is None:
         return task
-    return replace(
+    told = replace(
         task,
         job_id=label.job_id,
         gpus=label.gpus,
@@ -186,6 +196,7 @@ def _described(task: Task, listed: Listed) -> Task:
         launched_at=label.launched_at or task.launched_at,
         sealed=label.sealed,
     )
+    return question(told, turn.now)
 
 
 def _replace(turn: Turn, old: Task, new: Task) -> None:
@@ -257,14 +268,11 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
     listed = (
         task.unknown.listed if task.unknown and task.unknown.listed else Listed(task.id, task.agent_id, "")
     )
-    share = label.share
     spec = JobSpec(
         name=listed.name or label.job_id,
         cpus=listed.cpus,
         mem_mib=listed.mem_mib,
         gpus=len(label.gpus),
-        gpu_compute_pct=None if share is None else max(share.compute_milli // PER_PERCENT, 1),
-        gpu_memory_mib=None if share is None else share.memory_mib,
         user=label.user,
         labels=listed.labels,
         queue=label.queue,
@@ -273,6 +281,7 @@ def _job_of(turn: Turn, task: Task, label: Label) -> Job:
         kill_grace_s=label.kill_grace_s,
         on_gpu_failure=OnGpuFailure.NOTIFY,
         on_member_failure=OnMemberFailure.FAIL,
+        **share_fields(label),
     )
     job = Job(
         id=label.job_id,

@@ -49,14 +49,15 @@ class Resizing:
     epoch.
 
     Attributes:
-        number: As of `Resize`.
+        number: As of `Resize`; 0: it is asked only what it has, and nothing is to change.
         share: What the task is to have.
-        before: What it had.
+        before: What it had; of one that undoes another, what it may have got by that.
         since: When it was asked for.
         patch: What its job asks for of each GPU once all its tasks have it, by the names of its fields.
         restart: Whether the job is to start again if it cannot be changed while it runs.
         restartable: Whether its executor says that this would do.
-        back: Whether it only undoes one that another task of the gang could not follow.
+        back: Whether it only undoes one that another task of the gang could not follow, or that was withdrawn.
+        withdrawn: Whether it undoes one that was withdrawn.
         sent_at: When its executor was last asked; None: it was not.
         answered: Whether its executor has answered.
         refused: Why the executor did not do it; "": it did, or has not answered.
@@ -71,6 +72,7 @@ class Resizing:
     restart: bool = False
     restartable: bool = False
     back: bool = False
+    withdrawn: bool = False
     sent_at: float | None = None
     answered: bool = False
     refused: str = ""

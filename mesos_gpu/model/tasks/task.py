@@ -143,10 +143,10 @@ class Task:
 
     @property
     def counted_share(self) -> Share | None:
-        """What is counted as held of each of `gpus`: while its share is resized, the more of both sizes."""
+        """What is counted as held of each of `gpus`: while its share is resized, the most that it may have."""
         if self.share is None or self.resize is None or not self.resize.pending:
             return self.share
-        return larger_of(self.share, self.resize.share)
+        return larger_of(larger_of(self.share, self.resize.share), self.resize.before)
 
     @property
     def ended(self) -> bool:

@@ -4,7 +4,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.units import WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class AskedShare:
+    """What a job asks for of each GPU, as its fields of these names say it."""
+
+    gpu_milli: int = WHOLE
+    gpu_compute_pct: int | None = None
+    gpu_memory_mib: int | None = None
+    gpu_memory_max_mib: int | None = None
+    isolation: Isolation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +38,8 @@ class Label:
     queue: str = "default"
     kill_grace_s: float = 5.0
     sealed: bool = False  # whether its executor is believed by its seal only
-    share: Share | None = None  # of each of its GPUs; None: all of them
+    share: Share | None = None  # of each of its GPUs, when it was launched; None: all of them
+    asked: AskedShare | None = None  # None: it has no share, or an older scheduler launched it
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.driver import as_new_as
+from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.policy.capacity import (
     ENDLESS,
     Allocation,
@@ -38,6 +40,23 @@ def outlasts(ends_at: float, reservation: Reservation) -> bool:
     Nobody knows when an endless one begins: it may be at once, so everything outlasts it.
     """
     return reservation.at == ENDLESS or ends_at > reservation.at
+
+
+def beyond(reservation: Reservation, gpu_id: GpuId, more_mib: int, more_milli: int) -> str:
+    """What a GPU lacks beside a reservation, in words, for shares on it that outlast it and grow by so much; "":
+    nothing."""
+    part = next((part for part in reservation.beside if part.gpu_id == gpu_id), None)
+    if part is None:
+        return ""  # nothing of it is kept, or all of it, and nobody outlasts that
+    free_mib, free_milli = max(part.memory_mib, 0), max(part.milli, 0)
+    if 0 < more_mib > free_mib:
+        return f"{gpu_id} has {free_mib} MiB free beside its share, and {more_mib} MiB more are asked for"
+    if 0 < more_milli > free_milli:
+        free, more = free_milli / PER_PERCENT, more_milli / PER_PERCENT
+        return (
+            f"{gpu_id} has {free:g} % of its compute free beside its share, and {more:g} % more are asked for"
+        )
+    return ""
 
 
 def after_launch(

@@ -159,7 +159,10 @@ def _resize(world: World, a: int, b: int) -> None:
     shared = [run for run in world.mesos.alive() if run.item.task.share and run.stage == "TASK_RUNNING"]
     run = _run(world, shared, a) if shared else None
     job = world.state.jobs.get(run.job_id) if run and run.job_id else _job(world, a) if b % 16 == 0 else None
-    if job:
+    if job and b % 9 == 0:
+        world.say(f"a user withdraws the resize of {job.id}")
+        world.inbox.append(ev.ResizeWithdrawn(job.id))
+    elif job:
         patch: dict[str, int | None] = {}
         if a % 3:
             patch["gpu_memory_mib"] = (500, 4000, 12000, 30000, 70000)[b % 5]

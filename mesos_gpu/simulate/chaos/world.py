@@ -51,6 +51,7 @@ _REQUESTS: Final = (
     ev.UndrainRequested,
     ev.ResetRequested,
     ev.ResizeRequested,
+    ev.ResizeWithdrawn,
     ev.AppsChanged,
     ev.DeploymentDeleted,
 )

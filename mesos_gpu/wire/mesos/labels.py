@@ -5,7 +5,7 @@ Who may look at the master can read them: neither a command nor an environment i
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from typing import Any, Final
 
 import msgspec
@@ -13,9 +13,9 @@ import msgspec
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.shares.share import Share, guarantee
-from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.model.tasks.unknown import Label, Listed
+from mesos_gpu.model.tasks.unknown import AskedShare, Label, Listed
 
 JOB: Final = "mesos_gpu.job"
 GPUS: Final = "mesos_gpu.gpus"
@@ -75,6 +75,7 @@ def launch_labels(
         kill_grace_s=spec.kill_grace_s,
         sealed=task.sealed,
         share=task.share,
+        asked=AskedShare(*(getattr(spec, each.name) for each in fields(AskedShare))) if task.share else None,
     )
     return {
         **(_share_labels(task.gpus, task.share) if task.share else {}),
@@ -83,6 +84,18 @@ def launch_labels(
         LAUNCH: msgspec.json.encode(label).decode(),
         ROLE: "job",
     }
+
+
+def share_fields(label: Label) -> dict[str, Any]:
+    """What its job asks for of each GPU, by the names of its fields; where an older label does not say, what it got."""
+    share = label.share
+    if share is None:
+        return {}
+    if label.asked is None:
+        most_mib = share.memory_max_mib if share.memory_max_mib > share.memory_mib else None
+        pct = max(share.compute_milli // PER_PERCENT, 1)
+        return {"gpu_compute_pct": pct, "gpu_memory_mib": share.memory_mib, "gpu_memory_max_mib": most_mib}
+    return asdict(label.asked)
 
 
 def label_of(labels: Mapping[str, str]) -> Label | None:

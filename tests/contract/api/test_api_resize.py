@@ -49,14 +49,15 @@ def patch(rig: Rig, body: Any = PATCH, query: str = "?timeout_s=0", job: str = "
     return rig.call("PATCH", f"/v1/jobs/{job}{query}", json=body)
 
 
-def answered(rig: Rig, **fields: Any) -> requests.Response:
-    """PATCH, and what its host says meanwhile."""
+def answered(rig: Rig, verb: str = "PATCH", path: str = "j", **fields: Any) -> requests.Response:
+    """PATCH, or another verb, and what its host says meanwhile."""
     got: list[requests.Response] = []
-    asker = threading.Thread(
-        target=lambda: got.append(requests.patch(f"{rig.url}/v1/jobs/j", json=PATCH, timeout=60))
-    )
+    body = PATCH if verb == "PATCH" else None
+    url = f"{rig.url}/v1/jobs/{path}"
+    asker = threading.Thread(target=lambda: got.append(requests.request(verb, url, json=body, timeout=60)))
     asker.start()
-    _, _, data = rig.driver.wait_for("message")
+    rig.driver.wait_for("message")
+    _, _, data = [arguments for call, arguments in rig.driver.calls if call == "message"][-1]
     asked = decode_request(data)
     assert asked is not None
     answer = {
@@ -137,6 +138,26 @@ def test_a_restart_is_taken_where_it_is_wanted(rig: Rig) -> None:
     rig.status("j.1", "TASK_KILLED")
     wait_until("it is queued", lambda: rig.call("GET", "/v1/jobs/j").json()["state"] != "running")
     assert rig.call("GET", "/v1/jobs/j").json()["gpu_compute_pct"] == 50
+
+
+def test_what_its_host_does_not_answer_is_withdrawn(rig: Rig) -> None:
+    run(rig)
+    assert code_of(rig.call("DELETE", "/v1/jobs/j/resize")) == (409, "conflict")
+    assert code_of(rig.call("DELETE", "/v1/jobs/nobody/resize")) == (404, "not-found")
+    assert patch(rig, {"gpu_memory_mib": 30000}).status_code == 202
+    refused = patch(rig)
+    assert "mesos-gpu resize --withdraw" in refused.json()["error"]["remedy"]
+    asked = decode_request(rig.driver.wait_for("message")[2])
+    assert asked is not None
+    assert asked.memory_mib == 30000
+    pending = rig.call("DELETE", "/v1/jobs/j/resize?timeout_s=0")
+    assert (pending.status_code, pending.json()["resize"]["state"]) == (202, "withdrawing")
+    (card,) = rig.call("GET", "/v1/gpus").json()["gpus"]
+    assert card["sharing"]["free_memory_mib"] == 50000, "it may have both"
+    done = answered(rig, "DELETE", "j/resize")
+    job = done.json()
+    assert (done.status_code, job["resize"]["state"], job["share"]["memory_mib"]) == (200, "withdrawn", 20000)
+    assert (job["gpu_memory_mib"], job["resize"]["memory_mib"]) == (None, 20000)
 
 
 WRONG: list[tuple[Any, set[str]]] = [

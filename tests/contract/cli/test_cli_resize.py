@@ -84,3 +84,18 @@ def test_below_use_it_fails_or_waits_until_it_may(rest: FakeRest, monkeypatch: p
 def test_without_an_amount_it_is_refused(rest: FakeRest) -> None:
     got = call("resize", job(rest))
     assert (got.exit_code, "--gpu-memory" in got.stderr) == (2, True)
+
+
+def test_a_resize_is_withdrawn(rest: FakeRest) -> None:
+    id = job(rest, "withdrawing")
+    path = f"DELETE /v1/jobs/{id}/resize"
+    rest.fixed[path] = (202, dict(rest.jobs[id]))
+    got = call("resize", id, "--withdraw")
+    assert (got.exit_code, "its host has not answered yet" in got.stdout) == (0, True)
+    assert rest.asked[-1][0] == path
+    assert "as before, and its host has not answered yet" in call("show", id).stdout
+    rest.update(id, resize={**ASKED, "state": "withdrawn"})
+    got = call("resize", id, "--withdraw", "--wait")
+    assert (got.exit_code, got.stdout) == (0, f"{id} has 30% 10240 MiB of each GPU\n")
+    for more in (["--gpu-memory", "10GiB"], ["--restart"]):
+        assert call("resize", id, "--withdraw", *more).exit_code == 2

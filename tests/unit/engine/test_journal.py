@@ -63,6 +63,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.JobSubmitted(JobId("j"), spec(env={"b": "1", "a": "✓ \n"}, timeout_s=0.1, gpu_model=("A", "B"))),
     ev.KillRequested(JobId("j")),
     ev.ResizeRequested(JobId("j"), {"gpu_memory_mib": 1024, "gpu_memory_max_mib": None}, True),
+    ev.ResizeWithdrawn(JobId("j")),
     ev.DrainRequested(Target.GPU, "g", "why", "ann", 1 / 3),
     ev.UndrainRequested(Target.NODE, "n"),
     ev.ResetRequested(GpuId("g"), "r", "why"),

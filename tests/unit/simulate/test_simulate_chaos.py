@@ -64,6 +64,7 @@ def test_shares_are_resized_and_nothing_is_promised_twice() -> None:
         counts += world.counts
     assert counts["ResizeRequested"] > 5
     assert counts["AskResize"] > 5
+    assert counts["ResizeWithdrawn"] > 0
 
 
 @pytest.mark.long

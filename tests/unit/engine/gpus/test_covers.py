@@ -435,10 +435,12 @@ def test_a_state_without_them_takes_up_shares_by_their_labels_and_covers_by_thei
     assert later.state.sharers == {"g1": {fraction.task.id: fraction.task.share}}
     later.feed(ev.UnknownAdopted(fraction.task.id))
     job = later.job("j1")
-    assert (job.state, job.spec.is_share, job.spec.gpu_compute_pct, job.spec.gpu_memory_mib) == (
+    share = later.state.tasks[fraction.task.id].share
+    assert share is not None
+    assert (job.state, job.spec.gpu_milli, share.compute_milli, share.memory_mib) == (
         JobState.RUNNING,
-        True,
-        25,
+        250,
+        250,
         20480,
     )
     later.submit("j2", gpus=1)

@@ -15,10 +15,13 @@ from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.task import Task, TaskState
+from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.testing.builders import World, every, gpu, only, saved_of, spec
+from mesos_gpu.wire.mesos.labels import label_of, launch_labels
 from mesos_gpu.wire.mesos.resize import encode_answer
 
 CARD = replace(gpu("g0"), sharing=Sharing(80000, ((Ability.SHIM, ""),)))
@@ -341,6 +344,7 @@ def test_growth_counts_in_the_limit_of_a_queue_before_it_is_confirmed() -> None:
     with pytest.raises(Conflict, match=r"queue default would hold 1\.05 GPUs"):
         ask(world, "j2", gpu_compute_pct=55)
     answer(world, refused="no")
+    world.feed(ev.KillRequested(JobId("j3")))  # else its part is kept
     ask(world, "j2", gpu_compute_pct=55)
 
 
@@ -356,3 +360,213 @@ def test_a_job_that_waits_for_the_card_knows_that_it_is_whole_when_a_share_that_
     now = Forecast(world.state, world.settings, world.now)
     now.before(JobId("whole"))
     assert now.estimate(world.job("whole")).at == before.estimate(world.job("whole")).at is not None
+
+
+def withdraw(world: World, name: str = "j1") -> list[fx.Effect]:
+    return world.feed(ev.ResizeWithdrawn(JobId(name)))
+
+
+def test_a_resize_is_withdrawn_and_both_sizes_count_until_its_host_says_what_it_has(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000, gpu_compute_pct=10)
+    asked = only(withdraw(world), fx.AskResize)
+    assert asked.resize == Resize(2, 20000, 20000, 250)
+    assert (granted(world), counted(world)) == ((20000, 250), (30000, 250))
+    assert withdraw(world) == [], "once is enough"
+    answer(world, number=1, memory_mib=30000, compute_milli=100)
+    assert (granted(world), counted(world)) == ((20000, 250), (30000, 250)), "of the first request, and late"
+    assert {effect.resize for effect in every(world.tick(10), fx.AskResize)} == {asked.resize}
+    answer(world)
+    assert granted(world) == counted(world) == (20000, 250)
+    assert (world.job().message, world.job().spec.gpu_memory_mib) == ("its resize is withdrawn", None)
+    assert withdraw(world) == [], "its first answer may have been lost"
+    assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 3
+
+
+def test_nothing_is_withdrawn_of_a_job_that_is_not_resized(world: World) -> None:
+    with pytest.raises(NotFound):
+        withdraw(world)
+    running(world)
+    with pytest.raises(Conflict, match="is not being resized"):
+        withdraw(world)
+    ask(world, gpu_memory_mib=30000)
+    answer(world)
+    with pytest.raises(Conflict, match="is not being resized"):
+        withdraw(world)
+
+
+def test_what_was_withdrawn_stays_where_it_is_in_use_already(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    withdraw(world)
+    answer(world, refused="it uses 25000 MiB", used_mib=25000, memory_mib=30000, memory_max_mib=30000)
+    assert granted(world) == counted(world) == (30000, 250)
+    assert world.job().spec.gpu_memory_mib == 30000
+    assert world.job().message.endswith("it cannot be taken back, for it uses 25000 MiB")
+
+
+def test_a_gang_goes_back_with_those_of_its_tasks_that_were_resized_already(world: World) -> None:
+    running(world, tasks=3)
+    ask(world, gpu_memory_mib=10000)
+    answer(world, "j1.1.0")
+    answer(world, "j1.1.1", refused="it uses 15000 MiB")
+    asked = {effect.task_id: effect.resize for effect in every(withdraw(world), fx.AskResize)}
+    assert asked == {name: Resize(2, 20000, 20000, 250) for name in ("j1.1.0", "j1.1.2")}
+    assert [granted(world, f"j1.1.{rank}")[0] for rank in range(3)] == [10000, 20000, 20000]
+    answer(world, "j1.1.2")
+    answer(world, "j1.1.0")
+    assert {granted(world, f"j1.1.{rank}") for rank in range(3)} == {(20000, 250)}
+    assert (world.job().message, world.job().spec.gpu_memory_mib) == ("its resize is withdrawn", None)
+
+
+def test_a_withdrawn_resize_outlives_the_scheduler(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    withdraw(world)
+    world.state = State.restored(world.now, saved_of(world.state))
+    world.register()
+    assert counted(world) == (30000, 250)
+    assert only(world.tick(3), fx.AskResize).resize == Resize(2, 20000, 20000, 250)
+
+
+def test_who_never_answers_is_asked_less_and_less_and_never_forgotten(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=10000)
+    assert 20 < len(every(world.tick(600), fx.AskResize)) < 60
+    assert len(every(world.tick(60), fx.AskResize)) == 2
+
+
+def test_a_share_does_not_grow_into_what_is_kept_for_a_job_that_waits() -> None:
+    world = World(replace(Settings("executor", "monitor"), queue_limits={"lab": 1}))
+    world.register()
+    world.node("a1", CARD)
+    running(
+        world, "stays", share=replace(QUARTER, compute_milli=100), gpu_compute_pct=10, gpu_memory_mib=20000
+    )
+    running(world, "ends", share=replace(QUARTER, memory_mib=40000, memory_max_mib=40000), timeout_s=60.0)
+    world.status("cover", "TASK_RUNNING")
+    waits = world.submit("waits", gpus=1, gpu_memory_mib=50000, gpu_compute_pct=50)
+    assert waits.state is JobState.PENDING
+    words = "job waits waits, and g0 has 10000 MiB free beside its share, and 15000 MiB more are asked for"
+    with pytest.raises(Conflict, match=words) as refused:
+        ask(world, "stays", gpu_memory_mib=35000)
+    assert "until waits has started" in refused.value.remedy
+    with pytest.raises(Conflict, match="g0 has 40 % of its compute free beside its share, and 45 % more"):
+        ask(world, "stays", gpu_compute_pct=55)
+    ask(world, "stays", gpu_memory_mib=30000, gpu_compute_pct=50)
+    ask(world, "ends", gpu_memory_mib=45000)  # it is what the other waits for
+
+
+def test_a_share_does_not_grow_into_what_its_queue_keeps_for_a_job_that_waits() -> None:
+    world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
+    world.register()
+    world.node("a1", CARD)
+    small = replace(QUARTER, memory_mib=8000, memory_max_mib=8000)
+    running(world, "stays", share=small)
+    running(world, "ends", share=small, timeout_s=60.0)
+    waits = world.submit("waits", gpus=1, gpu_milli=700)
+    assert waits.state is JobState.PENDING
+    with pytest.raises(
+        Conflict, match=r"waits waits, and queue default has 0\.05 GPUs beside it, and 0\.15 more"
+    ):
+        ask(world, "stays", gpu_compute_pct=40)
+    ask(world, "stays", gpu_compute_pct=30)
+
+
+# --- tasks that a state does not know, or knows from before
+
+
+def listed(world: World, **changed: Any) -> Listed:
+    """What the master lists of j1's task: what it had when it was launched."""
+    task, job = world.state.tasks[TaskId("j1.1")], world.job()
+    labels = launch_labels(task, 1, replace(job.spec, **changed), None, None)
+    return Listed(task.id, task.agent_id, "TASK_RUNNING", "j1", "a1.example", label=label_of(labels))
+
+
+def lost(world: World) -> None:
+    """The state is gone; the master, the agents and what runs are not."""
+    at = world.now
+    world.state = State.restored(at, replace(saved_of(State(at)), framework_id="fw-1"))
+    world.register()
+
+
+def asked_what_it_has(world: World) -> fx.AskResize:
+    return only(world.tick(2), fx.AskResize)
+
+
+def test_a_task_that_was_taken_up_by_its_labels_has_what_its_executor_says(world: World) -> None:
+    running(world)
+    told = listed(world, isolation=Isolation.STRICT)
+    lost(world)
+    world.feed(ev.TasksListed((told,)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+    assert every(world.tick(1), fx.AskResize) == [], "what its card has is not known yet"
+    world.node("a1", CARD)
+    assert asked_what_it_has(world).resize == Resize(0, 20000, 20000, 250)
+    spec = world.job().spec
+    assert (spec.gpu_milli, spec.gpu_memory_mib, spec.isolation) == (250, None, Isolation.STRICT)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=35000)
+    assert granted(world) == counted(world) == (30000, 250)
+    spec = world.job().spec
+    assert (spec.gpu_memory_mib, spec.gpu_memory_max_mib, spec.gpu_compute_pct) == (30000, 35000, None)
+    assert every(world.tick(10), fx.AskResize) == []
+    assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 4
+
+
+def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> None:
+    running(world)
+    told = listed(world)
+    lost(world)
+    world.node("a1", CARD)
+    world.feed(ev.TasksListed((told,)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+    before = world.job().spec
+    with pytest.raises(Conflict, match="has not said yet what it has"):
+        ask(world, gpu_memory_mib=10000)
+    asked_what_it_has(world)
+    answer(world)
+    assert (granted(world), world.job().spec) == ((20000, 250), before)
+    assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 1
+
+
+def test_it_counts_no_more_than_its_card_has_beside_others_and_is_asked_again(world: World) -> None:
+    running(world)
+    told = listed(world)
+    lost(world)
+    world.node("a1", CARD)
+    world.feed(ev.TasksListed((told,)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+    running(world, "j2", share=replace(QUARTER, memory_mib=55000, memory_max_mib=55000))
+    asked_what_it_has(world)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
+    assert granted(world) == (25000, 250)
+    world.status("j2.1", "TASK_FAILED")
+    asked_what_it_has(world)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
+    assert granted(world) == (30000, 250)
+    assert every(world.tick(60), fx.AskResize) == []
+
+
+def test_a_state_that_may_be_old_asks_what_its_tasks_have(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    answer(world)
+    world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
+    world.register()
+    world.feed(ev.TasksListed((listed(world),)))
+    assert asked_what_it_has(world).resize == Resize(0, 30000, 30000, 250)
+    answer(world, number=2, memory_mib=5000, memory_max_mib=5000, compute_milli=100)
+    assert granted(world) == (5000, 100)
+    assert (world.job().spec.gpu_memory_mib, world.job().spec.gpu_compute_pct) == (5000, 10)
+
+
+def test_what_an_older_label_does_not_say_is_what_the_task_got(world: World) -> None:
+    running(world)
+    told = listed(world)
+    assert told.label is not None
+    burst = replace(QUARTER, memory_max_mib=30000)
+    lost(world)
+    world.feed(ev.TasksListed((replace(told, label=replace(told.label, asked=None, share=burst)),)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+    spec = world.job().spec
+    assert (spec.gpu_compute_pct, spec.gpu_memory_mib, spec.gpu_memory_max_mib) == (25, 20000, 30000)
