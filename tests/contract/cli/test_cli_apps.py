@@ -278,8 +278,8 @@ def test_an_update_is_undone(rig: Played) -> None:
     made("/a", instances=2)
     rig.room = False
     id = json.loads(good("app", "update", "/a", "env.A=1", "--json"))["deploymentId"]
-    rig.room = True
     assert good("deployment", "stop", id, "--wait").splitlines()[-1].startswith("undoing it: done")
+    rig.room = True
     assert "env" not in rig.shown("/a")
     good("app", "update", "/a", "args=sleep,8", "--unset", "cmd", "--wait")
     app = rig.shown("/a")
