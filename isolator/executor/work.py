@@ -309,10 +309,11 @@ class Work:
         from isolator.executor.mps_watch import watch_of
 
         def evict() -> None:
+            watch.drain(grace_s)
             run.terminate(grace_s)
 
-        self._mps = watch_of(self._enforcing.tenancy, self._ledger, evict, log)
-        self._mps.start()
+        self._mps = watch = watch_of(self._enforcing.tenancy, self._ledger, evict, log)
+        watch.start()
 
     def abort_start(self) -> None:
         """Let `start` come to an end soon."""
@@ -393,6 +394,7 @@ class Work:
                 checker.stop()
             if self._mps is not None:
                 self._mps.stop()
+                self._mps.drain(0.0)  # what the command left running is about to be killed
             self._let_go()
             if self._upkeep is not None:  # what ran is gone: nobody is in the way of its last look
                 self._upkeep.stop()

@@ -89,12 +89,23 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     Raises:
         MesosGpuError, OSError: A trace cannot be undone; the holding stays.
     """
+    _drain(ledger, holding, timeout_s)
     left = processes.kill_leftovers(holding.task, timeout_s)
     for trace in reversed(holding.traces):
         left += undo(trace)
     if not left:
         let_go(ledger, holding, timeout_s)
     return left
+
+
+def _drain(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
+    """Have the work of its clients of MPS end before they are killed, as their executor would have done."""
+    if holding.share is None or not holding.share.method.has_domain:
+        return
+    pids = processes.of_task(holding.task)
+    for row in ledger.cards(holding.gpus[0]):
+        if row.kind == mps.KIND:
+            mps.drain(mps.host_of(os.environ), mps.Domain.of(row.what), pids, timeout_s)
 
 
 def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:

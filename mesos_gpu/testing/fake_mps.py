@@ -42,7 +42,7 @@ def play(pipes: str, **state: Any) -> None:
         pipes: Its directory.
         state: `servers`: by pid, as text: "ACTIVE", "INITIALIZING" or "FAULT"; `clients`: pairs of server and pid;
             `sticky`: pids that no command lets go; `absent`: UUIDs of cards that are not there; `old`: it cannot be
-            asked for a server's state, as 535.
+            asked for a server's state, as 535; `drained`: pids that were let go while they ran.
     """
     part = os.path.join(pipes, ".fake.json")
     with open(part, "w") as file:
@@ -52,7 +52,7 @@ def play(pipes: str, **state: Any) -> None:
 
 def seen(pipes: str) -> dict[str, Any]:
     """What `play` has said last, less the clients that were let go."""
-    nothing = {"servers": {}, "clients": [], "sticky": [], "absent": [], "old": False}
+    nothing = {"servers": {}, "clients": [], "sticky": [], "absent": [], "old": False, "drained": []}
     try:
         with open(os.path.join(pipes, "fake.json")) as file:
             return {**nothing, **json.load(file)}
@@ -231,7 +231,9 @@ def _as_names(options: dict[str, str]) -> dict[str, str]:
 def _let_go(pipes: str, pid: int) -> None:
     state = seen(pipes)
     if pid not in state["sticky"]:
-        play(pipes, **{**state, "clients": [each for each in state["clients"] if each[1] != pid]})
+        left = [each for each in state["clients"] if each[1] != pid]
+        ran = left != state["clients"] and os.path.exists(f"/proc/{pid}")
+        play(pipes, **{**state, "clients": left, "drained": state["drained"] + [pid] * ran})
 
 
 # --- both

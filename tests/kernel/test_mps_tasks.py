@@ -21,6 +21,7 @@ from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.testing import fake_mps
 from mesos_gpu.testing.scripted_agent import scripted_agent
 from tests.conftest import wait_until
 from tests.hosts import INVENTORY, Host, changed_executor, host
@@ -243,6 +244,63 @@ def test_all_tasks_of_a_daemon_that_fails_move_and_the_card_is_whole_again(
     assert settings(node) == ["25.0"]
     again.kill()
     again.end("TASK_KILLED")
+
+
+@pytest.fixture
+def fake(open_directory: Path, tmp_path: Path) -> Iterator[Node]:
+    """A host whose daemon sees the clients that a test says."""
+    needs("cgroup1")
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    program = Path(fake_mps.program(str(tmp_path / "usr/bin"), 2))
+    directory = open_directory / f"node-{time.monotonic_ns()}"
+    directory.mkdir()
+    with ExitStack() as stack:
+        yield (made := Node(directory, program, stack))
+    mps.undo(made.host, str(made.domain))
+    assert made.clean()
+
+
+def asked_to_end(one: Host) -> None:
+    one.kill(grace_s=6.0)  # the fake takes as long for an answer as a Python to start
+
+
+def killed_at_once(one: Host) -> None:
+    one.kill(grace_s=0.0)
+
+
+def ended_by_itself(one: Host) -> None:
+    (one.sandbox / "end").touch()
+
+
+def without_its_executor(one: Host) -> None:
+    one.process.kill()
+    one.process.wait()
+    reap(one.ledger)
+
+
+@pytest.mark.parametrize("ends", [asked_to_end, killed_at_once, ended_by_itself, without_its_executor, None])
+def test_a_client_is_drained_before_it_is_killed_however_its_task_ends(
+    fake: Node, ends: Callable[[Host], None] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client ignores SIGTERM, and is no child of the command. None: its daemon's server is in fault."""
+    monkeypatch.setattr(mps, "host_of", lambda *_: fake.host)
+    neighbour = fake.tenant()
+    client = "(trap '' TERM; echo $(exec sh -c 'echo $PPID') > client; while :; do sleep 1; done) & "
+    one = fake.run(client + "until [ -e end ]; do sleep 0.1; done", kill_grace_s=6.0)
+    one.update("TASK_RUNNING")
+    wait_until("it has a client", lambda: (one.sandbox / "client").exists() and one_pid(one), 60)
+    pid, pipes = one_pid(one), str(fake.host.pipes(fake.domain))
+    fake_mps.play(pipes, servers={"4711": "FAULT" if ends is None else "ACTIVE"}, clients=[["4711", pid]])
+    if ends is not None:
+        ends(one)
+    wait_until("it is gone", lambda: start_ticks(pid) is None, 60)
+    assert fake_mps.seen(pipes)["drained"] == [pid], (one.sandbox / "executor.log").read_text()
+    assert ends is None or neighbour.states()[-1] == "TASK_RUNNING"
+
+
+def one_pid(one: Host) -> int:
+    """The host's pid of the client that it says."""
+    return int((one.sandbox / "client").read_text() or 0)
 
 
 def test_a_share_of_root_is_refused(node: Node) -> None:

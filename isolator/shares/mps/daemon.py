@@ -58,6 +58,7 @@ FIRST_LIMITED: Final = 7  # the major compute capability of Volta
 FIRST_3: Final = 615  # the first driver with protocol 3
 _HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _PAUSE_S: Final = 0.002
+_DRAIN_PAUSE_S: Final = 0.05
 #: Joins cgroups, leaves behind a daemon that has its domain's shared memory for /dev/shm, and says its pid.
 _START: Final = """
 set -e
@@ -343,21 +344,23 @@ def drain(host: Host, domain: Domain, pids: Sequence[int], timeout_s: float = DR
     Returns:
         Those that are clients still; all that could not be asked about.
     """
-    deadline, mps = time.monotonic() + timeout_s, host.mps(domain)
-    left = tuple(pids)
+    deadline, left = time.monotonic() + timeout_s, tuple(pids)
+    if not left:
+        return ()
     try:
-        while left := tuple(pid for _, pid in _clients(mps) if pid in pids):
+        mps = host.mps(domain)
+        while clients := [each for each in _clients(mps) if each[1] in pids]:
+            left = tuple(pid for _, pid in clients)
             if time.monotonic() > deadline:
-                break
-            for server, pid in _clients(mps):
-                if pid in left:
-                    mps.terminate(server, pid)
-            time.sleep(0.05)
+                return left
+            for server, pid in clients:
+                mps.terminate(server, pid)
+            time.sleep(_DRAIN_PAUSE_S)
     except Absent:
         return ()
     except Unavailable:
         return left
-    return left
+    return ()
 
 
 def _clients(mps: Mps) -> list[tuple[int, int]]:
