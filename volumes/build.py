@@ -17,12 +17,12 @@ from typing import Any, Final
 from mesos_gpu.errors import Conflict, Unavailable
 from volumes.digest import sha256_of_all
 from volumes.discover import discover
-from volumes.keys import key_of
+from volumes.keys import RECORD, key_of
 from volumes.manifest import plan as plan_of
 from volumes.model import Entry, Plan
 from volumes.roots import Root
 from volumes.shim import Shim, with_shim
-from volumes.store import BUILDING, FORMAT, RECORD, Content, Store, Volume, directories, explained, verify
+from volumes.store import BUILDING, FORMAT, Content, Store, Volume, directories, explained, verify
 from volumes.version import driver_version
 
 FICLONE: Final = 0x40049409  # ioctl_ficlone(2): share the blocks of another file

@@ -1,6 +1,12 @@
-"""By what a driver volume is known. Lean: the executor imports it."""
+"""Where driver volumes are, by what each is known, and which of them tasks get. Lean: the executor imports it."""
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+DEFAULT_PATH: Final = "/var/lib/mesos/volumes"
+RECORD: Final = "volume.json"  # of a build: what is in it
 
 #: Stem of a library, what ours is called, and what the driver's is called beside it.
 REPLACED: Final = (
@@ -17,3 +23,23 @@ def key_of(version: str, variant: str = "") -> str:
 def variant_of(digest: str) -> str:
     """The variant of volumes that have the libraries of that source."""
     return f"shim-{digest[:12]}"
+
+
+def default_path(env: Mapping[str, str]) -> Path:
+    """MESOS_GPU_VOLUMES, else /var/lib/mesos/volumes."""
+    return Path(env.get("MESOS_GPU_VOLUMES") or DEFAULT_PATH)
+
+
+def link_of(store: Path, key: str) -> Path:
+    """Where the volume of a driver version, or of `key_of` one and a variant, is in a store, if there is one."""
+    return store / f"nvidia_{key}"
+
+
+def current(store: Path, key: str) -> Path | None:
+    """The build that tasks of that driver get; None: there is none. `key`: as of `link_of`. Takes microseconds."""
+    try:
+        build = Path(os.path.realpath(link_of(store, key), strict=True))
+        os.stat(build / RECORD)
+    except OSError:
+        return None
+    return build

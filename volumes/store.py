@@ -2,7 +2,6 @@
 
 `nvidia_<version>` is a symbolic link to a build, `builds/<version>-<digest>`, which is never changed: a rebuilt
 volume is another build, and the link is switched. So whoever has a build keeps exactly that one.
-Lean: the executor imports it.
 """
 
 import contextlib
@@ -18,20 +17,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
-from volumes.keys import key_of
+from volumes.keys import RECORD, current, key_of, link_of
 
-DEFAULT_PATH: Final = "/var/lib/mesos/volumes"
 DIRECTORIES: Final = ("bin", "lib", "lib64")
 SHARE: Final = "share"  # of a variant: where a task's own limits are mounted
-RECORD: Final = "volume.json"
 FORMAT: Final = 1
 BUILDING: Final = ".building"
 _REMOVED: Final = ".removed-"
-
-
-def default_path(env: Mapping[str, str]) -> Path:
-    """MESOS_GPU_VOLUMES, else /var/lib/mesos/volumes."""
-    return Path(env.get("MESOS_GPU_VOLUMES") or DEFAULT_PATH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +93,12 @@ class Store:
         self.builds = path / "builds"
 
     def path_of(self, key: str) -> Path:
-        """Where the volume of a driver version, or of `key_of` one and a variant, is, if there is one."""
-        return self.path / f"nvidia_{key}"
+        """Where a volume is, as `volumes.keys.link_of` says it."""
+        return link_of(self.path, key)
 
     def current(self, key: str) -> Path | None:
-        """The build that tasks of that driver get; None: there is none. `key`: as of `path_of`. Takes microseconds."""
-        link = self.path_of(key)
-        try:
-            build = Path(os.path.realpath(link, strict=True))
-            os.stat(build / RECORD)
-        except OSError:
-            return None
-        return build
+        """The build that tasks of that driver get, as `volumes.keys.current` says it."""
+        return current(self.path, key)
 
     def get(self, key: str) -> Volume:
         """The current volume of a version, or of a variant.

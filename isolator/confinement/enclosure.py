@@ -4,12 +4,11 @@ The traces of an enclosure go into the ledger before `set_up` makes the first of
 """
 
 import os
-import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from isolator.confinement.fence import Fence, fence_for, see_cgroup2
 from isolator.confinement.pids import PidsLimit, limit_of, pids_for
@@ -22,7 +21,9 @@ from isolator.host.control_ports import Denial
 from mesos_gpu.errors import BadConfiguration, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.shares.share import Share
+
+if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+    from mesos_gpu.model.shares.share import Share
 
 #: On devtmpfs, where nodes work: /run is mounted nodev. It is empty after a boot, as it should be.
 NODES: Final = Path("/dev/mesos_gpu")
@@ -165,6 +166,8 @@ def undo(trace: Trace) -> list[int]:
     match trace.kind:
         case "nodes":
             if os.path.lexists(trace.what):
+                import shutil  # not before the task is at its end
+
                 shutil.rmtree(trace.what)
             remove_if_empty(Path(trace.what).parent)
         case "cgroup1" | "cgroup2":
@@ -204,7 +207,7 @@ def plan(
     root: Path = Path("/"),
     *,
     denied: Sequence[Denial] = (),
-    share: Share | None = None,
+    share: "Share | None" = None,
 ) -> Enclosure:
     """What to make for a task of this container that is granted these GPUs.
 

@@ -9,7 +9,6 @@ Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and Documentation/
 import errno
 import os
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -239,6 +238,8 @@ def trial(name: str, port: int) -> None:
     """
     fence = fence_for(name, (Denial(port),))
     assert fence is not None
+    import subprocess  # it costs each executor what only the trial of a host need pay
+
     code = (
         "import sys; from isolator.confinement.fence import _join_and_see; "
         "_join_and_see(sys.argv[1], int(sys.argv[2]))"

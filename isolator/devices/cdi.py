@@ -11,7 +11,7 @@ from typing import Any, Final
 from isolator.devices.rules import Device, DriverFacts, nvidia_devices
 from mesos_gpu.errors import BadConfiguration, NotFound
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.policy.gpus.image import VOLUME_PATH
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 
 VERSION: Final = "0.5.0"
 #: NVIDIA's own name, so that commands and files written for NVIDIA's toolkit work as they are.

@@ -7,10 +7,9 @@ import json
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from isolator.devices import cgroups
 from isolator.devices.rules import Device, DriverFacts, nvidia_devices
@@ -18,8 +17,10 @@ from mesos_gpu.adapters.proc import boot_id
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.shares.share import Share
 from mesos_gpu.wire.mesos import report
+
+if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+    from mesos_gpu.model.shares.share import Share
 
 MODPROBE_S: Final = 60.0
 Isolation = Literal["cgroup1", "cgroup2", "off"]
@@ -65,6 +66,8 @@ def load_driver(root: Path = Path("/")) -> None:
     )
     if tool is None:
         return
+    import subprocess  # it costs each executor what only the first task after a boot need pay
+
     try:
         done = subprocess.run([tool, "-c", "0", "-u"], capture_output=True, timeout=MODPROBE_S, text=True)
     except subprocess.TimeoutExpired:
@@ -97,8 +100,9 @@ def write_inventory(directory: Path, inventory: Inventory) -> None:
     part.rename(directory / "inventory.json")
 
 
-def read_inventory(directory: Path) -> Inventory:
-    """What the monitor noted since this boot: minors of an earlier boot mean nothing.
+def read_inventory(directory: Path, *, shares: bool = True) -> Inventory:
+    """What the monitor noted since this boot: minors of an earlier boot mean nothing. `shares`: whether with what is
+    said of shares of cards.
 
     Raises:
         Unavailable: Nothing was noted since this boot.
@@ -113,7 +117,7 @@ def read_inventory(directory: Path) -> Inventory:
         body = json.loads(path.read_text())
         if body["boot_id"] != boot_id():
             raise missing
-        return report.decode(json.dumps(body["report"]).encode())
+        return report.inventory_from_json(body["report"], shares=shares)
     except FileNotFoundError:
         raise missing from None
     except (ValueError, KeyError, TypeError) as error:
@@ -149,7 +153,7 @@ def minors(gpus: tuple[GpuId, ...], inventory: Inventory, root: Path = Path("/")
 def granted_devices(
     driver: DriverFacts,
     minors: Mapping[GpuId, int],
-    share: Share | None,
+    share: "Share | None",
     inventory: Inventory,
     root: Path = Path("/"),
 ) -> tuple[Device, ...]:

@@ -16,7 +16,7 @@ from typing import Final
 
 from isolator.devices.rules import STANDARD
 from isolator.host.sandbox import Sandbox
-from mesos_gpu.policy.gpus.image import VOLUME_PATH
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 
 CLONE_NEWNS, CLONE_NEWIPC = 0x00020000, 0x08000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from isolator.devices import cgroups
-from isolator.gpus.ledger import CLOSED, CardTrace, Ledger
+from isolator.gpus.ledger import Ledger
+from isolator.gpus.share_claims import CLOSED, CardTrace
 from isolator.host import processes
 from isolator.runs.run import Ended
 from isolator.shares.by_mps import domain_of, limits_on

@@ -106,7 +106,7 @@ class Work:
             MesosGpuError, OSError: This host is not fit for it.
         """
         plan, checks = _decoded(self._data)
-        inventory = read_inventory(self._ledger.directory) if plan.gpus or plan.image else Inventory()
+        inventory = self._inventory(plan)
         run = self._run_for(plan, inventory)
         denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
         share = None if _makes_instance(plan) else plan.share  # its nodes are known when it is there
@@ -133,6 +133,11 @@ class Work:
             self._post(Event(Kind.SET_UP))
         else:
             self._make_ready(plan)
+
+    def _inventory(self, plan: Assignment) -> Inventory:
+        if not plan.gpus and not plan.image:
+            return Inventory()
+        return read_inventory(self._ledger.directory, shares=plan.share is not None)
 
     def _volume(self, plan: Assignment, inventory: Inventory) -> Path | None:
         if self._enforcing is not None and (build := self._enforcing.volume()) is not None:

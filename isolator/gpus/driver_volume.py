@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 from isolator.gpus.ledger import Ledger, Trace
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.nodes.gpu import Inventory
-from volumes.keys import key_of
-from volumes.store import Store, default_path, verify
+from volumes.keys import current, default_path, key_of
 
 if TYPE_CHECKING:  # it costs each executor what only the monitor need pay
     import logging
@@ -46,7 +45,7 @@ def for_tasks(env: Mapping[str, str], inventory: Inventory, variant: str = "") -
     """
     if inventory.driver_version is None:
         return None
-    return Store(default_path(env)).current(key_of(inventory.driver_version, variant))
+    return current(default_path(env), key_of(inventory.driver_version, variant))
 
 
 def awaited(env: Mapping[str, str], inventory: Inventory, timeout_s: float = AWAITED_S) -> Path | None:
@@ -79,7 +78,7 @@ def libraries_of_module(env: Mapping[str, str]) -> Path | None:
     from volumes.version import kernel_version
 
     version = kernel_version(driver_root(env))
-    build = Store(default_path(env)).current(version) if version else None
+    build = current(default_path(env), version) if version else None
     return build / "lib64" if build else None
 
 
@@ -125,6 +124,8 @@ class Keeper:
     ) -> None:
         """Nothing is built yet. `shim`: our libraries for shares, built if need be; None: this host uses none."""
         self._env, self._ledger, self._shim = env, ledger, shim
+        from volumes.store import Store
+
         self._store = Store(default_path(env))
         self._thread: threading.Thread | None = None
         self._version: str | None = None
@@ -172,6 +173,7 @@ class Keeper:
     def _have(self, version: str, simulated: bool) -> None:
         from volumes.build import build, make
         from volumes.model import Plan
+        from volumes.store import verify
 
         if simulated and not self._env.get("MESOS_GPU_DRIVER_ROOT"):
             if self._store.current(version) is not None:  # somebody gave it one

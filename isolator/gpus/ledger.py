@@ -13,22 +13,23 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from isolator.gpus.locks import locked_within
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.model.shares.units import WHOLE
+
+if TYPE_CHECKING:  # it costs each executor what only one of a share need pay
+    from isolator.gpus.share_claims import CardTrace, ShareClaim
+    from mesos_gpu.model.shares.share import Share
 
 VERSION: Final = 3
 DEFAULT_DIRECTORY: Final = "/var/lib/mesos-gpu"
 BUSY_TIMEOUT_S: Final = 30.0
-CLOSED: Final = "closed"  # kind of a row: the card takes no more shares, and `what` says why
+_METHOD: Final = 5  # its column in the table of claims; NULL: the card is held whole
 TURN_S = 30.0  # at work on the shares of a card
 #: What SQLite says of the file itself, by primary result code; all else is about the host (disk, rights, locks).
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -99,6 +100,12 @@ class Owner:
     boot_id: str
     pid_namespace: int
 
+    @property
+    def columns(self) -> tuple[int, int, str, int]:
+        """Its columns in the table of holdings."""
+        # `astuple` copies deeply, and takes many times as long.
+        return (self.pid, self.start_ticks, self.boot_id, self.pid_namespace)
+
     @classmethod
     def of(cls, pid: int) -> "Owner":
         """The process with that pid now.
@@ -127,22 +134,6 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class CardTrace:
-    """Something that was made of a card for all its shares, or is about to be: `isolator.shares.card` knows each kind.
-
-    Attributes:
-        gpu: The card.
-        kind, what: Which kind, and which one of it.
-        state: What whoever made it must know to undo it.
-    """
-
-    gpu: GpuId
-    kind: str
-    what: str
-    state: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Holding:
     """What one task has of this host. `since`: seconds since the epoch."""
 
@@ -152,30 +143,7 @@ class Holding:
     container: str = ""  # Mesos' id of its container
     traces: tuple[Trace, ...] = ()
     since: float = 0.0
-    share: Share | None = None  # of each of its GPUs; None: all of them
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What all shares of a card may have together."""
-
-    memory_mib: int
-    compute_milli: int = WHOLE
-
-
-@dataclass(frozen=True, slots=True)
-class ShareClaim:
-    """A share of each of the GPUs of a claim.
-
-    Attributes:
-        share: What is asked for of each.
-        rooms: What each of them has for all its shares.
-        cards: What is about to be made of them, unless it is there already.
-    """
-
-    share: Share
-    rooms: Mapping[GpuId, Room]
-    cards: tuple[CardTrace, ...] = ()
+    share: "Share | None" = None  # of each of its GPUs; None: all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +165,7 @@ class Stale:
     """
 
     dead: tuple[Holding, ...] = ()
-    cards: tuple[CardTrace, ...] = ()
+    cards: "tuple[CardTrace, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +202,8 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         """The file is made at the first call."""
         self._path = path or directory() / "ledger.sqlite"
+        # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
+        self._uri = f"{self._path.absolute().as_uri()}?mode=rw"
 
     @property
     def directory(self) -> Path:
@@ -250,7 +220,7 @@ class Ledger:
         traces: Sequence[Trace] = (),
         uids: Iterable[int] = (),
         uid_trace: Callable[[int], Trace] | None = None,
-        share: ShareClaim | None = None,
+        share: "ShareClaim | None" = None,
     ) -> Claimed | Refused | Stale | NoneFree:
         """Hold all of `gpus` for `task`, or none. To claim again what one holds is no error.
 
@@ -279,26 +249,24 @@ class Ledger:
                 if uid is None:
                     return NoneFree()
                 traces = (uid_trace(uid), *traces)  # undone last
-            marks = json.dumps([astuple(trace) for trace in traces])
-            row = (task, *astuple(owner), container, time.time(), marks)
+            marks = json.dumps([(trace.kind, trace.what) for trace in traces])
+            row = (task, *owner.columns, container, time.time(), marks)
             held = db.execute(
                 """INSERT INTO holdings (task, pid, start_ticks, boot_id, pid_namespace, container, since, traces)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET traces = excluded.traces RETURNING id""",
                 row,
             ).fetchone()[0]
-            part = _columns(share.share if share is not None else None)
-            db.executemany(
-                "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(gpu, held, *part) for gpu in gpus],
-            )
-            if share is not None:
+            if share is None:
                 db.executemany(
-                    "INSERT OR IGNORE INTO cards VALUES (?, ?, ?, ?)", [astuple(c) for c in share.cards]
+                    "INSERT OR REPLACE INTO claims (gpu, holding) VALUES (?, ?)",
+                    [(gpu, held) for gpu in gpus],
                 )
+            else:
+                _insert_shares(db, held, gpus, share)
         return Claimed(uid)
 
     def _obstacle(
-        self, others: Sequence[Holding], gpus: Sequence[GpuId], share: ShareClaim | None
+        self, others: Sequence[Holding], gpus: Sequence[GpuId], share: "ShareClaim | None"
     ) -> Refused | Stale | None:
         """What of others' holdings stands in the way; None: nothing."""
         if share is None:
@@ -306,22 +274,26 @@ class Ledger:
             if live:
                 return Refused(live)
             return Stale(tuple(others)) if others else None
+        from isolator.gpus.share_claims import misfit
+
         for gpu in gpus:
             beside = [holding for holding in others if gpu in holding.gpus]
-            if not _misfit(share.share, share.rooms[gpu], beside):
+            if not misfit(share.share, share.rooms[gpu], [holding.share for holding in beside]):
                 continue
             live = tuple(holding for holding in beside if self.alive(holding))
-            if why := _misfit(share.share, share.rooms[gpu], live):
+            if why := misfit(share.share, share.rooms[gpu], [holding.share for holding in live]):
                 return Refused(live, f"{gpu}: {why}")
             return Stale(tuple(holding for holding in beside if holding not in live))
         return None
 
-    def resize(self, task: str, owner: Owner, share: ShareClaim) -> Claimed | Refused | Stale:
+    def resize(self, task: str, owner: Owner, share: "ShareClaim") -> Claimed | Refused | Stale:
         """Hold another share of the GPUs of which `task` holds one, if it fits beside the others.
 
         Raises:
             NotFound: It holds none.
         """
+        from isolator.gpus.share_claims import columns
+
         with self._transaction() as db:
             everyone = _all(db)
             mine = [h for h in everyone if (h.task, h.owner) == (task, owner) and h.share is not None]
@@ -335,7 +307,7 @@ class Ledger:
                 """UPDATE claims SET (compute_milli, memory_mib, memory_max_mib, method, domain, instance)
                        = (?, ?, ?, ?, ?, ?) WHERE holding = (SELECT id FROM holdings WHERE
                        (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?))""",
-                (*_columns(share.share), task, *astuple(owner)),
+                (*columns(share.share), task, *owner.columns),
             )
         return Claimed()
 
@@ -371,7 +343,7 @@ class Ledger:
         with self._transaction() as db:
             db.execute(
                 "DELETE FROM holdings WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)",
-                (task, *astuple(owner)),
+                (task, *owner.columns),
             )
         if container:
             self._lock(container).unlink(missing_ok=True)
@@ -387,13 +359,17 @@ class Ledger:
 
     # --- of cards
 
-    def cards(self, gpu: GpuId | None = None) -> tuple[CardTrace, ...]:
+    def cards(self, gpu: GpuId | None = None) -> "tuple[CardTrace, ...]":
         """What was made of a card, or of all, or is about to be, in the order in which it was noted."""
         with self._transaction() as db:
             rows = db.execute("SELECT gpu, kind, what, state FROM cards ORDER BY rowid").fetchall()
+        if not rows:
+            return ()
+        from isolator.gpus.share_claims import CardTrace
+
         return tuple(CardTrace(GpuId(of), *rest) for of, *rest in rows if gpu in (None, of))
 
-    def note(self, trace: CardTrace) -> None:
+    def note(self, trace: "CardTrace") -> None:
         """Write down what is about to be made of a card, or its new state."""
         with self._transaction() as db:
             db.execute(
@@ -401,7 +377,7 @@ class Ledger:
                 astuple(trace),
             )
 
-    def forget(self, trace: CardTrace) -> None:
+    def forget(self, trace: "CardTrace") -> None:
         """Strike out what is undone."""
         with self._transaction() as db:
             db.execute("DELETE FROM cards WHERE (gpu, kind, what) = (?, ?, ?)", astuple(trace)[:3])
@@ -413,6 +389,8 @@ class Ledger:
         Raises:
             Unavailable: Another does not end its turn.
         """
+        from isolator.gpus.locks import locked_within
+
         deadline = time.monotonic() + timeout_s
         with contextlib.ExitStack() as stack:
             for gpu in sorted(set(gpus)):  # in one order, so that no two wait for each other
@@ -427,9 +405,7 @@ class Ledger:
                     )
             if self._path.exists():
                 # While one is open, no other that is closed writes the whole file back.
-                kept = stack.enter_context(
-                    contextlib.closing(_connect(f"{self._path.absolute().as_uri()}?mode=rw"))
-                )
+                kept = stack.enter_context(contextlib.closing(_connect(self._uri)))
                 with contextlib.suppress(sqlite3.DatabaseError):  # who uses it next says so
                     kept.execute("SELECT count(*) FROM cards").fetchone()
             yield
@@ -439,8 +415,7 @@ class Ledger:
         try:
             if not self._path.exists():
                 self._create()
-            # mode=rw: what is there must be a whole ledger; an empty file is one that was truncated.
-            with contextlib.closing(_connect(f"{self._path.absolute().as_uri()}?mode=rw")) as db:
+            with contextlib.closing(_connect(self._uri)) as db:
                 db.execute(
                     "PRAGMA synchronous=NORMAL"
                 )  # with WAL: a power cut loses claims, but damages nothing
@@ -508,35 +483,16 @@ def _others(everyone: Iterable[Holding], task: str, owner: Owner, gpus: Iterable
     return [h for h in everyone if (h.task, h.owner) != (task, owner) and not wanted.isdisjoint(h.gpus)]
 
 
-def _misfit(share: Share, room: Room, beside: Sequence[Holding]) -> str:
-    """Why a share does not fit on a card with these holdings; "": it does."""
-    shares = [holding.share for holding in beside if holding.share is not None]
-    if len(shares) < len(beside):
-        return "it is held whole"
-    for other in shares:
-        if other.method is not share.method:
-            return f"its shares are kept by {other.method.value}, and this one by {share.method.value}"
-        if other.domain != share.domain:
-            return f"its shares are all of the user {other.domain!r}"
-        if share.instance and other.instance == share.instance:
-            return f"its instance {share.instance} is held"
-    for name, unit, asked, held, most in (
-        ("memory", "MiB", share.memory_mib, sum(o.memory_mib for o in shares), room.memory_mib),
-        ("compute", "thousandths", share.compute_milli, sum(o.compute_milli for o in shares), room.compute_milli),
-    ):  # fmt: skip
-        if held + asked > most:
-            return f"of its {most} {unit} of {name} {held} are held, and {asked} more are asked for"
-    return ""
-
-
 def _in_the_way(
-    db: sqlite3.Connection, gpus: Sequence[GpuId], share: ShareClaim | None
+    db: sqlite3.Connection, gpus: Sequence[GpuId], share: "ShareClaim | None"
 ) -> Refused | Stale | None:
     """What was made of cards that nobody shares, and is not what a share needs that is about to be the first; or the
     word that a shared one takes no more."""
     rows = db.execute("SELECT gpu, kind, what, state FROM cards ORDER BY rowid").fetchall()
     if not rows:
         return None
+    from isolator.gpus.share_claims import CLOSED, CardTrace
+
     shared = {gpu for (gpu,) in db.execute("SELECT gpu FROM claims WHERE method IS NOT NULL")}
     wanted = {(c.gpu, c.kind, c.what) for c in share.cards} if share is not None else set()
     left = tuple(
@@ -550,24 +506,30 @@ def _in_the_way(
     return Refused((), f"{closed[0]} takes no more shares: {closed[2]}") if closed else None
 
 
-def _columns(share: Share | None) -> tuple[object, ...]:
-    if share is None:
-        return (None,) * 6
-    return (
-        share.compute_milli, share.memory_mib, share.memory_max_mib, share.method.value, share.domain, share.instance,
-    )  # fmt: skip
+def _insert_shares(db: sqlite3.Connection, held: int, gpus: Sequence[GpuId], share: "ShareClaim") -> None:
+    from isolator.gpus.share_claims import columns
+
+    part = columns(share.share)
+    db.executemany(
+        "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(gpu, held, *part) for gpu in gpus]
+    )
+    db.executemany("INSERT OR IGNORE INTO cards VALUES (?, ?, ?, ?)", [astuple(card) for card in share.cards])
 
 
-def _share(compute: int, memory: int, most: int, method: str | None, *rest: str) -> Share | None:
-    return None if method is None else Share(compute, memory, most, Method(method), *rest)
+def _shares(parts: dict[int, tuple[Any, ...]]) -> "dict[int, Share]":
+    from isolator.gpus.share_claims import share_of
+
+    return {held: share_of(*part) for held, part in parts.items()}
 
 
 def _all(db: sqlite3.Connection) -> list[Holding]:
     claims: dict[int, list[GpuId]] = {}
-    shares: dict[int, Share | None] = {}
-    for gpu, held, *part in db.execute("SELECT * FROM claims ORDER BY gpu"):
-        claims.setdefault(held, []).append(GpuId(gpu))
-        shares[held] = _share(*part)
+    parts: dict[int, tuple[Any, ...]] = {}
+    for row in db.execute("SELECT * FROM claims ORDER BY gpu"):
+        claims.setdefault(row[1], []).append(row[0])
+        if row[_METHOD] is not None:
+            parts[row[1]] = row[2:]
+    shares = _shares(parts) if parts else {}
     rows = db.execute(
         """SELECT id, task, container, since, traces, pid, start_ticks, boot_id, pid_namespace FROM holdings
            ORDER BY id"""

@@ -12,7 +12,6 @@ Sources: open(2), unlinkat(2), sticky bit in unlink(2); acl(5), whose bytes are 
 import contextlib
 import errno
 import os
-import shutil
 import stat
 import struct
 from collections.abc import Collection, Iterator, Sequence
@@ -258,6 +257,8 @@ class Sandbox:
         Raises:
             OSError: It cannot be looked at.
         """
+        import shutil  # it costs each executor what few tasks need pay
+
         shutil.rmtree(_one(name), ignore_errors=True, dir_fd=self._fd)
 
     def make_point(self, names: Sequence[str], *, is_file: bool) -> None:

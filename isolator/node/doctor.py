@@ -22,7 +22,7 @@ from isolator.confinement.pids import mounted as pids_mounted
 from isolator.devices import cgroups, facts
 from isolator.devices.cgroups import Cgroup
 from isolator.devices.rules import CONTROL_MINOR, MODESET_MINOR, Device, nvidia_devices
-from isolator.gpus.ledger import CLOSED
+from isolator.gpus.share_claims import CLOSED
 from isolator.host import control_ports, hardening, processes, user_pool
 from isolator.host.own_code import places, weak
 from isolator.node import reaper
@@ -36,7 +36,8 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.policy.gpus.health import at_first_sight
 from mesos_gpu.ports import GpuProbe
-from volumes.store import Store, default_path, verify
+from volumes.keys import default_path
+from volumes.store import Store, verify
 
 AGENT: Final = "127.0.0.1:5051"  # where a Mesos agent listens if nobody says otherwise
 MOST_SHOWN: Final = 5

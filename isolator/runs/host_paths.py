@@ -26,8 +26,8 @@ from isolator.host.paths import FORBIDDEN, is_within, overlap
 from isolator.runs.run import sandbox_of
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.jobs.mount import Mount
-from mesos_gpu.policy.gpus.image import VOLUME_PATH
-from volumes.store import default_path
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
+from volumes.keys import default_path
 
 ROOTS: Final = "MESOS_GPU_VOLUME_ROOTS"
 #: What runs as root in a task's view, when it starts and for its health checks, and what its own programs rely on.

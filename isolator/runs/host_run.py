@@ -20,7 +20,7 @@ from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, iden
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
-from mesos_gpu.policy.gpus.image import container_environment
+from mesos_gpu.policy.gpus.volume_paths import container_environment
 
 TMP: Final = "MESOS_GPU_TMP"
 _POLL_S: Final = 0.02

@@ -16,8 +16,10 @@ from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, iden
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
-from mesos_gpu.policy.gpus.image import VOLUME_PATH, container_environment, needed_driver, unmet, wants_volume
-from volumes.store import Store, default_path
+from mesos_gpu.policy.gpus.image import needed_driver, unmet, wants_volume
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH, container_environment
+from volumes.keys import default_path
+from volumes.store import Store
 
 SANDBOX: Final = "/mnt/mesos/sandbox"  # where Mesos puts it in an image (--sandbox_directory)
 

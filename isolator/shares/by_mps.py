@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from isolator.devices import facts
 from isolator.devices.rules import Rule, nvidia_devices, rules_of
-from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.gpus.ledger import Ledger, Trace
+from isolator.gpus.share_claims import CardTrace
 from isolator.shares import card
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host

@@ -6,7 +6,8 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple, replace
 
-from isolator.gpus.ledger import CLOSED, CardTrace, Holding, Ledger
+from isolator.gpus.ledger import Holding, Ledger
+from isolator.gpus.share_claims import CLOSED, CardTrace
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import region_of
 from isolator.shares.tenancy import INSTANCE

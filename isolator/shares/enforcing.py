@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isolator.gpus.ledger import TURN_S, Claimed, Ledger, Owner, Refused, Room, ShareClaim, Stale, Trace
+from isolator.gpus.ledger import TURN_S, Claimed, Ledger, Owner, Refused, Stale, Trace
+from isolator.gpus.share_claims import Room, ShareClaim
 from isolator.host.not_started import NotStarted
 from isolator.shares import card, files
 from isolator.shares.files import Files

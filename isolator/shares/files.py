@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.gpus.ledger import Ledger, Trace
+from isolator.gpus.share_claims import CardTrace
 from isolator.shares.shim.region import MIB, CardLimits, Region, region_of
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.shares.share import Share
-from mesos_gpu.policy.gpus.image import VOLUME_PATH
-from volumes.store import SHARE, Store, default_path
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
+from volumes.keys import default_path
+from volumes.store import SHARE, Store
 
 KIND: Final = "share"  # of a trace: the directory of the files
 WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan

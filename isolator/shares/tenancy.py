@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
-from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.gpus.ledger import Ledger, Trace
+from isolator.gpus.share_claims import CardTrace
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.shares.share import Share

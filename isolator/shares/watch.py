@@ -22,8 +22,7 @@ from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.excess import MIB, File, is_watched, looks_over
-from volumes.keys import REPLACED
-from volumes.store import default_path
+from volumes.keys import REPLACED, default_path
 
 LOOK_S: Final = 3.0  # while there are shares: three looks are to be over in ten seconds
 SLACK: Final = "MESOS_GPU_SHARE_SLACK_MIB"

@@ -9,7 +9,8 @@ from multiprocessing.sharedctypes import SynchronizedArray
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused, Room, ShareClaim
+from isolator.gpus.ledger import Claimed, Ledger, Owner, Refused
+from isolator.gpus.share_claims import Room, ShareClaim
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.share import Method, Share
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from isolator.devices.facts import write_inventory
-from isolator.gpus.ledger import CardTrace, Ledger
+from isolator.gpus.ledger import Ledger
+from isolator.gpus.share_claims import CardTrace
 from isolator.host import processes
 from isolator.node.reaper import reap
 from isolator.shares.shim.region import MIB, region_of, regions

@@ -14,7 +14,8 @@ import pytest
 
 from isolator.devices import cgroups
 from isolator.devices.rules import DriverFacts, nvidia_devices, rules_of
-from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.gpus.ledger import Claimed, Ledger, Owner
+from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
 from isolator.node.reaper import strangers
 from isolator.shares import card
 from isolator.shares.by_mps import ByMps

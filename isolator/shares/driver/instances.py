@@ -9,8 +9,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
+from isolator.gpus.share_claims import CardTrace
 from isolator.shares.driver.limits import calls_of
 from isolator.shares.tenancy import INSTANCE as KIND
 from isolator.shares.tenancy import Given, Tenancy

@@ -11,8 +11,9 @@ from typing import Final
 
 from isolator.devices.cgroups import cgroup_of
 from isolator.gpus import driver_volume
-from isolator.gpus.ledger import CardTrace, Ledger, Trace
+from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
+from isolator.gpus.share_claims import CardTrace
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu

@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.policy.gpus.image import VOLUME_PATH
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
 from volumes.keys import variant_of
 
 SOURCES: Final = Path(__file__).parent

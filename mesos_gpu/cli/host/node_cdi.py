@@ -19,7 +19,8 @@ from mesos_gpu.errors import Conflict, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.policy.gpus.health import at_first_sight
-from volumes.store import Store, default_path
+from volumes.keys import default_path
+from volumes.store import Store
 
 
 @click.command()

@@ -14,7 +14,8 @@ from isolator.gpus.ledger import Ledger, directory
 from mesos_gpu.cli import output
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import Damaged, MesosGpuError
-from volumes.store import Store, Volume, default_path, verify
+from volumes.keys import default_path
+from volumes.store import Store, Volume, verify
 from volumes.version import kernel_version
 
 _F = TypeVar("_F", bound=Callable[..., Any])

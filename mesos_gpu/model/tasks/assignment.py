@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.docker_options import DockerOptions
-from mesos_gpu.model.jobs.mount import Mount
-from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
-from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import WHOLE
+
+if TYPE_CHECKING:  # each costs an executor what only one of a task that has it need pay
+    from mesos_gpu.model.jobs.mount import Mount
+    from mesos_gpu.model.jobs.port import PortBinding
+    from mesos_gpu.model.shares.share import Share
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +37,8 @@ class Assignment:
         str, ...
     ] = ()  # of a gang's members, by rank: it starts when it is told that all are in their places
     checks: str = ""  # health checks, as wire.checks has them; "": none
-    mounts: tuple[Mount, ...] = ()
-    bindings: tuple[PortBinding, ...] | None = None  # of a container on a bridge; None: the host's network
+    mounts: "tuple[Mount, ...]" = ()
+    bindings: "tuple[PortBinding, ...] | None" = None  # of a container on a bridge; None: the host's network
     docker: DockerOptions = field(default_factory=DockerOptions)
     pull: bool = False  # the image is fetched again, whether it is there or not
     args: tuple[str, ...] = ()  # of the image's entrypoint, in place of the image's own
@@ -45,7 +48,7 @@ class Assignment:
     control_ports: tuple[ControlPort, ...] = ()  # that command the cluster, as far as the scheduler knows
     user_is_default: bool = False  # whether the scheduler's operator named `user`
     control_access: tuple[str, ...] = ()  # of the services that command the cluster, those that it may reach
-    share: Share | None = None  # what it is granted of each of `gpus`; None: all of them
+    share: "Share | None" = None  # what it is granted of each of `gpus`; None: all of them
     shared_compute_milli: int = WHOLE  # of the compute of a card, what all its shares together may have
     strict: bool = False  # whether nothing in the task may go round what keeps it to its share
     secret: str = ""  # what its executor seals updates with; the task never gets it

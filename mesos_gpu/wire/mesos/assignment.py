@@ -8,11 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from mesos_gpu.model.jobs.docker_options import DockerOptions, Ulimit
-from mesos_gpu.model.jobs.mount import Mount
-from mesos_gpu.model.jobs.port import PortBinding
 from mesos_gpu.model.nodes.control import ControlPort
 from mesos_gpu.model.nodes.driver import version_of
-from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Assignment, Outcome
 
 __all__ = ["Assignment", "Outcome", "decode_assignment", "decode_outcome", "encode"]
@@ -45,18 +42,32 @@ def decode_assignment(data: bytes) -> Assignment:
     """
     try:
         fields: dict[str, Any] = _fields(data, "Assignment")
-        for name, noun in (("mounts", Mount), ("bindings", PortBinding), ("control_ports", ControlPort)):
-            if (items := fields.get(name)) is not None:
-                fields[name] = tuple(noun(**item) for item in items)
+        if (ports := fields.get("control_ports")) is not None:
+            fields["control_ports"] = tuple(ControlPort(**port) for port in ports)
+        _decode_rarer(fields)
         if (docker := fields.get("docker")) is not None:
             docker["ulimits"] = tuple(Ulimit(**item) for item in docker["ulimits"])
             docker |= {name: tuple(docker.get(name, ())) for name in ("hosts", "dns")}
             fields["docker"] = DockerOptions(**docker)
-        if (share := fields.get("share")) is not None:
-            fields["share"] = Share(**{**share, "method": Method(share["method"])})
         return Assignment(**fields)
     except (TypeError, KeyError) as error:
         raise ValueError(f"not an assignment: {error}") from error
+
+
+def _decode_rarer(fields: dict[str, Any]) -> None:
+    """What few tasks have, in place: its nouns cost an executor time."""
+    if fields.get("mounts"):
+        from mesos_gpu.model.jobs.mount import Mount
+
+        fields["mounts"] = tuple(Mount(**mount) for mount in fields["mounts"])
+    if fields.get("bindings"):
+        from mesos_gpu.model.jobs.port import PortBinding
+
+        fields["bindings"] = tuple(PortBinding(**binding) for binding in fields["bindings"])
+    if (share := fields.get("share")) is not None:
+        from mesos_gpu.model.shares.share import Method, Share
+
+        fields["share"] = Share(**{**share, "method": Method(share["method"])})
 
 
 def decode_outcome(data: bytes) -> Outcome:

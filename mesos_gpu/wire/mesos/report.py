@@ -10,7 +10,7 @@ from typing import Any
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory, Link, Transition
 from mesos_gpu.model.nodes.share_use import MOST_USES, ShareUse
-from mesos_gpu.wire.mesos.sharing import sharing_from_json, sharing_to_json
+from mesos_gpu.model.shares.card import Sharing
 
 VERSION = 1
 LONGEST_PROBLEM = 300  # characters
@@ -27,7 +27,11 @@ _KNOWN = frozenset(
 def gpu_to_json(gpu: Gpu) -> dict[str, Any]:
     """A GPU as a JSON object; also the shape of an entry in an inventory file. One without shares says nothing of it,
     so that an older scheduler understands it."""
-    sharing = {} if gpu.sharing is None else {"sharing": sharing_to_json(gpu.sharing)}
+    sharing = {}
+    if gpu.sharing is not None:
+        from mesos_gpu.wire.mesos.sharing import sharing_to_json
+
+        sharing = {"sharing": sharing_to_json(gpu.sharing)}
     return {
         "uuid": gpu.id,
         "model": gpu.model,
@@ -78,7 +82,7 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
             raise ValueError(f"{name} must be of type {kind.__name__}, got {got!r}")
         return got
 
-    numa, capability, sharing = (value.get(name) for name in ("numa_node", "compute_capability", "sharing"))
+    numa, capability = value.get("numa_node"), value.get("compute_capability")
     try:
         state = Health(value.get("health", health.value))
     except ValueError:
@@ -102,8 +106,16 @@ def gpu_from_json(value: Any, *, health: Health = Health.UNKNOWN) -> Gpu:
         warnings=tuple(map(str, field("warnings", list, []))),
         history=tuple(map(transition_from_json, field("history", list, []))),
         compute_capability=None if capability is None else field("compute_capability", str),
-        sharing=None if sharing is None else sharing_from_json(sharing),
+        sharing=_sharing(value.get("sharing")),
     )
+
+
+def _sharing(value: Any) -> Sharing | None:
+    if value is None:
+        return None
+    from mesos_gpu.wire.mesos.sharing import sharing_from_json  # executors of whole GPUs never get here
+
+    return sharing_from_json(value)
 
 
 def encode(inventory: Inventory) -> bytes:
@@ -131,11 +143,20 @@ def decode(data: bytes) -> Inventory:
     Raises:
         ValueError: Not a report of this version.
     """
-    value = json.loads(data)
+    return inventory_from_json(json.loads(data))
+
+
+def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
+    """A report as a JSON object, as an inventory. `shares`: whether with what is said of shares.
+
+    Raises:
+        ValueError: Not a report of this version.
+    """
     if not isinstance(value, dict) or value.get("version") != VERSION:
-        raise ValueError(f"not a version {VERSION} monitor report: {data[:80]!r}")
+        raise ValueError(f"not a version {VERSION} monitor report: {str(value)[:80]}")
+    left_out: dict[str, Any] = {} if shares else {"sharing": None}
     return Inventory(
-        gpus=tuple(gpu_from_json(gpu) for gpu in value["gpus"]),
+        gpus=tuple(gpu_from_json({**gpu, **left_out}) for gpu in value["gpus"]),
         source=value["source"],
         driver_version=value["driver_version"],
         cuda_version=value.get("cuda_version"),
@@ -143,7 +164,7 @@ def decode(data: bytes) -> Inventory:
         control_ports=value.get("control_ports", ""),
         volume=value.get("volume"),
         volume_problem=value.get("volume_problem", ""),
-        uses=tuple(map(_use, value.get("uses", ())))[:MOST_USES],
+        uses=tuple(map(_use, value.get("uses", ())))[:MOST_USES] if shares else (),
     )
 
 

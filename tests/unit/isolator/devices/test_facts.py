@@ -11,8 +11,10 @@ import pytest
 from isolator.devices import cgroups, facts
 from isolator.devices.rules import DriverFacts
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, Unavailable
-from mesos_gpu.model.ids import GpuId
+from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Inventory
+from mesos_gpu.model.nodes.share_use import ShareUse
+from mesos_gpu.model.shares.card import Ability, Sharing
 
 A, B = GpuId("GPU-aaaaaaaa-0000-0000-0000-000000000000"), GpuId("GPU-bbbbbbbb-0000-0000-0000-000000000000")
 DEVICES = """Character devices:
@@ -73,6 +75,14 @@ def test_minors_come_from_the_inventory_of_this_boot(tmp_path: Path) -> None:
     assert facts.minors((A,), inventory, tmp_path) == {A: 3}
     facts.write_inventory(tmp_path, replace(inventory, gpus=(gpu(A, 0), gpu(B, 3))))
     assert facts.minors((A, B), facts.read_inventory(tmp_path), tmp_path) == {A: 0, B: 3}, "renumbered"
+
+
+def test_who_asks_for_no_shares_reads_nothing_of_them(tmp_path: Path) -> None:
+    shared = replace(gpu(B, 0), sharing=Sharing(81_000, ((Ability.SHIM, ""),)))
+    inventory = Inventory((gpu(A, 3), shared), uses=(ShareUse(TaskId("t"), B, 100),))
+    facts.write_inventory(tmp_path, inventory)
+    assert facts.read_inventory(tmp_path) == inventory
+    assert facts.read_inventory(tmp_path, shares=False) == Inventory((gpu(A, 3), gpu(B, 0)))
 
 
 def test_an_inventory_of_another_boot_says_nothing(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from isolator.executor import mps_watch
 from isolator.executor.mps_watch import Watch
-from isolator.gpus.ledger import CLOSED, Ledger
+from isolator.gpus.ledger import Ledger
+from isolator.gpus.share_claims import CLOSED
 from isolator.runs.run import Ended
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host

@@ -11,19 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.gpus.ledger import (
-    CLOSED,
-    CardTrace,
-    Claimed,
-    Holding,
-    Ledger,
-    Owner,
-    Refused,
-    Room,
-    ShareClaim,
-    Stale,
-    Trace,
-)
+from isolator.gpus.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Trace
+from isolator.gpus.share_claims import CLOSED, CardTrace, Room, ShareClaim
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.shares.share import Method, Share
 from tests.unit.isolator.gpus.test_ledger import A, B, dead_owner

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from isolator.devices import cgroups
-from isolator.gpus.ledger import CLOSED, CardTrace, Claimed, Ledger, Owner, Room, ShareClaim, Trace
+from isolator.gpus.ledger import Claimed, Ledger, Owner, Trace
+from isolator.gpus.share_claims import CLOSED, CardTrace, Room, ShareClaim
 from isolator.node import doctor
 from isolator.node.doctor import diagnose
 from isolator.node.findings import Finding, Host, Level

@@ -19,7 +19,8 @@ import pytest
 from isolator.agent.agent_api import Settings
 from isolator.agent.commands import executor_command
 from isolator.devices.facts import read_inventory
-from isolator.gpus.ledger import CardTrace, Ledger, Owner
+from isolator.gpus.ledger import Ledger, Owner
+from isolator.gpus.share_claims import CardTrace
 from isolator.node.monitor import Monitor, health_from, interval_from, probe_from
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.compute_mode import DEADLINE_S, Change, Nvml, begin_undo

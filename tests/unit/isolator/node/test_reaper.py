@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.gpus.ledger import Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.gpus.ledger import Claimed, Ledger, Owner
+from isolator.gpus.share_claims import Room, ShareClaim
 from isolator.node.reaper import end
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId

@@ -11,8 +11,9 @@ import pytest
 
 from isolator.devices import facts
 from isolator.devices.rules import DriverFacts
-from isolator.gpus.ledger import CardTrace, Ledger, Owner
+from isolator.gpus.ledger import Ledger, Owner
 from isolator.gpus.nvml_child import NvmlCalls
+from isolator.gpus.share_claims import CardTrace
 from isolator.host.not_started import NotStarted
 from isolator.shares import card
 from isolator.shares.driver import instances

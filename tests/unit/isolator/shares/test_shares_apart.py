@@ -34,7 +34,9 @@ def test_the_page_has_each_method_with_its_guarantee_the_best_first() -> None:
 def test_an_executor_of_whole_cards_imports_nothing_of_shares() -> None:
     code = (
         "import sys, isolator.executor.main\n"
-        "dear = ('isolator.shares', 'mesos_gpu.policy.sharing', 'volumes.model')\n"
+        "dear = ('isolator.shares', 'isolator.gpus.share_claims', 'mesos_gpu.policy.sharing', 'subprocess',"
+        " 'mesos_gpu.model.shares.share', 'mesos_gpu.model.shares.request', 'mesos_gpu.wire.mesos.sharing',"
+        " 'volumes.model', 'volumes.store')\n"
         "print([name for name in sys.modules if name.startswith(dear)])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

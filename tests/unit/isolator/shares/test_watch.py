@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from isolator.devices.rules import DriverFacts
-from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.gpus.ledger import Claimed, Ledger, Owner
+from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
 from isolator.shares.shim.region import MIB, USAGE_BYTES, CardLimits, Region, region_of
 from isolator.shares.watch import Watch, slack_from
 from mesos_gpu.errors import BadConfiguration

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isolator.gpus.ledger import CardTrace, Claimed, Ledger, Owner, Room, ShareClaim
+from isolator.gpus.ledger import Claimed, Ledger, Owner
+from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
 from isolator.shares.files import WINDOWS
 from isolator.shares.shim.region import MIB, CardLimits, region_of
 from isolator.shares.widening import IDLE_S, LOOKS_A_LIST, Widening

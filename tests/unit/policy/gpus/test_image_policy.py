@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from mesos_gpu.model.jobs.image import ImageConfig
-from mesos_gpu.policy.gpus.image import DriverNeed, container_environment, needed_driver, unmet, wants_volume
+from mesos_gpu.policy.gpus.image import DriverNeed, needed_driver, unmet, wants_volume
+from mesos_gpu.policy.gpus.volume_paths import container_environment
 
 OFFICIAL = json.loads((Path(__file__).parents[3] / "data/cuda-image/config.json").read_text())
 
