@@ -102,7 +102,7 @@ class Owner:
 
     @property
     def columns(self) -> tuple[int, int, str, int]:
-        """Its columns in the table of holdings."""
+        """Columns that name it in the table of holdings."""
         # `astuple` copies deeply, and takes many times as long.
         return (self.pid, self.start_ticks, self.boot_id, self.pid_namespace)
 
