@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 2 # processes of `make test`; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo up down test test-long test-kernel test-gpu test-bare check bench docs lock clean
+.PHONY: help setup demo up down test test-long test-kernel test-gpu test-bare check bench docs wheel lock clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,9 @@ docs: setup ## Write what is drawn from code: references of the command line and
 	@$(BIN)/python -m mesos_gpu.cli.reference > docs/reference/cli.md
 	@$(BIN)/python -m mesos_gpu.api.openapi > docs/reference/openapi.json
 	@$(BIN)/python -m mesos_gpu.cli.dev.life_cycles docs/development.md
+
+wheel: setup ## Build a release into dist/: a wheel with the libraries for shares, x86-64 and arm64; fetches a compiler
+	@$(BIN)/python scripts/wheel.py
 
 lock: ## Take the newest releases that setup.cfg allows into requirements.lock
 	@PYTHON=$(PYTHON) scripts/lock.sh

@@ -20,7 +20,7 @@ from volumes.keys import REPLACED
 from volumes.shim import Shim
 
 COMPILERS: Final = ("cc", "gcc", "clang")
-ZIG: Final = "ziglang==0.13.*"  # of PyPI: a compiler for all machines in one wheel (340 MB unpacked)
+ZIG: Final = "ziglang==0.13.0.post1"  # of PyPI: a compiler for all machines in one wheel (340 MB unpacked)
 #: What each library is made of.
 FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "libcuda.so.1": (

@@ -1,0 +1,86 @@
+"""Build the release: a wheel with the libraries that keep shares of GPUs, for x86-64 and arm64. `make wheel`.
+
+It is made in a directory of its own, from the files of this checkout; nothing is written into that but the wheel. A
+host that installs the wheel needs no C compiler.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from isolator.shares.shim.build import compile_into, compiler, zig  # noqa: E402  found by the line above
+from mesos_gpu.errors import MesosGpuError, Unavailable  # noqa: E402
+
+MACHINES: Final = ("x86_64", "aarch64")
+PACKAGED: Final = (
+    "setup.cfg", "pyproject.toml", "LICENSE", "README.md", "mesos_gpu", "isolator", "volumes", "marathon_templates"
+)  # fmt: skip
+BUILT: Final = Path("isolator/shares/shim/built")  # below it one directory for each machine
+
+
+def wheel(into: Path, machines: tuple[str, ...], *, by_host: bool) -> Path:
+    """Make the wheel.
+
+    Args:
+        into: Directory for it.
+        machines: As `uname -m` names them.
+        by_host: With this host's compiler, which builds for no other machine, instead of the pinned zig.
+
+    Raises:
+        MesosGpuError: There is no compiler, or it fails.
+        CalledProcessError: The wheel cannot be built.
+    """
+    with tempfile.TemporaryDirectory(prefix="mesos-gpu-wheel-") as top:
+        tree = Path(top, "tree")
+        _copy(tree)
+        for machine in machines:
+            command = compiler(os.environ) if by_host else zig(os.environ, machine)
+            target = tree / BUILT / machine
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if command is None:
+                raise Unavailable("there is no C compiler", remedy="leave --host-compiler out")
+            compile_into(target, command)
+        made = Path(top, "wheel")
+        pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-w", str(made), str(tree)], check=True)
+        (file,) = made.glob("*.whl")
+        into.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(file, into))
+
+
+def _copy(tree: Path) -> None:
+    """What the wheel is made from; what an earlier build left beside the sources stays behind."""
+    tree.mkdir()
+    leave = shutil.ignore_patterns("__pycache__", BUILT.name, "*.egg-info")
+    for name in PACKAGED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tree / name, ignore=leave)
+        else:
+            shutil.copy(ROOT / name, tree)
+
+
+def main() -> int:
+    """Read the arguments, build, print where the wheel is."""
+    parser = argparse.ArgumentParser(description="Build the wheel of a release.")
+    parser.add_argument("--into", type=Path, default=ROOT / "dist", help="directory for it (default: dist)")
+    parser.add_argument("--machine", action="append", choices=MACHINES, help="only for this one; repeatable")
+    parser.add_argument("--host-compiler", action="store_true", help="this host's compiler instead of zig")
+    asked = parser.parse_args()
+    try:
+        print(wheel(asked.into, tuple(asked.machine or MACHINES), by_host=asked.host_compiler))
+    except (MesosGpuError, subprocess.CalledProcessError) as error:
+        print(f"wheel: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
