@@ -54,6 +54,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cuMemPoolTrimTo": [_P, c_size_t],
     "cuMemPoolSetAttribute": [_P, c_int, _P],
     "cuDeviceGetMemPool": [_P, c_int],
+    "cuDeviceGetDefaultMemPool": [_P, c_int],
+    "cuMipmappedArrayCreate": [_P, _P, c_uint],
+    "cuGraphAddChildGraphNode": [_P, _P, _P, c_size_t, _P],
+    "cuGraphInstantiateWithParams": [_P, _P, _P],
     "cuMemGetInfo": [_P, _P],
     "cuDeviceTotalMem": [_P, c_int],
     "cuArrayCreate": [_P, _P],
@@ -173,6 +177,10 @@ def array3d(mib: int, flags: int = 0) -> int:
     return new("cuArray3DCreate", byref(Array3D(1024, 256, mib, 0x20, 1, flags)))
 
 
+def mipmaps(width: int, height: int, depth: int, levels: int, flags: int = 0) -> int:
+    return new("cuMipmappedArrayCreate", byref(Array3D(width, height, depth, 0x20, 1, flags)), levels)
+
+
 def pool_async(mib: int) -> int:
     return new("cuMemAllocAsync", mib * MIB, None)
 
@@ -198,6 +206,13 @@ def make_pool(location: int = 1, device: int = 0, kind: int = 1) -> int:
     """A pool of memory of a card (1) or of the host (2); of a kind that stays there (1), or moves (2)."""
     properties = (c_int * 22)(kind, 0, location, device)
     return new("cuMemPoolCreate", properties)
+
+
+def default_pool(device: int) -> int:
+    """The pool that a device has of its own."""
+    pool = c_void_p()
+    call("cuDeviceGetDefaultMemPool", byref(pool), device)
+    return pool.value or 0
 
 
 def from_pool(pool: int, mib: int) -> int:
@@ -267,6 +282,26 @@ def graph(*sizes: int, general: bool = False) -> int:
     result = call("cuGraphInstantiateWithFlags", byref(executable), made, 0)
     held.append(executable.value or 0)
     return result
+
+
+def graph_of(*nodes: tuple[int, int], depth: int = 0) -> int:
+    """A graph that allocates (MiB, device), which many others are round."""
+    made, node_out = c_void_p(), c_void_p()
+    call("cuGraphCreate", byref(made), 0)
+    for mib, device in nodes:
+        call("cuGraphAddMemAllocNode", byref(node_out), made, None, 0, node(mib, device))
+    for _ in range(depth):
+        outer = c_void_p()
+        call("cuGraphCreate", byref(outer), 0)
+        call("cuGraphAddChildGraphNode", byref(node_out), outer, None, 0, made)
+        made = outer
+    return made.value or 0
+
+
+def instantiate(graph: int, upload: bool = False) -> int:
+    """Make a graph executable, in `held`; with `upload` it takes its memory at once."""
+    parameters = (c_uint64 * 4)(2 if upload else 0)
+    return new("cuGraphInstantiateWithParams", graph, parameters)
 
 
 def capture(mib: int, kernel_us: int = 0) -> int:
@@ -354,6 +389,34 @@ def close_descriptors() -> int:
     """Do as daemons do that know of none but three."""
     os.closerange(3, 4096)
     return 0
+
+
+def reopen() -> None:
+    """Close the library and open it again, as programs do that only look whether there is one."""
+    import _ctypes
+
+    global library
+    _ctypes.dlclose(library._handle)
+    library = ctypes.CDLL("libcuda.so.1")
+    _functions.clear()
+
+
+def in_threads(threads: int, times: int, mib: int) -> int:
+    """Create and release physical memory in several threads at once; how often it was refused."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def churn(_: int) -> int:
+        refused = 0
+        for _ in range(times):
+            handle = c_uint64()
+            if call("cuMemCreate", byref(handle), mib * MIB, (c_int * 8)(1, 0, 1, 0), 0):
+                refused += 1
+            else:
+                call("cuMemRelease", handle.value)
+        return refused
+
+    with ThreadPoolExecutor(threads) as pool:
+        return sum(pool.map(churn, range(threads)))
 
 
 def repeat(action: Callable[[], object], seconds: float) -> int:

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "saturating.h"
+
 static int slot = -1;
 static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER; /* of this process; byte 0 keeps out other processes */
 
@@ -80,8 +82,7 @@ static void note_peak(int card, const struct card_limits *limits) {
 
 /* What so many bytes cost: the first of a card bring a context with them. */
 static uint64_t cost(int card, const struct card_limits *limits, uint64_t bytes) {
-    uint64_t extra = context[card] ? 0 : limits->context;
-    return bytes > UINT64_MAX - extra ? UINT64_MAX : bytes + extra;
+    return plus(bytes, context[card] ? 0 : limits->context);
 }
 
 static int has_room(int card, const struct card_limits *limits, uint64_t bytes) {

@@ -27,6 +27,8 @@ enum { GRAPH_USED = 0, GRAPH_RESERVED = 2 };       /* CU_GRAPH_MEM_ATTR_…_MEM_
 enum { NODE_CHILD_GRAPH = 4, NODE_MEM_ALLOC = 10 }; /* CUgraphNodeType */
 enum { CAPTURE_MODE_RELAXED = 2 };
 enum { ARRAY_WITHOUT_MEMORY = 0x40 | 0x80 }; /* CUDA_ARRAY3D_SPARSE, CUDA_ARRAY3D_DEFERRED_MAPPING */
+enum { ARRAY_OF_LAYERS = 0x01 | 0x04 };      /* CUDA_ARRAY3D_LAYERED, CUDA_ARRAY3D_CUBEMAP: its depth is their number */
+enum { INSTANTIATE_UPLOAD = 2 };             /* CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD */
 
 struct location {
     int type;
@@ -58,6 +60,7 @@ struct array_v1 { unsigned width, height; int format; unsigned channels; };
 struct array { size_t width, height; int format; unsigned channels; };
 struct array3d_v1 { unsigned width, height, depth; int format; unsigned channels, flags; };
 struct array3d { size_t width, height, depth; int format; unsigned channels, flags; };
+struct instantiation { uint64_t flags; handle stream, wrong; int result; }; /* CUDA_GRAPH_INSTANTIATE_PARAMS */
 struct launch_config { unsigned grid[3], block[3], shared; handle stream; void *attributes; unsigned count; };
 struct cooperative { handle function; unsigned grid[3], block[3], shared; handle stream; void **arguments; };
 
@@ -124,7 +127,7 @@ struct cooperative { handle function; unsigned grid[3], block[3], shared; handle
     X(cuGraphInstantiate, (handle * to, handle graph, handle *wrong, char *log, size_t size))                    \
     X(cuGraphInstantiate_v2, (handle * to, handle graph, handle *wrong, char *log, size_t size))                 \
     X(cuGraphInstantiateWithFlags, (handle * to, handle graph, uint64_t flags))                                  \
-    BOTH(X, cuGraphInstantiateWithParams, (handle * to, handle graph, void *parameters))                         \
+    BOTH(X, cuGraphInstantiateWithParams, (handle * to, handle graph, struct instantiation * how))               \
     X(cuGraphExecDestroy, (handle graph))                                                                        \
     BOTH(X, cuGraphUpload, (handle graph, handle stream))                                                        \
     X(cuDeviceGraphMemTrim, (CUdevice device))                                                                   \
@@ -155,6 +158,7 @@ struct cooperative { handle function; unsigned grid[3], block[3], shared; handle
     X(cuGraphMemAllocNodeGetParams, (handle node, struct alloc_node *to))                        \
     X(cuGraphChildGraphNodeGetGraph, (handle node, handle *to))                                  \
     X(cuStreamIsCapturing, (handle stream, int *status))                                         \
+    X(cuStreamIsCapturing_ptsz, (handle stream, int *status))                                    \
     X(cuThreadExchangeStreamCaptureMode, (int *mode))                                            \
     X(cuEventCreate, (handle * to, unsigned flags))                                              \
     X(cuEventRecord, (handle event, handle stream))                                              \

@@ -51,18 +51,35 @@ CUresult cuGraphInstantiate_v2(handle *to, handle graph, handle *wrong, char *lo
 CUresult cuGraphInstantiateWithFlags(handle *to, handle graph, uint64_t flags) {
     INSTANTIATE(cuGraphInstantiateWithFlags, flags);
 }
-CUresult cuGraphInstantiateWithParams(handle *to, handle graph, void *parameters) {
-    INSTANTIATE(cuGraphInstantiateWithParams, parameters);
+
+/* A graph that is to be uploaded at once takes its memory then: it is made first, and uploaded if that fits. */
+#define INSTANTIATE_WITH(name, upload)                                                                                 \
+    CUresult result;                                                                                                   \
+    NEEDS(name);                                                                                                       \
+    if (inside || !how) return driver.name(to, graph, how);                                                            \
+    uint64_t flags = how->flags;                                                                                       \
+    how->flags &= ~(uint64_t)INSTANTIATE_UPLOAD;                                                                       \
+    CALL(result, name, to, graph, how);                                                                                \
+    how->flags = flags;                                                                                                \
+    if (result) return result;                                                                                         \
+    graph_instantiated(*to, graph);                                                                                    \
+    if (flags & INSTANTIATE_UPLOAD && (result = upload(*to, how->stream))) cuGraphExecDestroy(*to);                    \
+    return result
+
+CUresult cuGraphInstantiateWithParams(handle *to, handle graph, struct instantiation *how) {
+    INSTANTIATE_WITH(cuGraphInstantiateWithParams, cuGraphUpload);
 }
-CUresult cuGraphInstantiateWithParams_ptsz(handle *to, handle graph, void *parameters) {
-    INSTANTIATE(cuGraphInstantiateWithParams_ptsz, parameters);
+CUresult cuGraphInstantiateWithParams_ptsz(handle *to, handle graph, struct instantiation *how) {
+    INSTANTIATE_WITH(cuGraphInstantiateWithParams_ptsz, cuGraphUpload_ptsz);
 }
 
 CUresult cuGraphExecDestroy(handle graph) {
     CUresult result;
     NEEDS(cuGraphExecDestroy);
+    if (inside) return driver.cuGraphExecDestroy(graph);
+    graph_forget(graph);
     CALL(result, cuGraphExecDestroy, graph);
-    if (!result && !inside) graph_destroyed(graph);
+    graphs_look_at_all();
     return result;
 }
 

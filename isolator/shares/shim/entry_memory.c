@@ -4,6 +4,7 @@
 #include "pools.h"
 #include "process.h"
 #include "room.h"
+#include "saturating.h"
 #include "table.h"
 #include "windows.h"
 
@@ -47,8 +48,7 @@ static void give(const struct entry *entry) {
     return result
 
 static uint64_t rows(uint64_t width, uint64_t height) {
-    uint64_t pitch = (width + PITCH - 1) / PITCH * PITCH;
-    return height && pitch > UINT64_MAX / height ? UINT64_MAX : pitch * height;
+    return times(plus(width, PITCH - 1) / PITCH * PITCH, height);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *to, size_t bytes) { ALLOCATE(pointers, *to, bytes, cuMemAlloc_v2, to, bytes); }
@@ -83,12 +83,28 @@ static uint64_t channel(int format) {
 static uint64_t or_one(uint64_t value) { return value ? value : 1; }
 
 static uint64_t texels(int format, uint64_t channels, uint64_t width, uint64_t height, uint64_t depth) {
-    return channel(format) * channels * width * or_one(height) * or_one(depth);
+    return times(times(times(channel(format) * channels, width), or_one(height)), or_one(depth));
 }
 
 static uint64_t of_3d(const struct array3d *array) {
     if (array->flags & ARRAY_WITHOUT_MEMORY) return 0; /* what is mapped into it was counted when it was made */
     return texels(array->format, array->channels, array->width, array->height, array->depth);
+}
+
+static uint64_t half(uint64_t size) { return size > 1 ? size / 2 : size; }
+
+/* Each level is half as large in all directions, down to one texel. */
+static uint64_t of_levels(const struct array3d *array, unsigned levels) {
+    struct array3d level = *array;
+    int has_layers = (array->flags & ARRAY_OF_LAYERS) != 0;
+    uint64_t bytes = 0, sizes = level.width | level.height | (has_layers ? 0 : level.depth);
+    for (unsigned number = 0; sizes >> number && (!number || number < levels); number++) {
+        bytes = plus(bytes, of_3d(&level));
+        level.width = half(level.width);
+        level.height = half(level.height);
+        if (!has_layers) level.depth = half(level.depth);
+    }
+    return bytes;
 }
 
 CUresult cuArrayCreate_v2(handle *to, const struct array *array) {
@@ -107,8 +123,7 @@ CUresult cuArray3DCreate(handle *to, const struct array3d_v1 *array) {
              cuArray3DCreate, to, array);
 }
 CUresult cuMipmappedArrayCreate(handle *to, const struct array3d *array, unsigned levels) {
-    /* each level is a quarter of the one before it, or an eighth */
-    ALLOCATE(arrays, (uintptr_t)*to, of_3d(array) + of_3d(array) / 3, cuMipmappedArrayCreate, to, array, levels);
+    ALLOCATE(arrays, (uintptr_t)*to, of_levels(array, levels), cuMipmappedArrayCreate, to, array, levels);
 }
 CUresult cuArrayDestroy(handle array) { FREE(arrays, (uintptr_t)array, cuArrayDestroy, array); }
 CUresult cuMipmappedArrayDestroy(handle array) { FREE(arrays, (uintptr_t)array, cuMipmappedArrayDestroy, array); }
@@ -121,12 +136,12 @@ static handle current_pool(void) {
 }
 
 /* While its stream is captured an allocation becomes part of a graph. */
-#define ALLOCATE_ASYNC(pool, name, ...)                                                                                \
+#define ALLOCATE_ASYNC(pool, own, name, ...)                                                                           \
     CUresult result;                                                                                                   \
     NEEDS(name);                                                                                                       \
     if (inside) return driver.name(__VA_ARGS__);                                                                       \
     handle from = (pool);                                                                                              \
-    int captured = is_captured(stream);                                                                                \
+    int captured = is_captured(stream, own);                                                                           \
     if (captured ? graph_allocates(current_card(), bytes) : pool_take(from, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;   \
     CALL(result, name, __VA_ARGS__);                                                                                   \
     if (captured) return result;                                                                                       \
@@ -138,16 +153,16 @@ static handle current_pool(void) {
     return result
 
 CUresult cuMemAllocAsync(CUdeviceptr *to, size_t bytes, handle stream) {
-    ALLOCATE_ASYNC(current_pool(), cuMemAllocAsync, to, bytes, stream);
+    ALLOCATE_ASYNC(current_pool(), 0, cuMemAllocAsync, to, bytes, stream);
 }
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *to, size_t bytes, handle stream) {
-    ALLOCATE_ASYNC(current_pool(), cuMemAllocAsync_ptsz, to, bytes, stream);
+    ALLOCATE_ASYNC(current_pool(), 1, cuMemAllocAsync_ptsz, to, bytes, stream);
 }
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *to, size_t bytes, handle pool, handle stream) {
-    ALLOCATE_ASYNC(pool, cuMemAllocFromPoolAsync, to, bytes, pool, stream);
+    ALLOCATE_ASYNC(pool, 0, cuMemAllocFromPoolAsync, to, bytes, pool, stream);
 }
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *to, size_t bytes, handle pool, handle stream) {
-    ALLOCATE_ASYNC(pool, cuMemAllocFromPoolAsync_ptsz, to, bytes, pool, stream);
+    ALLOCATE_ASYNC(pool, 1, cuMemAllocFromPoolAsync_ptsz, to, bytes, pool, stream);
 }
 CUresult cuMemFreeAsync(CUdeviceptr pointer, handle stream) {
     FREE(pointers, pointer, cuMemFreeAsync, pointer, stream);

@@ -3,6 +3,16 @@
 #include "physical.h"
 #include "process.h"
 #include "room.h"
+#include "saturating.h"
+
+/* Call the driver, and note what came of it. */
+#define IN_ORDER(result, note, name, ...)                                                                              \
+    do {                                                                                                               \
+        physical_begin();                                                                                              \
+        CALL(result, name, __VA_ARGS__);                                                                               \
+        if (!(result)) note;                                                                                           \
+        physical_end();                                                                                                \
+    } while (0)
 
 CUresult cuMemCreate(uint64_t *to, size_t bytes, const struct allocation_properties *properties, uint64_t flags) {
     CUresult result;
@@ -10,35 +20,32 @@ CUresult cuMemCreate(uint64_t *to, size_t bytes, const struct allocation_propert
     int card = properties ? card_at(&properties->location) : ON_HOST; /* the one that is named, whatever the context */
     if (inside || card == ON_HOST) return driver.cuMemCreate(to, bytes, properties, flags);
     if (room_take(card, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    CALL(result, cuMemCreate, to, bytes, properties, flags);
-    if (result)
-        account_give(card, bytes);
-    else
-        physical_made(*to, card, bytes);
+    IN_ORDER(result, physical_made(*to, card, bytes), cuMemCreate, to, bytes, properties, flags);
+    if (result) account_give(card, bytes);
     return result;
 }
 
 CUresult cuMemRelease(uint64_t memory) {
     CUresult result;
     NEEDS(cuMemRelease);
-    CALL(result, cuMemRelease, memory);
-    if (!result && !inside) physical_released(memory);
+    if (inside) return driver.cuMemRelease(memory);
+    IN_ORDER(result, physical_released(memory), cuMemRelease, memory);
     return result;
 }
 
 CUresult cuMemRetainAllocationHandle(uint64_t *to, void *address) {
     CUresult result;
     NEEDS(cuMemRetainAllocationHandle);
-    CALL(result, cuMemRetainAllocationHandle, to, address);
-    if (!result && !inside) physical_retained(*to, (uintptr_t)address);
+    if (inside) return driver.cuMemRetainAllocationHandle(to, address);
+    IN_ORDER(result, physical_retained(*to, (uintptr_t)address), cuMemRetainAllocationHandle, to, address);
     return result;
 }
 
 CUresult cuMemImportFromShareableHandle(uint64_t *to, void *shared, int type) {
     CUresult result;
     NEEDS(cuMemImportFromShareableHandle);
-    CALL(result, cuMemImportFromShareableHandle, to, shared, type);
-    if (!result && !inside) physical_imported(*to);
+    if (inside) return driver.cuMemImportFromShareableHandle(to, shared, type);
+    IN_ORDER(result, physical_imported(*to), cuMemImportFromShareableHandle, to, shared, type);
     return result;
 }
 
@@ -46,7 +53,7 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, uint64_t memory, 
     CUresult result;
     NEEDS(cuMemMap);
     if (inside) return driver.cuMemMap(at, bytes, offset, memory, flags);
-    if (physical_map(memory, offset + bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (physical_map(memory, plus(offset, bytes))) return CUDA_ERROR_OUT_OF_MEMORY;
     CALL(result, cuMemMap, at, bytes, offset, memory, flags);
     if (!result) physical_mapped(memory, at, bytes);
     return result;

@@ -8,19 +8,24 @@
 #include "accounts.h"
 #include "process.h"
 #include "room.h"
+#include "saturating.h"
+#include "share.h"
 #include "table.h"
 
-enum { DEEPEST = 8 };
-
-static struct table executables = TABLE; /* those that allocate */
-static int any;                          /* whether a graph ever did: the others cost nothing */
+static struct table executables[MOST_CARDS]; /* those that allocate, by the cards that they do it on */
+static unsigned any;                         /* cards that a graph ever allocated on, as bits: others cost nothing */
 static uint64_t counted[MOST_CARDS];
 static int trims = 1; /* how often unused memory was given back: graphs that ran since then have theirs */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static int is_used(int card) { return __atomic_load_n(&any, __ATOMIC_ACQUIRE) >> card & 1; }
+
 int graph_allocates(int card, uint64_t bytes) {
-    __atomic_store_n(&any, 1, __ATOMIC_RELEASE);
-    return card >= 0 && account_fits(card, bytes) ? 0 : -1;
+    struct card_limits limits;
+    if (card == ON_HOST) return 0;
+    if (limits_of(card, &limits) || bytes > limits.memory) return -1;
+    __atomic_fetch_or(&any, 1u << card, __ATOMIC_ACQ_REL);
+    return 0;
 }
 
 static uint64_t asked(int card, int attribute, uint64_t otherwise) {
@@ -38,72 +43,84 @@ void graphs_look(int card) {
     pthread_mutex_unlock(&lock);
 }
 
-static uint64_t allocated_by(handle graph, int depth, int *card);
+static void add_graph(handle graph, uint64_t bytes[MOST_CARDS]);
 
-static uint64_t allocated_at(handle node, int depth, int *card) {
+static void add_node(handle node, uint64_t bytes[MOST_CARDS]) {
     struct alloc_node params;
     handle below;
     int type;
-    if (driver.cuGraphNodeGetType(node, &type)) return 0;
-    if (type == NODE_CHILD_GRAPH && driver.cuGraphChildGraphNodeGetGraph && depth < DEEPEST)
-        return driver.cuGraphChildGraphNodeGetGraph(node, &below) ? 0 : allocated_by(below, depth + 1, card);
-    if (type != NODE_MEM_ALLOC || driver.cuGraphMemAllocNodeGetParams(node, &params)) return 0;
-    *card = card_at(&params.pool.location);
-    return params.bytes;
+    if (driver.cuGraphNodeGetType(node, &type)) return;
+    if (type == NODE_CHILD_GRAPH && driver.cuGraphChildGraphNodeGetGraph &&
+        !driver.cuGraphChildGraphNodeGetGraph(node, &below))
+        add_graph(below, bytes);
+    if (type != NODE_MEM_ALLOC || driver.cuGraphMemAllocNodeGetParams(node, &params)) return;
+    int card = card_at(&params.pool.location);
+    if (card >= 0) bytes[card] = plus(bytes[card], params.bytes);
 }
 
-static uint64_t allocated_by(handle graph, int depth, int *card) {
+/* Add to `bytes` what a graph allocates on each card. */
+static void add_graph(handle graph, uint64_t bytes[MOST_CARDS]) {
     size_t count = 0;
-    uint64_t bytes = 0;
-    if (!driver.cuGraphGetNodes || !driver.cuGraphNodeGetType || !driver.cuGraphMemAllocNodeGetParams) return 0;
-    if (driver.cuGraphGetNodes(graph, NULL, &count) || !count) return 0;
+    if (!driver.cuGraphGetNodes || !driver.cuGraphNodeGetType || !driver.cuGraphMemAllocNodeGetParams) return;
+    if (driver.cuGraphGetNodes(graph, NULL, &count) || !count) return;
     handle *nodes = calloc(count, sizeof *nodes);
     if (nodes && !driver.cuGraphGetNodes(graph, nodes, &count))
-        for (size_t i = 0; i < count; i++) bytes += allocated_at(nodes[i], depth, card);
+        for (size_t i = 0; i < count; i++) add_node(nodes[i], bytes);
     free(nodes);
-    return bytes;
 }
 
 void graph_instantiated(handle executable, handle graph) {
-    int card = -1;
+    uint64_t bytes[MOST_CARDS] = {0};
     if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE)) return;
-    uint64_t bytes = allocated_by(graph, 0, &card);
-    if (bytes) table_put(&executables, (struct entry){.key = (uintptr_t)executable, .bytes = bytes, .card = card});
+    add_graph(graph, bytes);
+    for (int card = 0; card < MOST_CARDS; card++)
+        if (bytes[card])
+            table_put(&executables[card], (struct entry){.key = (uintptr_t)executable, .bytes = bytes[card]});
 }
 
-static int allocates(handle executable, struct entry *entry) {
-    if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE)) return 0;
-    return table_get(&executables, (uintptr_t)executable, entry);
+void graph_forget(handle executable) {
+    for (int card = 0; card < MOST_CARDS; card++)
+        if (is_used(card)) table_take(&executables[card], (uintptr_t)executable, NULL);
 }
 
-void graph_destroyed(handle executable) {
-    struct entry entry;
-    if (table_take(&executables, (uintptr_t)executable, &entry) && entry.card >= 0) graphs_look(entry.card);
+void graphs_look_at_all(void) {
+    for (int card = 0; card < MOST_CARDS; card++)
+        if (is_used(card)) graphs_look(card);
 }
 
 /* At most all that it allocates, less what the driver keeps for graphs and none uses. */
-int graph_take(handle executable) {
+static int take_on(int card, handle executable) {
     struct entry entry;
-    if (!allocates(executable, &entry)) return 0;
-    if (entry.card < 0) return -1;
+    if (!table_get(&executables[card], (uintptr_t)executable, &entry)) return 0;
     if (entry.count == __atomic_load_n(&trims, __ATOMIC_ACQUIRE)) return 0;
-    graphs_look(entry.card);
-    uint64_t kept = asked(entry.card, GRAPH_RESERVED, 0), used = asked(entry.card, GRAPH_USED, 0);
+    graphs_look(card);
+    uint64_t kept = asked(card, GRAPH_RESERVED, 0), used = asked(card, GRAPH_USED, 0);
     uint64_t spare = kept > used ? kept - used : 0, grows = entry.bytes > spare ? entry.bytes - spare : 0;
-    if (grows && room_take(entry.card, grows)) return -1;
+    if (grows && room_take(card, grows)) return -1;
     pthread_mutex_lock(&lock);
-    counted[entry.card] += grows;
+    counted[card] += grows;
     pthread_mutex_unlock(&lock);
     return 0;
 }
 
+int graph_take(handle executable) {
+    int result = 0;
+    for (int card = 0; card < MOST_CARDS && !result; card++)
+        if (is_used(card)) result = take_on(card, executable);
+    if (result) graphs_look_at_all(); /* what was counted of other cards is not taken */
+    return result;
+}
+
 void graph_look(handle executable) {
-    struct entry entry;
     int now = __atomic_load_n(&trims, __ATOMIC_ACQUIRE);
-    if (!allocates(executable, &entry) || entry.card < 0 || entry.count == now) return;
-    entry.count = now;
-    table_put(&executables, entry);
-    graphs_look(entry.card);
+    for (int card = 0; card < MOST_CARDS; card++) {
+        struct entry entry;
+        if (!is_used(card) || !table_get(&executables[card], (uintptr_t)executable, &entry)) continue;
+        if (entry.count == now) continue;
+        entry.count = now;
+        table_put(&executables[card], entry);
+        graphs_look(card);
+    }
 }
 
 void graphs_trimmed(int card) {
@@ -113,7 +130,7 @@ void graphs_trimmed(int card) {
 
 void graphs_give_back(int card) {
     CUdevice device = device_of(card);
-    if (!__atomic_load_n(&any, __ATOMIC_ACQUIRE) || device < 0) return;
+    if (!is_used(card) || device < 0) return;
     if (driver.cuDeviceGraphMemTrim) driver.cuDeviceGraphMemTrim(device);
     graphs_trimmed(card);
 }

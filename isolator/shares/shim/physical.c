@@ -15,6 +15,15 @@ struct physical {
     int card, uses, imported;
 };
 static struct table handles = TABLE, mappings = TABLE;
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+
+void physical_begin(void) { pthread_mutex_lock(&order); }
+void physical_end(void) { pthread_mutex_unlock(&order); }
+
+void physical_forked(void) {
+    pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    order = fresh;
+}
 
 static void use(struct physical *physical, int by) {
     pthread_mutex_lock(&physical->lock);

@@ -5,6 +5,10 @@
 #define MGPU_PHYSICAL_H
 #include "cuda.h"
 
+/* The driver uses numbers of handles again: between what it is asked and what is noted of its answer, nobody else asks
+ * it for one. */
+void physical_begin(void);
+void physical_end(void);
 /* Note what was made: `bytes` are counted already. */
 void physical_made(uint64_t memory, int card, uint64_t bytes);
 void physical_imported(uint64_t memory);
@@ -15,4 +19,6 @@ void physical_retained(uint64_t memory, CUdeviceptr address);
 int physical_map(uint64_t memory, uint64_t end);
 void physical_mapped(uint64_t memory, CUdeviceptr at, uint64_t bytes);
 void physical_unmapped(CUdeviceptr at, uint64_t bytes);
+/* To be called in the child of a fork. */
+void physical_forked(void);
 #endif

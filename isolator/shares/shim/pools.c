@@ -7,6 +7,7 @@
 #include "accounts.h"
 #include "process.h"
 #include "room.h"
+#include "saturating.h"
 
 enum { MOST_POOLS = 256 };
 
@@ -34,6 +35,16 @@ static struct pool *place_of(handle pool) {
     return NULL;
 }
 
+/* The card of a pool that nobody made: each device has one of its own, from which others may take, too. */
+static int card_of_default(handle pool) {
+    handle own;
+    for (CUdevice device = 0; driver.cuDeviceGetDefaultMemPool; device++) {
+        if (driver.cuDeviceGetDefaultMemPool(&own, device)) break;
+        if (own == pool) return card_of(device);
+    }
+    return current_card();
+}
+
 /* The place of a pool, a free one if it has none; null: all are taken. */
 static struct pool *place_for(handle pool, int card) {
     struct pool *place = place_of(pool);
@@ -59,10 +70,11 @@ static uint64_t reserved(handle pool, uint64_t otherwise) {
 
 /* To be called with the lock held. */
 static void look(struct pool *place) {
-    uint64_t now = place->gone ? place->live : reserved(place->pool, place->live);
-    if (place->card == ON_HOST) return;
-    account_change(place->card, place->counted, now);
-    place->counted = now;
+    if (place->card != ON_HOST) {
+        uint64_t now = place->gone ? place->live : reserved(place->pool, place->live);
+        account_change(place->card, place->counted, now);
+        place->counted = now;
+    }
     if (place->gone && !place->live) memset(place, 0, sizeof *place);
 }
 
@@ -85,12 +97,13 @@ void pool_destroyed(handle pool) {
 
 /* By how much a pool has to grow for so many bytes more. -1: it has no place here. */
 static int growth(handle pool, uint64_t bytes, int *card, uint64_t *grows) {
-    int current = current_card();
     pthread_mutex_lock(&lock);
-    struct pool *place = pool ? place_for(pool, current) : NULL;
+    struct pool *place = pool ? place_of(pool) : NULL;
+    if (pool && !place) place = place_for(pool, card_of_default(pool));
     if (place) {
+        uint64_t live = plus(place->live, bytes);
         *card = place->card;
-        *grows = place->live + bytes > place->counted ? place->live + bytes - place->counted : 0;
+        *grows = live > place->counted ? live - place->counted : 0;
     }
     pthread_mutex_unlock(&lock);
     return place ? 0 : -1;
@@ -106,7 +119,7 @@ int pool_take(handle pool, uint64_t bytes) {
         pthread_mutex_lock(&lock);
         struct pool *place = place_for(pool, card);
         if (place) {
-            place->live += bytes;
+            place->live = plus(place->live, bytes);
             if (card != ON_HOST) place->counted += grows;
         }
         pthread_mutex_unlock(&lock);

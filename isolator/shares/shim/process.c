@@ -9,6 +9,7 @@
 
 #include "accounts.h"
 #include "graphs.h"
+#include "physical.h"
 #include "pools.h"
 #include "symbols.h"
 #include "table.h"
@@ -71,6 +72,7 @@ static void in_child(void) {
     accounts_forget();
     tables_forked();
     pools_forked();
+    physical_forked();
     graphs_forked();
     windows_forked();
     if (share_forked() || accounts_join()) {
@@ -121,9 +123,11 @@ handle current_context(void) {
     return context;
 }
 
-int is_captured(handle stream) {
+int is_captured(handle stream, int own) {
     int status = 0;
-    return driver.cuStreamIsCapturing && !driver.cuStreamIsCapturing(stream, &status) && status;
+    CUresult (*ask)(handle, int *) =
+        own && driver.cuStreamIsCapturing_ptsz ? driver.cuStreamIsCapturing_ptsz : driver.cuStreamIsCapturing;
+    return ask && !ask(stream, &status) && status;
 }
 
 void *in_place_of(void *function) {

@@ -15,8 +15,9 @@ enum { ON_HOST = -2 };
 int card_at(const struct location *location);
 /* The current context; null: there is none. */
 handle current_context(void);
-/* Whether a stream is captured into a graph: then nothing runs, and nothing is allocated. */
-int is_captured(handle stream);
+/* Whether a stream is captured into a graph: then nothing runs, and nothing is allocated. `own`: the default stream is
+ * the thread's own. */
+int is_captured(handle stream, int own);
 /* The device of a card, once it was asked for by card_of; -1: it was not. */
 CUdevice device_of(int card);
 /* The function that stands for a function of the driver's; itself, if none does. */

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "saturating.h"
+
 enum { HIGH_FD = 600, TRIES = 100000 }; /* programs close low descriptors, and reuse their numbers */
 
 struct usage *usage;
@@ -171,14 +173,12 @@ int slot_lives(int slot) {
     return lock_call(lock_fd, F_OFD_GETLK, F_WRLCK, 1 + slot, &answer) == 0 && answer.l_type != F_UNLCK;
 }
 
-static uint64_t sum(uint64_t one, uint64_t other) { return one > UINT64_MAX - other ? UINT64_MAX : one + other; }
-
 uint64_t used_of(int card, const struct card_limits *limits) {
     uint64_t used = limits->unaccounted;
     uint32_t slots = usage->slots < MOST_PROCESSES ? usage->slots : MOST_PROCESSES;
     for (uint32_t slot = 0; slot < slots; slot++) {
         const struct process_usage *process = &usage->process[slot];
-        if (process->pid) used = sum(used, sum(process->held[card], process->context[card]));
+        if (process->pid) used = plus(used, plus(process->held[card], process->context[card]));
     }
     return used;
 }

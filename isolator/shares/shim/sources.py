@@ -10,7 +10,7 @@ from volumes.keys import variant_of
 
 SOURCES: Final = Path(__file__).parent
 #: --disable-new-dtags: a DT_RPATH goes before LD_LIBRARY_PATH, so that no variable puts another library in the
-#: driver's place.
+#: driver's place. nodelete: what a program closes and opens again still knows what is allocated.
 FLAGS: Final = (
     *(
         "-std=gnu11",
@@ -22,7 +22,14 @@ FLAGS: Final = (
         "-fvisibility=hidden",
         "-U_FORTIFY_SOURCE",
     ),
-    *("-Wl,-Bsymbolic", "-Wl,--no-as-needed", "-Wl,--build-id=none", "-Wl,--disable-new-dtags", "-Wl,-z,now"),
+    *(
+        "-Wl,-Bsymbolic",
+        "-Wl,--no-as-needed",
+        "-Wl,--build-id=none",
+        "-Wl,--disable-new-dtags",
+        "-Wl,-z,now",
+        "-Wl,-z,nodelete",
+    ),
     f"-Wl,-rpath,$ORIGIN:{VOLUME_PATH}/lib64",
 )
 

@@ -171,7 +171,7 @@ int window_enter(handle stream, int own) {
     struct card_limits limits;
     if (inside || !started() || !has_windows()) return ANY_TIME;
     int card = current_card();
-    if (limits_of(card, &limits) || !limits.period_us || is_captured(stream)) return ANY_TIME;
+    if (limits_of(card, &limits) || !limits.period_us || is_captured(stream, own)) return ANY_TIME;
     struct pace *pace = &paces[card];
     int mode = CAPTURE_MODE_RELAXED; /* events are allowed although another thread captures */
     uint64_t now = now_ns();

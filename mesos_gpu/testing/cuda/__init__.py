@@ -15,7 +15,7 @@ CARD_MIB: Final = 16384
 _HEAD: Final = struct.Struct("<QQQQ16s")  # total, used, busy_ns, launches, uuid
 _PROCESS: Final = struct.Struct("<iiQQ")  # pid, -, used, busy_ns
 _PROCESSES: Final = 64
-_DRIVER: Final = (("libcuda.so.1", "stub_cuda.c"), ("libnvidia-ml.so.1", "stub_nvml.c"))
+_DRIVER: Final = (("libcuda.so.1", ("stub_cuda.c", "stub_work.c")), ("libnvidia-ml.so.1", ("stub_nvml.c",)))
 
 
 def compile_stubs(target: Path, command: Sequence[str]) -> None:
@@ -25,11 +25,10 @@ def compile_stubs(target: Path, command: Sequence[str]) -> None:
         CalledProcessError: The compiler fails.
     """
     target.mkdir(parents=True, exist_ok=True)
-    for name, source in _DRIVER:
+    for name, sources in _DRIVER:
         argv = [*command, "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-Bsymbolic"]
-        _run(
-            [*argv, f"-Wl,-soname,{name}", "-o", str(target / name), str(HERE / source), "-lpthread", "-ldl"]
-        )
+        files = [str(HERE / source) for source in sources]
+        _run([*argv, f"-Wl,-soname,{name}", "-o", str(target / name), *files, "-lpthread", "-ldl"])
     libcuda = str(target / "libcuda.so.1")
     _run([*command, "-O2", "-o", str(target / "client"), str(HERE / "client.c"), libcuda])
 

@@ -17,13 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define API __attribute__((visibility("default")))
-typedef int CUresult;
-typedef int CUdevice;
-typedef unsigned long long CUdeviceptr;
-enum { OK = 0, INVALID = 1, OOM = 2, NOT_INITIALIZED = 3, NO_DEVICE = 100, INVALID_DEVICE = 101, NOT_FOUND = 500,
-       NOT_READY = 600, NOT_SUPPORTED = 801 };
-enum { CARDS = 4, PROCESSES = 64, ALLOC_NODE = 10 };
+#include "stub.h"
 
 /* ---- cards */
 
@@ -33,11 +27,12 @@ struct card {
     struct { int32_t pid, pad; uint64_t used, busy_ns; } process[PROCESSES];
 };
 static struct { struct card *card; int fd, slot; } cards[CARDS];
-static int card_count, initialized, null;
+static int card_count;
+int initialized, null, broken;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-static uint64_t now(void) {
+uint64_t now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -74,8 +69,11 @@ static int open_card(int device) {
     return 1;
 }
 
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER; /* locks of files are the process', not the thread's */
+
 static CUresult take(int device, uint64_t bytes) {
     struct card *card = cards[device].card;
+    pthread_mutex_lock(&counting);
     lock(device, F_WRLCK, 0);
     int fits = bytes <= card->total - card->used;
     if (fits) {
@@ -83,14 +81,17 @@ static CUresult take(int device, uint64_t bytes) {
         card->process[cards[device].slot].used += bytes;
     }
     lock(device, F_UNLCK, 0);
+    pthread_mutex_unlock(&counting);
     return fits ? OK : OOM;
 }
 
 static void give(int device, uint64_t bytes) {
+    pthread_mutex_lock(&counting);
     lock(device, F_WRLCK, 0);
     cards[device].card->used -= bytes;
     cards[device].card->process[cards[device].slot].used -= bytes;
     lock(device, F_UNLCK, 0);
+    pthread_mutex_unlock(&counting);
 }
 
 __attribute__((destructor)) static void end(void) {
@@ -103,7 +104,6 @@ __attribute__((destructor)) static void end(void) {
 
 /* ---- the queue of kernels and events */
 
-struct event { int pending; uint64_t at; };
 struct work { struct work *next; struct event *event; int device; uint64_t us; };
 static struct work *head, **tail = &head;
 static int in_flight;
@@ -142,7 +142,7 @@ static void *work_off(void *none) {
     return none;
 }
 
-static void push(int device, uint64_t us, struct event *event) {
+void push(int device, uint64_t us, struct event *event) {
     struct work *work = calloc(1, sizeof *work);
     *work = (struct work){NULL, event, device, us};
     pthread_mutex_lock(&mutex);
@@ -154,7 +154,14 @@ static void push(int device, uint64_t us, struct event *event) {
     pthread_mutex_unlock(&mutex);
 }
 
-static void drain(void) {
+int is_pending(struct event *event) {
+    pthread_mutex_lock(&mutex);
+    int pending = event->pending;
+    pthread_mutex_unlock(&mutex);
+    return pending;
+}
+
+void drain(void) {
     pthread_mutex_lock(&mutex);
     while (in_flight) pthread_cond_wait(&changed, &mutex);
     pthread_mutex_unlock(&mutex);
@@ -162,9 +169,8 @@ static void drain(void) {
 
 /* ---- devices and contexts */
 
-struct context { int device, primary, retained; };
 static struct context primary[CARDS];
-static __thread struct context *current;
+__thread struct context *current;
 
 API CUresult cuInit(unsigned flags) {
     pthread_t thread;
@@ -207,8 +213,6 @@ API CUresult cuCtxCreate_v2(struct context **context, unsigned flags, CUdevice d
 API CUresult cuCtxSetCurrent(struct context *context) { return current = context, OK; }
 API CUresult cuCtxGetCurrent(struct context **context) { return *context = current, OK; }
 API CUresult cuCtxGetDevice(CUdevice *device) { return current ? (*device = current->device, OK) : 201; }
-API CUresult cuCtxSynchronize(void) { return drain(), OK; }
-API CUresult cuStreamSynchronize(void *stream) { return (void)stream, drain(), OK; }
 
 /* ---- memory: pointers and arrays alike */
 
@@ -306,6 +310,16 @@ API CUresult cuArray3DCreate_v2(CUdeviceptr *to, const struct array3d *a) {
     size_t height = a->height ? a->height : 1, depth = a->depth ? a->depth : 1;
     return allocate(to, a->width * height * depth * a->channels * texel(a->format), NULL);
 }
+API CUresult cuMipmappedArrayCreate(CUdeviceptr *to, const struct array3d *a, unsigned levels) {
+    size_t bytes = 0, width = a->width, height = a->height, depth = a->depth;
+    do {
+        bytes += width * (height ? height : 1) * (depth ? depth : 1) * a->channels * texel(a->format);
+        width = width > 1 ? width / 2 : 1;
+        height = height > 1 ? height / 2 : height;
+        depth = depth > 1 && !(a->flags & 5) ? depth / 2 : depth;
+    } while (--levels);
+    return allocate(to, bytes, NULL);
+}
 API CUresult cuArrayDestroy(CUdeviceptr array) { return cuMemFree_v2(array); }
 API CUresult cuMemGetInfo_v2(size_t *left, size_t *total) {
     struct card *card = cards[current ? current->device : 0].card;
@@ -318,6 +332,7 @@ API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *to, const char *shared, unsigned
 /* ---- physical memory: handles are small numbers, and are used again */
 
 enum { PHYSICALS = 4096, MAPPINGS = 4096 };
+static pthread_mutex_t physicals = PTHREAD_MUTEX_INITIALIZER;
 static struct { uint64_t bytes; int device, handles, maps, imported, host; } physical[PHYSICALS];
 static struct { CUdeviceptr at; uint64_t bytes; int of; } mapping[MAPPINGS];
 static int place_of_handle[PHYSICALS]; /* handle to place + 1 */
@@ -330,13 +345,16 @@ static CUresult handle_for(uint64_t *to, int place) {
 static CUresult make(uint64_t *to, size_t bytes, int device, int imported, int host) {
     int place = 0;
     if (!imported && !host && take(device, bytes)) return OOM;
+    pthread_mutex_lock(&physicals);
     while (physical[place].handles || physical[place].maps) place++;
     physical[place].bytes = bytes;
     physical[place].device = device;
     physical[place].handles = 1;
     physical[place].imported = imported;
     physical[place].host = host;
-    return handle_for(to, place);
+    CUresult result = handle_for(to, place);
+    pthread_mutex_unlock(&physicals);
+    return result;
 }
 static void check(int place) {
     if (physical[place].handles || physical[place].maps || physical[place].imported || physical[place].host) return;
@@ -348,11 +366,16 @@ API CUresult cuMemCreate(uint64_t *to, size_t bytes, const int *properties, uint
     return make(to, bytes, properties[3] & 255, 0, on_host);
 }
 API CUresult cuMemRelease(uint64_t handle) {
+    pthread_mutex_lock(&physicals);
     int place = place_of_handle[handle] - 1;
-    if (place < 0) return INVALID;
-    place_of_handle[handle] = 0;
-    physical[place].handles--;
-    return check(place), OK;
+    if (place >= 0) {
+        place_of_handle[handle] = 0;
+        physical[place].handles--;
+        check(place);
+    }
+    pthread_mutex_unlock(&physicals);
+    if (place >= 0 && getenv("STUB_SLOW")) usleep(100); /* meanwhile another thread may be given its number */
+    return place < 0 ? INVALID : OK;
 }
 API CUresult cuMemImportFromShareableHandle(uint64_t *to, void *shared, int type) {
     return (void)type, make(to, (uintptr_t)shared, current->device, 1, 0); /* a test says how large it is */
@@ -392,12 +415,12 @@ API CUresult cuMemMapArrayAsync(void *list, unsigned count, void *stream) { retu
 
 /* ---- graphs: what they allocate, and for how long they run */
 
-struct graph { int nodes; uint64_t us, bytes[32]; int device; };
-struct executable { uint64_t us, bytes; int device, backed; };
-static struct graph *capturing;
+struct executable { uint64_t us, bytes[CARDS]; };
+struct graph *capturing;
+static int capturing_own; /* on the default stream of a thread */
 API CUresult cuGraphCreate(struct graph **graph, unsigned flags) { return (void)flags, *graph = calloc(1, sizeof **graph), OK; }
 static CUresult add(struct graph *graph, int device, uint64_t bytes, CUdeviceptr *to) {
-    graph->device = device;
+    graph->device[graph->nodes] = device;
     graph->bytes[graph->nodes++] = bytes;
     *to = next_address;
     return next_address += 0x100000000, OK;
@@ -413,40 +436,71 @@ API CUresult cuGraphAddNode(void **node, struct graph *graph, void **after, size
 static struct graph *asked;
 API CUresult cuGraphGetNodes(struct graph *graph, void **nodes, size_t *count) {
     asked = graph;
-    *count = (size_t)graph->nodes;
+    *count = (size_t)graph->nodes + (graph->below != NULL);
     for (int i = 0; nodes && i < graph->nodes; i++) nodes[i] = (void *)(uintptr_t)(i + 1);
+    if (nodes && graph->below) nodes[graph->nodes] = (void *)(uintptr_t)33;
     return OK;
 }
-API CUresult cuGraphNodeGetType(void *node, int *type) { return (void)node, *type = ALLOC_NODE, OK; }
+/* A child is the first node of its graph, and has the number after all others. */
+API CUresult cuGraphAddChildGraphNode(void **node, struct graph *graph, void **after, size_t count, struct graph *below) {
+    (void)after, (void)count;
+    graph->below = below;
+    return *node = (void *)(uintptr_t)33, OK;
+}
+API CUresult cuGraphNodeGetType(void *node, int *type) { return *type = (uintptr_t)node == 33 ? CHILD_NODE : ALLOC_NODE, OK; }
+API CUresult cuGraphChildGraphNodeGetGraph(void *node, struct graph **graph) { return (void)node, *graph = asked->below, OK; }
 API CUresult cuGraphMemAllocNodeGetParams(void *node, uint64_t *parameters) {
     memset(parameters, 0, 120);
-    ((int *)parameters)[3] = asked->device;
+    ((int *)parameters)[2] = 1;
+    ((int *)parameters)[3] = asked->device[(uintptr_t)node - 1];
     return parameters[13] = asked->bytes[(uintptr_t)node - 1], OK;
+}
+static void back(struct executable *executable, const struct graph *graph) {
+    for (; graph; graph = graph->below)
+        for (int i = 0; i < graph->nodes; i++) executable->bytes[graph->device[i]] += graph->bytes[i];
 }
 API CUresult cuGraphInstantiateWithFlags(struct executable **to, struct graph *graph, uint64_t flags) {
     (void)flags;
     *to = calloc(1, sizeof **to);
-    for (int i = 0; i < graph->nodes; i++) (*to)->bytes += graph->bytes[i];
-    (*to)->us = graph->us;
-    return (*to)->device = graph->device, OK;
+    back(*to, graph);
+    return (*to)->us = graph->us, OK;
 }
 API CUresult cuGraphExecDestroy(struct executable *executable) { return free(executable), OK; }
-API CUresult cuGraphLaunch(struct executable *executable, void *stream) {
-    struct pool *pool = &graph_pool[executable->device];
+/* It frees what it allocates, and the card keeps it for the next. */
+API CUresult cuGraphUpload(struct executable *executable, void *stream) {
     (void)stream;
-    pool->device = executable->device;
-    if (executable->bytes && grow(pool, executable->bytes)) return OOM;
-    pool->live -= executable->bytes; /* it frees what it allocates */
-    if (executable->us && !null) push(current->device, executable->us, NULL);
+    for (int device = 0; device < card_count; device++) {
+        struct pool *pool = &graph_pool[device];
+        pool->device = device;
+        if (executable->bytes[device] && grow(pool, executable->bytes[device])) return OOM;
+        pool->live -= executable->bytes[device];
+    }
     return OK;
+}
+API CUresult cuGraphInstantiateWithParams(struct executable **to, struct graph *graph, uint64_t *parameters) {
+    CUresult result = cuGraphInstantiateWithFlags(to, graph, 0);
+    return result || !(parameters[0] & 2) ? result : cuGraphUpload(*to, NULL);
+}
+API CUresult cuGraphLaunch(struct executable *executable, void *stream) {
+    CUresult result = cuGraphUpload(executable, stream);
+    if (!result && executable->us && !null) push(current->device, executable->us, NULL);
+    return result;
 }
 API CUresult cuDeviceGraphMemTrim(CUdevice device) { return trim(&graph_pool[device], 0), OK; }
 API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, uint64_t *value) {
     return *value = attribute ? graph_pool[device].reserved : graph_pool[device].live, OK;
 }
-API CUresult cuStreamBeginCapture_v2(void *stream, int mode) { return (void)stream, (void)mode, cuGraphCreate(&capturing, 0); }
+API CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
+    (void)stream, (void)mode;
+    return capturing_own = 0, cuGraphCreate(&capturing, 0);
+}
+API CUresult cuStreamBeginCapture_v2_ptsz(void *stream, int mode) {
+    CUresult result = cuStreamBeginCapture_v2(stream, mode);
+    return capturing_own = 1, result;
+}
 API CUresult cuStreamEndCapture(void *stream, struct graph **graph) { return (void)stream, *graph = capturing, capturing = NULL, OK; }
-API CUresult cuStreamIsCapturing(void *stream, int *status) { return (void)stream, *status = capturing != NULL, OK; }
+API CUresult cuStreamIsCapturing(void *stream, int *status) { return (void)stream, *status = capturing && !capturing_own, OK; }
+API CUresult cuStreamIsCapturing_ptsz(void *stream, int *status) { return (void)stream, *status = capturing && capturing_own, OK; }
 
 /* ---- pools */
 
@@ -457,6 +511,9 @@ static struct pool *current_pool(void) {
 API CUresult cuDeviceGetMemPool(struct pool **pool, CUdevice device) {
     default_pool[device].device = device;
     return *pool = &default_pool[device], OK;
+}
+API CUresult cuDeviceGetDefaultMemPool(struct pool **pool, CUdevice device) {
+    return device < card_count ? cuDeviceGetMemPool(pool, device) : INVALID_DEVICE;
 }
 API CUresult cuMemPoolCreate(struct pool **pool, const int *properties) {
     *pool = calloc(1, sizeof **pool);
@@ -478,59 +535,3 @@ API CUresult cuMemAllocAsync(CUdeviceptr *to, size_t bytes, void *stream) { retu
 API CUresult cuMemAllocAsync_ptsz(CUdeviceptr *to, size_t bytes, void *stream) { return cuMemAllocAsync(to, bytes, stream); }
 API CUresult cuMemFreeAsync(CUdeviceptr pointer, void *stream) { return (void)stream, capturing ? OK : cuMemFree_v2(pointer); }
 API CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, void *stream) { return cuMemFreeAsync(pointer, stream); }
-
-/* ---- work */
-
-static CUresult start(uint64_t us) {
-    if (!initialized) return NOT_INITIALIZED;
-    if (null) return OK;
-    if (capturing) capturing->us += us;
-    else push(current->device, us, NULL);
-    return OK;
-}
-#define GRID unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void *stream
-#define UNUSED (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)f, (void)a
-API CUresult cuLaunchKernel(void *f, GRID, void **a, void **e) { return UNUSED, (void)e, start(gx); }
-API CUresult cuLaunchKernel_ptsz(void *f, GRID, void **a, void **e) { return UNUSED, (void)e, start(gx); }
-API CUresult cuLaunchCooperativeKernel(void *f, GRID, void **a) { return UNUSED, start(gx); }
-API CUresult cuLaunchKernelEx(const unsigned *config, void *f, void **a, void **e) { return (void)f, (void)a, (void)e, start(config[0]); }
-API CUresult cuLaunchGrid(void *f, int width, int height) { return (void)f, (void)height, start((uint64_t)width); }
-API CUresult cuEventCreate(struct event **event, unsigned flags) { return (void)flags, *event = calloc(1, sizeof **event), OK; }
-API CUresult cuEventRecord(struct event *event, void *stream) {
-    (void)stream;
-    if (null) event->at = now();
-    else push(current->device, 0, event);
-    return OK;
-}
-API CUresult cuEventQuery(struct event *event) {
-    pthread_mutex_lock(&mutex);
-    int pending = event->pending;
-    pthread_mutex_unlock(&mutex);
-    return pending ? NOT_READY : OK;
-}
-API CUresult cuEventElapsedTime(float *ms, struct event *begin, struct event *end) {
-    return *ms = (float)((double)(end->at - begin->at) / 1e6), OK;
-}
-
-/* ---- the other way to find a function: the newest version of a name, for the thread's own stream if it is asked */
-
-API CUresult cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) {
-    static const char *const endings[] = {"_v2_ptsz", "_ptsz", "_v2", ""};
-    char full[256];
-    Dl_info self;
-    dladdr((void *)cuGetProcAddress_v2, &self);
-    void *handle = dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    *to = NULL;
-    for (int i = flags & 2 ? 0 : version < 3020 ? 3 : 2; i < 4 && !*to; i++) {
-        snprintf(full, sizeof full, "%s%s", name, endings[i]);
-        *to = dlsym(handle, full);
-        if (*to && dladdr(*to, &self) && strcmp(self.dli_sname, full)) *to = NULL;
-    }
-    if (status) *status = *to ? 0 : 1;
-    return *to ? OK : NOT_FOUND;
-}
-API CUresult cuGetProcAddress(const char *name, void **to, int version, uint64_t flags) {
-    return cuGetProcAddress_v2(name, to, version, flags, NULL);
-}
-/* Names that only begin as the driver's do. */
-API int cuMemory_of_another_library(void) { return 42; }
