@@ -71,7 +71,9 @@ class Watch:
         self._own, self._limits, self._evict, self._say = own, limits, evict, say
         self._xids = xids or kernel_xids
         self._before = frozenset(self._xids())
-        self._begin = self._size = self._log_size()
+        self._logs = host.logs(domain)
+        self._size = {path: _size_of(path) for path in self._logs}
+        self._begin = dict(self._size)
         self._seen: dict[int, str] = {}
         self._stop = threading.Event()
         self.state, self.why = State.ACTIVE, ""
@@ -171,29 +173,23 @@ class Watch:
     def _tenants(self) -> set[str]:
         return {_MINE, _OTHERS} if len(self._limits()) > 1 else {_MINE}
 
-    def _log_size(self) -> int:
-        try:
-            return self._host.beside(self._domain, "log").stat().st_size
-        except FileNotFoundError:
-            return 0
-
     def _log(self) -> LogReading:
         """What was written since the task joined; all of it, if it was shortened meanwhile."""
         self._follow_log()
-        with (
-            contextlib.suppress(FileNotFoundError),
-            open(self._host.beside(self._domain, "log"), "rb") as file,
-        ):
-            file.seek(self._begin)
-            return read_log(file.read(2 * MOST_LOG).decode(errors="replace"))
-        return LogReading()
+        text = ""
+        for path in self._logs:
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                file.seek(self._begin[path])
+                text += file.read(2 * MOST_LOG).decode(errors="replace")
+        return read_log(text)
 
     def _follow_log(self) -> None:
-        """Note whether it was shortened, by whichever executor: it does not grow as long again between two looks."""
-        size = self._log_size()
-        if size < self._size:
-            self._begin = 0
-        self._size = size
+        """Note what was shortened, by whichever executor: nothing grows as long again between two looks."""
+        for path in self._logs:
+            size = _size_of(path)
+            if size < self._size[path]:
+                self._begin[path] = 0
+            self._size[path] = size
 
     # --- what is done
 
@@ -227,9 +223,10 @@ class Watch:
 
     def _shorten_log(self) -> None:
         """The daemon appends, so what was written can be cut off under it."""
-        if self._log_size() > MOST_LOG:
-            os.truncate(self._host.beside(self._domain, "log"), 0)
-            self._follow_log()
+        for path in self._logs:
+            if _size_of(path) > MOST_LOG:
+                os.truncate(path, 0)
+        self._follow_log()
 
 
 def watch_of(
@@ -260,6 +257,13 @@ def watch_of(
         evict=evict,
         say=say,
     )
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _closed(state: State) -> str:

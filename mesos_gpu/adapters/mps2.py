@@ -85,6 +85,10 @@ class Mps2:
         """Ask for the list of that server."""
         return numbers(self.control.ask(f"get_client_list {server}"))
 
+    def quit(self, grace_s: float) -> None:
+        """Give its servers that long."""
+        self.control.ask(f"quit -t {grace_s:g}")
+
     def terminate(self, server: int, client: int) -> None:
         """Have the server end the client's work."""
         self.control.ask(f"terminate_client {server} {client}")

@@ -1,10 +1,12 @@
 """The control program of NVIDIA's Multi-Process Service (MPS): how its daemon is asked and told. Each question has a
 deadline: a daemon that was stopped never answers.
 
-Source: nvidia-cuda-mps-control(1). Whether a command was obeyed is not in its exit code: settings are read back.
+Protocol 2 has a shell, which is given lines (nvidia-cuda-mps-control(1)); protocol 3 takes a command as arguments
+(NVIDIA's "MPS v3 Interface"). The exit code of the first does not say whether it was obeyed: settings are read back.
 """
 
 import os
+import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ DEADLINE_S: Final = 3.0
 LONGEST_PATH: Final = 106 - len("/control_privileged")
 LOGS: Final = "CUDA_MPS_LOG_DIRECTORY"
 PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
+PROTOCOL: Final = "CUDA_MPS_PROTOCOL_VERSION"
 PERCENT: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
@@ -82,17 +85,43 @@ class Control:
         return own | ({"LD_LIBRARY_PATH": str(self.libraries)} if self.libraries else {})
 
     def ask(self, *commands: str) -> list[str]:
-        """Give commands, and take the lines of the answer.
+        """Give commands to the shell of protocol 2, and take the lines of the answer.
 
         Raises:
             Silent, Absent: There is no answer.
             Unavailable: The program cannot be run.
         """
+        done = self._run((), commands[0], "".join(f"{command}\n" for command in commands))
+        if done.returncode:
+            raise self._absent(done)
+        return done.stdout.splitlines()
+
+    def call(self, *arguments: str) -> list[str]:
+        """Give one command of protocol 3, and take the lines of the answer.
+
+        Raises:
+            Silent, Absent: There is no answer.
+            Disobeyed: The daemon refuses.
+            Unavailable: The program cannot be run.
+        """
+        done = self._run(arguments, " ".join(arguments))
+        if done.returncode == 0:
+            return done.stdout.splitlines()
+        if not self._is_heard():
+            raise self._absent(done)
+        said = (done.stderr or done.stdout).strip() or f"exit code {done.returncode}"
+        raise Disobeyed(
+            f"the MPS daemon at {self.pipes} refuses {' '.join(arguments)!r}: {said}", remedy="see its log"
+        )
+
+    def _run(
+        self, arguments: tuple[str, ...], what: str, text: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
         try:
-            done = subprocess.run(
-                [self.program],
-                input="".join(f"{command}\n" for command in commands),
-                env=self.environment(),
+            return subprocess.run(
+                [self.program, *arguments],
+                input=text,
+                env=self.environment() | ({PROTOCOL: "3"} if arguments else {}),
                 cwd="/",
                 capture_output=True,
                 text=True,
@@ -102,20 +131,32 @@ class Control:
             )
         except subprocess.TimeoutExpired:
             raise Silent(
-                f"the MPS daemon at {self.pipes} did not answer {commands[0]!r} within {self.deadline_s:g} s",
+                f"the MPS daemon at {self.pipes} did not answer {what!r} within {self.deadline_s:g} s",
                 remedy="no more shares are put on its card; it is ended with the last task there",
             ) from None
         except OSError as error:
             raise Unavailable(
                 f"{self.program} cannot be run: {error.strerror}", remedy="see that the driver is whole"
             ) from error
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip()
-            raise Absent(
-                f"no MPS daemon is at {self.pipes}: {said or f'exit code {done.returncode}'}",
-                remedy="the next share of the card starts it anew",
-            )
-        return done.stdout.splitlines()
+
+    def _absent(self, done: "subprocess.CompletedProcess[str]") -> Absent:
+        said = (done.stderr or done.stdout).strip()
+        return Absent(
+            f"no MPS daemon is at {self.pipes}: {said or f'exit code {done.returncode}'}",
+            remedy="the next share of the card starts it anew",
+        )
+
+    def _is_heard(self) -> bool:
+        """Whether anybody listens where the daemon does."""
+        with socket.socket(socket.AF_UNIX) as daemon:
+            daemon.settimeout(self.deadline_s)
+            try:
+                daemon.connect(str(self.pipes / "control"))
+            except TimeoutError:
+                return True
+            except OSError:
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +191,9 @@ class Mps(Protocol):
         Raises:
             Disobeyed: It has other settings.
         """
+
+    def quit(self, grace_s: float) -> None:
+        """Have it end, with its servers. `grace_s`: for their clients, where the daemon takes one."""
 
     def servers(self) -> tuple[Server, ...]:
         """List its servers, with their states."""

@@ -4,8 +4,8 @@ Run as a file, with the arguments and variables of nvidia-cuda-mps-control; `pro
 and clients there are is in `fake.json` beside the sockets, which a test writes with `play`.
 
 Source of the answers by protocol 2: the daemon of 535.261.03, tried (tests/contract/test_mps.py asks both), and its
-manual page; of `get_server_status` and of all by protocol 3: NVIDIA's MPS documentation of release 615. What a log says
-of a fault are strings of libcuda.so of 535.261.03.
+manual page; of `get_server_status` NVIDIA's MPS documentation of release 615; by protocol 3 as `Daemon3` says at each.
+What a log says of a fault are strings of libcuda.so of 535.261.03.
 """
 
 import contextlib
@@ -15,7 +15,10 @@ import re
 import shlex
 import socket
 import sys
+from collections.abc import Iterable
 from typing import Any
+
+REFUSED = "\1"  # begins the words of a refusal, between daemon and program
 
 WORDS_OF_FAULT = (
     "Client process {pid} encountered a fatal GPU error.",
@@ -149,8 +152,13 @@ def _shown(text: str | None) -> list[str]:
 # --- protocol 3
 
 
+class Refused(Exception):
+    """A command that the daemon of protocol 3 refuses, in words."""
+
+
 class Daemon3:
-    """Servers with namespaces; tables as CSV with the names of columns first."""
+    """Servers with namespaces; lists as CSV. Each answer has its source: [doc] NVIDIA's "MPS v3 Interface" and "MPS v3
+    Namespaces" of release 615; [meas] others' measurements; [guess] ours, where neither says anything."""
 
     def __init__(self, pipes: str) -> None:
         """Begin without servers."""
@@ -159,41 +167,47 @@ class Daemon3:
         self._servers: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {}
 
     def answer(self, line: str) -> list[str]:
-        """Obey one command; the lines of the answer."""
+        """Obey one command; the lines of the answer, or one with the words of a refusal [guess]."""
+        if line == "-q":  # [doc] ends the daemon and all running servers
+            os._exit(1)
         module, verb, *arguments = (*line.split(), "", "")
         arguments = [text for text in arguments if text]
         options = dict(text[2:].split("=", 1) for text in arguments if text.startswith("--"))
         names = [text for text in arguments if not text.startswith("--")]
         method = getattr(self, f"_{module}_{verb}", None)
-        return (
-            [f"unknown command {module} {verb}"]
-            if method is None
-            else list(method(*names, **_as_names(options)))
-        )
+        try:
+            if method is None:
+                raise Refused(f"unknown command {module} {verb}")
+            return list(method(*names, **_as_names(options)))
+        except (Refused, TypeError) as error:  # TypeError: an argument that the command does not have
+            return [f"{REFUSED}{error}"]
 
     def _server_create(self, name: str, uid: str, allowed_devices: str) -> list[str]:
-        if not re.fullmatch(r"[a-z0-9_]{1,64}", name):
-            return [f"invalid name {name}"]
+        _see_name(name)
         if set(allowed_devices.split(",")) & set(seen(self._pipes)["absent"]):
-            return [f"server {name} created"]  # and it ends at once
-        self._servers[name] = (uid, allowed_devices, {"default": ("100", "")})
-        os.makedirs(os.path.join(self._pipes, name, "default"), exist_ok=True)
-        return [f"server {name} created"]
+            return []  # [meas] it is made, and ends at once
+        self._servers[name] = (
+            uid,
+            allowed_devices,
+            {"default": ("100", "")},
+        )  # [doc] an implicit default namespace
+        os.makedirs(os.path.join(self._pipes, name, "default"), exist_ok=True)  # [doc] a directory for each
+        return []
 
     def _server_list(self, format: str = "table") -> list[str]:
-        states = list(seen(self._pipes)["servers"].items()) or [(str(1000 + len(self._servers)), "ACTIVE")]
-        rows = [
-            f"{name},{pid},{of[0]},{state}"
+        """[doc] name, uid, pid, status ("Ready"), pipe-directory, allowed-devices, context-ids. [guess] FAULT."""
+        states = list(seen(self._pipes)["servers"].items()) or [(str(1000 + len(self._servers)), "Ready")]
+        return [
+            f"{name},{of[0]},{pid},{state},{self._pipes}/{name},{of[1]},-"
             for (name, of), (pid, state) in zip(self._servers.items(), states, strict=False)
         ]
-        return ["NAME,PID,UID,STATUS", *rows]
 
-    def _namespace_create(self, name: str, server: str, **limits: str) -> list[str]:
-        if not re.fullmatch(r"[a-z0-9_]{1,64}", name) or server not in self._servers:
-            return [f"invalid namespace {server}/{name}"]
-        self._servers[server][2][name] = ("100", "")
+    def _namespace_create(self, name: str, server: str) -> list[str]:
+        """[doc] takes no limits: they are set."""
+        _see_name(name)
+        self._namespaces(server)[name] = ("100", "")
         os.makedirs(os.path.join(self._pipes, server, name), exist_ok=True)
-        return self._namespace_set(name, server, **limits)
+        return []
 
     def _namespace_set(
         self,
@@ -202,26 +216,46 @@ class Daemon3:
         active_thread_percentage: str | None = None,
         pinned_memory_limit: str | None = None,
     ) -> list[str]:
-        percent, memory = self._servers[server][2][name]
-        if active_thread_percentage is not None and 0 < float(active_thread_percentage) <= 100:
+        """[doc] percentages are 1 to 100, limits whole numbers with K, M or G. [guess] what it does with others."""
+        percent, memory = self._namespaces(server)[name]
+        if active_thread_percentage is not None:
+            if not 1 <= int(active_thread_percentage) <= 100:
+                raise Refused(f"invalid percentage {active_thread_percentage}")
             percent = active_thread_percentage
         if pinned_memory_limit is not None and int(pinned_memory_limit[:-1]):
             memory = pinned_memory_limit
-        self._servers[server][2][name] = (percent, memory)
+        self._namespaces(server)[name] = (percent, memory)
         return []
 
     def _namespace_list(self, server: str, format: str = "table") -> list[str]:
-        if server not in self._servers:
-            return [f"no server {server}"]
-        rows = [f"{name},{percent},{memory}" for name, (percent, memory) in self._servers[server][2].items()]
-        return ["NAME,ACTIVE THREAD PERCENTAGE,PINNED MEMORY LIMIT", *rows]
+        """[doc] name, server, server-status, pinned-memory-limit, active-thread-percentage, client-priority,
+        pipe-directory."""
+        return [
+            f"{name},{server},Ready,{memory or '-'},{percent},0,{self._pipes}/{server}/{name}"
+            for name, (percent, memory) in self._namespaces(server).items()
+        ]
 
-    def _client_list(self, format: str = "table") -> list[str]:
-        return ["PID,SERVER", *(f"{pid},{server}" for server, pid in seen(self._pipes)["clients"])]
+    def _namespaces(self, server: str) -> dict[str, tuple[str, str]]:
+        if server not in self._servers:
+            raise Refused(f"no server {server}")
+        return self._servers[server][2]
+
+    def _client_list(self, server: str = "", format: str = "table") -> list[str]:
+        """[doc] pid, server, device, namespace, command, by example."""
+        name = next(iter(self._servers), server)
+        return [f"{pid},{name},0,default,python train.py" for _, pid in seen(self._pipes)["clients"]]
 
     def _client_terminate(self, pid: str) -> list[str]:
+        if int(pid) not in {each for _, each in seen(self._pipes)["clients"]}:
+            raise Refused(f"no client {pid}")
         _let_go(self._pipes, int(pid))
         return []
+
+
+def _see_name(name: str) -> None:
+    """[doc] lower-case letters, digits and underscores, 64 at most."""
+    if not re.fullmatch(r"[a-z0-9_]{1,64}", name):
+        raise Refused(f"invalid name {name}")
 
 
 def _as_names(options: dict[str, str]) -> dict[str, str]:
@@ -260,8 +294,8 @@ def serve(pipes: str, protocol: int) -> None:
                     lines.flush()
 
 
-def ask(pipes: str) -> int:
-    """Pass commands from stdin on, and print the answers."""
+def ask(pipes: str, commands: Iterable[str]) -> int:
+    """Pass commands on, and print the answers; 1 if there is no daemon, or one is refused."""
     with socket.socket(socket.AF_UNIX) as daemon:
         try:
             daemon.connect(os.path.join(pipes, "control"))
@@ -269,12 +303,15 @@ def ask(pipes: str) -> int:
             print("Cannot find MPS control daemon process", file=sys.stderr)
             return 1
         with daemon.makefile("rw") as lines:
-            for command in sys.stdin:
+            for command in commands:
                 lines.write(f"{command.strip()}\n")
                 lines.flush()
                 for line in lines:
                     if line == "\0\n":
                         break
+                    if line.startswith(REFUSED):
+                        print(line.removeprefix(REFUSED), end="", file=sys.stderr)
+                        return 1
                     print(line, end="")
     return 0
 
@@ -285,7 +322,8 @@ def main() -> int:
     pipes = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
     if "-f" in arguments:
         serve(pipes, int(protocol))
-    return ask(pipes)
+    # [doc] protocol 2 has a shell; protocol 3 takes one command, as arguments.
+    return ask(pipes, [" ".join(arguments)] if protocol == "3" else sys.stdin)
 
 
 if __name__ == "__main__":

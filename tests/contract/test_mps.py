@@ -171,7 +171,7 @@ def test_what_another_changed_is_seen(daemon: Daemon) -> None:
     daemon.mps.admit("t1", QUARTER)
     if isinstance(daemon.mps, Mps3):
         name = namespace_of("t1")
-        daemon.mps.control.ask(f"namespace set {name} --server=domain --active-thread-percentage=77")
+        daemon.mps.control.call("namespace", "set", name, "--server=domain", "--active-thread-percentage=77")
     else:
         daemon.mps.control.ask("set_default_active_thread_percentage 77")
     with pytest.raises(Disobeyed):
@@ -251,7 +251,8 @@ def test_clients_are_listed_and_let_go(fake: Daemon) -> None:
     fake.mps.open(GPU, UID, QUARTER)
     fake.play(servers={"1234567": "ACTIVE"}, clients=[[1234567, 2345678], [1234567, 3456789]])
     (server,) = fake.mps.servers()
-    assert (server.pid, server.fault) == (1234567, False)
+    assert server.pid == 1234567
+    assert not server.fault
     assert fake.mps.clients(server.pid) == (2345678, 3456789)
     fake.mps.terminate(server.pid, 2345678)
     assert fake.mps.clients(server.pid) == (3456789,)
@@ -279,9 +280,11 @@ def test_a_server_that_runs_is_told_too(fake: Daemon) -> None:
 
 def test_the_namespace_that_nobody_is_given_has_the_least(three: Daemon) -> None:
     three.mps.open(GPU, UID, HALF)
-    rows = three.mps.control.ask("namespace list --server=domain --format=csv")
-    assert f"default,{LEAST.percent},{LEAST.memory_mib}M" in rows
-    three.mps.control.ask("namespace set default --server=domain --active-thread-percentage=90")
+    rows = three.mps.control.call("namespace", "list", "--server=domain", "--format=csv,noheader")
+    assert [
+        row for row in rows if row.startswith(f"default,domain,Ready,{LEAST.memory_mib}M,{LEAST.percent},")
+    ]
+    three.mps.control.call("namespace", "set", "default", "--server=domain", "--active-thread-percentage=90")
     with pytest.raises(Disobeyed, match="namespace default"):
         three.mps.holds({}, HALF)
 
@@ -291,6 +294,30 @@ def test_a_server_that_ends_at_once_is_no_server(three: Daemon) -> None:
     three.play(absent=[GPU])
     with pytest.raises(Disobeyed, match=f"has no server for {GPU}"):
         three.mps.open(GPU, UID, HALF)
+
+
+def test_a_refusal_is_told_in_the_daemons_words_and_a_missing_daemon_is_none(three: Daemon) -> None:
+    with pytest.raises(Disobeyed, match="refuses 'namespace create X --server=domain': invalid name X"):
+        three.mps.control.call("namespace", "create", "X", "--server=domain")
+    three.mps.quit(1.0)
+    with pytest.raises(Absent):
+        three.mps.servers()
+
+
+@pytest.mark.parametrize(
+    ("shown", "is_it"),
+    [("1500M", True), ("1G", True), ("1536000K", True), ("2G", False), ("1M", False)],
+)
+def test_a_limit_may_be_shown_in_another_unit(three: Daemon, shown: str, is_it: bool) -> None:
+    three.mps.open(GPU, UID, HALF)
+    three.mps.admit("t1", HALF)
+    name = namespace_of("t1")
+    three.mps.control.call("namespace", "set", name, "--server=domain", f"--pinned-memory-limit={shown}")
+    if is_it:
+        three.mps.holds({"t1": HALF}, HALF)
+    else:
+        with pytest.raises(Disobeyed):
+            three.mps.holds({"t1": HALF}, HALF)
 
 
 def test_names_of_namespaces_are_what_the_daemon_takes() -> None:

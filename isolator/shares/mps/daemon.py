@@ -26,8 +26,10 @@ from isolator.shares.mps import compute_mode
 from isolator.shares.mps.compute_mode import Nvml
 from isolator.shares.mps.life import State
 from mesos_gpu.adapters.mps2 import Mps2
+from mesos_gpu.adapters.mps3 import NAME as SERVER_NAME
 from mesos_gpu.adapters.mps3 import Mps3
 from mesos_gpu.adapters.mps_control import (
+    LOGS,
     PIPES,
     PROGRAM,
     SERVER,
@@ -135,6 +137,11 @@ class Host:
     def beside(self, domain: Domain, name: str) -> Path:
         """A file of a domain that its tasks do not see."""
         return self.root / f"{domain.key}.{name}"
+
+    def logs(self, domain: Domain) -> tuple[Path, ...]:
+        """What the daemon writes, and by protocol 3 its server. Source: NVIDIA's MPS documentation, "Logging"."""
+        servers = (self.beside(domain, "logs") / SERVER_NAME / "server.log",) if domain.protocol == 3 else ()
+        return (self.beside(domain, "log"), *servers)
 
     def memory(self, domain: Domain) -> Path:
         """The file system that is /dev/shm for a domain's daemon and tasks."""
@@ -325,7 +332,7 @@ def undo(host: Host, what: str) -> list[int]:
         return left
     if host.memory(domain).is_mount():
         _on_host(["umount", "--lazy", str(host.memory(domain))])
-    for path in (host.pipes(domain), host.memory(domain)):
+    for path in (host.pipes(domain), host.memory(domain), host.beside(domain, "logs")):
         if path.exists():
             shutil.rmtree(path)
     for name in ("daemon", "log"):
@@ -436,6 +443,7 @@ def _make_directories(host: Host, domain: Domain) -> None:
     if host.pipes(domain).exists():  # of a daemon that was killed
         shutil.rmtree(host.pipes(domain))
     host.pipes(domain).mkdir(mode=0o755)
+    host.beside(domain, "logs").mkdir(exist_ok=True)
     memory = host.memory(domain)
     memory.mkdir(exist_ok=True)
     if not memory.is_mount():
@@ -483,7 +491,8 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
         done = subprocess.run(
             ["/bin/sh", "-c", _START, "sh", host.memory(domain), host.beside(domain, "log"),
              str(len(paths)), *paths, mps.control.program, *arguments],
-            env={**mps.control.environment(), "CUDA_VISIBLE_DEVICES": domain.gpu, **more},
+            env={**mps.control.environment(), "CUDA_VISIBLE_DEVICES": domain.gpu,
+                 LOGS: str(host.beside(domain, "logs")), **more},
             cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_S, check=False,
             start_new_session=True,
         )  # fmt: skip
@@ -520,7 +529,7 @@ def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
     """Ask it to go, then kill all that is in its cgroups; what would not die. `mode`: gives the compute mode back."""
     if (pid := daemon_pid(host, domain)) is not None:
         with contextlib.suppress(Unavailable):
-            host.mps(domain).control.ask(f"quit -t {QUIT_S:g}")
+            host.mps(domain).quit(QUIT_S)
         processes.send([pid], 15)
     left = [pid for group in own_cgroups(domain) for pid in group.remove()]
     if left or not mode or host.nvml is None:
