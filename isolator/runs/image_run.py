@@ -48,9 +48,9 @@ class Prepared:
 
             see_given(pid, self.given)
         if self.strict:
-            from isolator.shares.own_cuda import libcuda_of
+            from isolator.shares.own_cuda import libcuda_of, search_path
 
-            if own := libcuda_of(f"/proc/{pid}/root"):
+            if own := libcuda_of(f"/proc/{pid}/root", search_path(pid)):
                 raise NotStarted(
                     f"the image brings a libcuda of its own, {own}, by which it could exceed its share; isolation "
                     "strict needs an image without one"

@@ -1,12 +1,26 @@
-"""A libcuda that an image brings: with it a task would pass by what keeps it to its share."""
+"""A libcuda that an image brings, and that a dynamic linker finds: with it a task would pass by what keeps it to its
+share.
 
-import errno
+Looked at are the directories that a linker looks into (ld.so(8), ldconfig(8)), as the image has them: its own, those of
+/etc/ld.so.conf and of LD_LIBRARY_PATH, and what /etc/ld.so.cache names. Links are followed inside the image, never to
+the host. A program that names another directory itself (DT_RPATH, dlopen of a path, a variable that it sets) is not
+found out by this, as one with a static libcuda is not: the monitor sees what is mapped.
+"""
+
+import contextlib
+import fnmatch
 import os
+import re
 import stat
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
-#: Where a dynamic linker looks by itself (ld.so(8)), on the machines that there are drivers for. Not CUDA's forward
-#: compatibility, which lies elsewhere, and is no longer in the way of the driver volume.
+from isolator.host.not_started import NotStarted
+from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
+
+#: Where a dynamic linker looks by itself, on the machines that there are drivers for.
 PLACES: Final = (
     "lib",
     "lib64",
@@ -18,34 +32,158 @@ PLACES: Final = (
     "usr/lib/aarch64-linux-gnu",
     "usr/local/lib",
 )
+HWCAPS: Final = "glibc-hwcaps"  # below each, for newer processors, and first
+CONF, CACHE = "etc/ld.so.conf", "etc/ld.so.cache"
+LOOK_S: Final = 10.0
+MOST_PATHS: Final = 2000
+_MOST_LINKS: Final = 40  # of one path, as in Linux
+_MOST_CONF, _MOST_CACHE = 1 << 16, 1 << 24  # bytes
+_CACHED: Final = re.compile(rb"(/[^\0]*/libcuda\.so[^\0/]*)\0")
 
 
-def libcuda_of(root: str) -> str:
-    """The first libcuda below a directory that is a task's root, as the task names it; "": there is none. Links on the
-    way are not followed: they would lead to the host's."""
-    for place in PLACES:
-        for name in sorted(_names(root, place.split("/"))):
-            if name.startswith("libcuda.so"):
-                return f"/{place}/{name}"
-    return ""
+def libcuda_of(root: str, also: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> str:
+    """The first libcuda that a linker finds in a task's root, as the task names it; "": there is none.
+
+    Args:
+        root: The directory that is the task's root.
+        also: Further directories where its linker looks, as LD_LIBRARY_PATH has them.
+        clock: In seconds.
+
+    Raises:
+        NotStarted: There is too much to look at.
+        OSError: The root is gone.
+    """
+    with contextlib.ExitStack() as stack:
+        fd = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, fd)
+        return _Image(fd, clock).libcuda(also)
 
 
-def _names(root: str, parts: list[str]) -> list[str]:
-    """Files and links in a directory; none: it is none, or a link leads to it."""
-    how = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-    fd = os.open(root, how)
-    try:
-        for part in parts:
-            deeper = os.open(part, how | os.O_NOFOLLOW, dir_fd=fd)
+def search_path(pid: int) -> tuple[str, ...]:
+    """LD_LIBRARY_PATH of a process.
+
+    Raises:
+        OSError: There is no such process.
+    """
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        for entry in file.read().split(b"\0"):
+            if entry.startswith(b"LD_LIBRARY_PATH="):
+                return tuple(re.split("[:;]", os.fsdecode(entry.partition(b"=")[2])))
+    return ()
+
+
+class _Image:
+    """A root, with how much of it was looked at."""
+
+    def __init__(self, root: int, clock: Callable[[], float]) -> None:
+        self._root, self._clock = root, clock
+        self._until, self._seen = clock() + LOOK_S, 0
+
+    def libcuda(self, also: Sequence[str]) -> str:
+        ours = {self._identity(f"{VOLUME_PATH}/{name}") for name in ("lib", "lib64")}
+        for place in dict.fromkeys((*PLACES, *also, *self._configured())):
+            path = f"/{place.strip('/')}"
+            if self._identity(path) in ours:
+                continue
+            for directory in (path, *(f"{path}/{HWCAPS}/{name}" for name, _ in self._in(f"{path}/{HWCAPS}"))):
+                for name, is_directory in self._in(directory):
+                    if name.startswith("libcuda.so") and not is_directory:
+                        return f"{directory.rstrip('/')}/{name}"
+        return self._cached(ours)
+
+    def _configured(self, name: str = CONF, depth: int = 0) -> Iterator[str]:
+        """Directories that a configuration of the linker names, with those that it includes."""
+        for line in os.fsdecode(self._content(name, _MOST_CONF)).splitlines():
+            words = line.partition("#")[0].replace(",", " ").replace(":", " ").split()
+            if words[:1] != ["include"]:
+                yield from (word.partition("=")[0] for word in words if word.startswith("/"))
+                continue
+            for pattern in words[1:] if depth < 2 else ():
+                where = PurePosixPath("/etc", pattern)
+                for each in sorted(fnmatch.filter((n for n, _ in self._in(str(where.parent))), where.name)):
+                    yield from self._configured(f"{where.parent}/{each}", depth + 1)
+
+    def _cached(self, ours: set[tuple[int, int] | None]) -> str:
+        for match in _CACHED.finditer(self._content(CACHE, _MOST_CACHE)):
+            path = os.fsdecode(match[1])
+            if self._identity(path) is not None and self._identity(os.path.dirname(path)) not in ours:
+                return path
+        return ""
+
+    def _in(self, path: str) -> Iterator[tuple[str, bool]]:
+        """Names in a directory, and whether each is one; none, if it is none."""
+        with self._opened(path) as fd:
+            if fd is None or not stat.S_ISDIR(os.fstat(fd).st_mode):
+                return
+            with os.scandir(f"/proc/self/fd/{fd}") as entries:
+                for number, entry in enumerate(entries):
+                    if number % 1024 == 0:
+                        self._see_time()
+                    yield entry.name, entry.is_dir(follow_symlinks=False)
+
+    def _content(self, path: str, most: int) -> bytes:
+        """The beginning of a regular file; nothing, if it is none."""
+        with self._opened(path) as fd:
+            if fd is None or not stat.S_ISREG(os.fstat(fd).st_mode):
+                return b""
+            with open(f"/proc/self/fd/{fd}", "rb") as file:
+                return file.read(most)
+
+    def _identity(self, path: str) -> tuple[int, int] | None:
+        with self._opened(path) as fd:
+            return None if fd is None else (os.fstat(fd).st_dev, os.fstat(fd).st_ino)
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[int | None]:
+        """What a path of the image leads to, links followed as in the image (O_PATH); None: nowhere."""
+        self._count()
+        way = [self._root]  # from the root to where it is
+        try:
+            yield self._walked(way, path.split("/"))
+        finally:
+            for fd in way[1:]:
+                os.close(fd)
+
+    def _walked(self, way: list[int], parts: list[str]) -> int | None:
+        links = 0
+        while parts:
+            part = parts.pop(0)
+            if part == "..":
+                if len(way) > 1:
+                    os.close(way.pop())
+                continue
+            if part in ("", "."):
+                continue
+            try:
+                fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=way[-1])
+            except OSError:  # not there, no directory, too long
+                return None
+            if not stat.S_ISLNK(os.fstat(fd).st_mode):
+                way.append(fd)
+                continue
+            target = os.readlink("", dir_fd=fd)
             os.close(fd)
-            fd = deeper
-        names = os.listdir(fd)
-        return [name for name in names if not stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            return []
-        raise
-    finally:
-        os.close(fd)
+            links += 1
+            if links > _MOST_LINKS:
+                return None
+            while target.startswith("/") and len(way) > 1:
+                os.close(way.pop())
+            parts = [*target.split("/"), *parts]
+        return way[-1]
+
+    def _count(self) -> None:
+        self._seen += 1
+        if self._seen > MOST_PATHS:
+            raise _unseen(f"its linker looks at more than {MOST_PATHS} paths")
+        self._see_time()
+
+    def _see_time(self) -> None:
+        if self._clock() > self._until:
+            raise _unseen(f"to look takes more than {LOOK_S:g} s")
+
+
+def _unseen(why: str) -> NotStarted:
+    return NotStarted(
+        f"whether the image brings a libcuda of its own cannot be seen: {why}; isolation strict needs an image where "
+        "it can"
+    )
