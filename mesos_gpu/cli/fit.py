@@ -11,6 +11,7 @@ from rich.cells import cell_len
 GAP: Final = 2  # blanks between columns
 LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
 _UUID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\S*")
+_GPU: Final = re.compile(r"(GPU-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 
 
@@ -98,6 +99,12 @@ def _spread(columns: Sequence[Column], cut: set[str], width: int) -> list[Column
 def short_ids(cells: Sequence[str]) -> list[str]:
     """Words with a UUID end after its first eight digits, if that names no other word of the column."""
     return _shortened(cells, lambda word: _UUID.sub(r"\1", word, count=1))
+
+
+def short_gpus(text: str) -> str:
+    """A text whose GPUs are named by the start of their UUIDs, where that names no other of them."""
+    of_start = Counter(match[1] for match in {each[0]: each for each in _GPU.finditer(text)}.values())
+    return _GPU.sub(lambda match: match[1] if of_start[match[1]] == 1 else match[0], text)
 
 
 def short_hosts(cells: Sequence[str]) -> list[str]:

@@ -61,7 +61,9 @@ def note_of_waiting(client: Client) -> Callable[[Job], None]:
 
 
 def _why(client: Client, job: Job) -> str:
+    from mesos_gpu.cli.fit import short_gpus  # brings rich
+
     try:
-        return client.why(job["id"])["summary"]
+        return short_gpus(client.why(job["id"])["summary"])
     except MesosGpuError:
         return "waits"  # only a comfort: the call that matters follows, and speaks up

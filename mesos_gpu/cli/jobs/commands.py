@@ -1,5 +1,6 @@
 """`mesos-gpu ps`, `show`, `why`, `kill` and `wait`: jobs that are there already."""
 
+import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -8,7 +9,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.jobs.show import HEALTHY, command_line, facts
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
@@ -169,7 +170,8 @@ def why(app: App, id: str, as_json: bool) -> None:
         _explain(instance)
 
 
-def _explain(why: "Why") -> None:
+def _explain(full: "Why") -> None:
+    why: Why = json.loads(short_gpus(json.dumps(full)))
     output.line(f"{why['job_id']}: {why['summary']}.")
     if why["queue_position"] is not None:
         ahead = why["queue_position"]

@@ -17,6 +17,7 @@ from mesos_gpu.policy.explain.estimate import gpus_of
 
 _DAY_S: Final = 86400.0
 _MOST_RANGES: Final = 3
+_MOST_GPUS: Final = 4  # of which it is said why a share has no room; a host may have 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,9 @@ def _of_share(request: Request, node: NodeCapacity, now: float, *, even_full: bo
     for gpu_id, words in unable.items():
         alike.setdefault(words, []).append(gpu_id)
     said = [f"{ids[0]}{_and_more(len(ids) - 1)} {words}" for words, ids in alike.items()]
+    if len(said) > _MOST_GPUS:
+        rest = sum(len(ids) for ids in list(alike.values())[_MOST_GPUS:])
+        said = [*said[:_MOST_GPUS], f"and so on for {counted(rest, 'more GPU')}"]
     return f"lacks {counted(missing, 'GPU')} with room for its share: {'; '.join(said)}"
 
 

@@ -135,7 +135,7 @@ def _lacks(isolation: Isolation, sharing: Sharing, user: str | None, cards: int)
         methods = [method for method in methods if method.memory_by in _FIRM]
     wanted = dict.fromkeys(ability for method in methods for ability in NEEDS[method])
     words = [f"{ability.value}: {why}" for ability in wanted if (why := sharing.lacks(ability))]
-    if not all(sharing.lacks(ability) for ability in (Ability.MPS3, Ability.MPS2)):
+    if any(not sharing.lacks(ability) for ability in (Ability.MPS3, Ability.MPS2) if ability in wanted):
         words += [_NOT_AS_ROOT] * _may_be_root(user) + [_OF_ONE_CARD] * (cards > 1)
     return f"cannot enforce a share with isolation {isolation.value} ({'; '.join(words)})"
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import mesos_gpu
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.fit import Column, Fit, fitted, short_hosts, short_ids
+from mesos_gpu.cli.fit import Column, Fit, fitted, short_gpus, short_hosts, short_ids
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS
@@ -173,6 +173,17 @@ def test_ids_and_hosts_stay_whole_where_the_short_ones_are_not_unique() -> None:
         "a", "b.x", "b.y", "-", "10.0.0.1", "fe80::1"
     ]  # fmt: skip
     assert short_hosts(["a.x b.x", "a.x b.x c.x"]) == ["a b", "a +2"]
+
+
+def test_gpus_are_named_by_the_start_that_names_no_other() -> None:
+    one, other, near = (f"GPU-{start}-c73e-9aea-5239-e7d583afc8b{i}" for start, i in (
+        ("022fbf57", 1), ("122fbf57", 2), ("022fbf57", 3)
+    ))  # fmt: skip
+    assert short_gpus(f"{one} is full; {one} (and 1 more) is not, {other}: is") == (
+        "GPU-022fbf57 is full; GPU-022fbf57 (and 1 more) is not, GPU-122fbf57: is"
+    )
+    assert short_gpus(f"{one} {near} {other}") == f"{one} {near} GPU-122fbf57"
+    assert short_gpus(f"web.instance-{UUIDS[0]} waits") == f"web.instance-{UUIDS[0]} waits"
 
 
 def test_what_may_not_give_way_is_whole_in_any_width() -> None:

@@ -9,6 +9,7 @@ from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, seen
@@ -114,3 +115,42 @@ def test_who_fills_a_card_is_said_and_by_what() -> None:
         "card": ("lacks 1 GPU: g0 is used by most, some; g1 is used by whole",),
     }
     assert view.explain(JobId("memory")).can_ever_run
+
+
+def _said(node: NodeCapacity, asked: Request) -> str:
+    (hurdle,) = hurdles(asked, node, now=NOW)
+    return hurdle.words
+
+
+def test_who_owns_a_card_is_said() -> None:
+    """MPS serves one user a card: another's share waits, though there is room by both amounts."""
+    mps = Sharing(80_000, ((Ability.SHIM, ""), (Ability.MPS2, "")))
+    world = World()
+    world.register()
+    world.node("a1", replace(gpu("g0"), sharing=mps))
+    world.submit("anns", gpus=1, gpu_milli=300, user="ann")
+    world.offers(offer("o1", "a1", gpus=1))
+    world.submit("bobs", gpus=1, gpu_milli=300, user="bob")
+    why = StateView(world.state, world.settings, world.now).explain(JobId("bobs"))
+    assert why.nodes[0].reasons == (
+        "lacks 1 GPU with room for its share: g0 is user ann's alone, as long as its shares are kept by MPS "
+        "(it is shared by anns)",
+    )
+    assert why.can_ever_run
+
+
+def test_mps_is_only_spoken_of_where_it_would_do() -> None:
+    mps2 = Sharing(80_000, ((Ability.SHIM, ""), (Ability.MPS2, "")))
+    alone = node("n", replace(gpu("g0"), sharing=mps2))
+    said = _said(alone, share(ShareRequest(250, 250, isolation=Isolation.STRICT)))
+    assert said == (
+        "lacks 1 GPU with room for its share: g0 cannot enforce a share with isolation strict (dmem: not reported; "
+        "mps3: not reported; misc: not reported)"
+    )
+
+
+def test_of_many_gpus_the_first_are_said_and_the_others_counted() -> None:
+    cards = [replace(gpu(f"g{i}"), sharing=Sharing(1000 + i, ((Ability.SHIM, ""),))) for i in range(9)]
+    said = _said(node("n", *cards), share(ShareRequest(250, 0, 8_000)))
+    assert said.count("MiB for shares") == 4
+    assert said.endswith("g3 has 1003 MiB for shares, and 8000 are asked for; and so on for 5 more GPUs")
