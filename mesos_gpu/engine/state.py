@@ -18,7 +18,7 @@ from mesos_gpu.model.jobs.quota import owners
 from mesos_gpu.model.nodes.drain import Card, Drain, Target
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.shares.card import Sharing
@@ -53,6 +53,21 @@ class Capacity:
     since: float  # when the later span began
     latest: Resources
     before: Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Unreserved:
+    """What an agent had reserved for shared cards, given back the last time.
+
+    Attributes:
+        scalars: As it was offered.
+        tries: How often the same was given back in a row.
+        until: When it may be given back again if the same comes still, seconds since the epoch.
+    """
+
+    scalars: tuple[Scalar, ...]
+    tries: int
+    until: float
 
 
 @dataclass(slots=True)
@@ -106,6 +121,9 @@ class State:
     )  # tasks that held shared cards, the latest to end
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
+    unreserved: dict[AgentId, Unreserved] = field(
+        default_factory=dict
+    )  # of agents whose reservations were given back, and that have not offered anything without them since
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     unknown: dict[TaskId, None] = field(
         default_factory=dict

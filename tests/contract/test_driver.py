@@ -24,7 +24,8 @@ from mesos_gpu.errors import Unavailable
 from mesos_gpu.local import helpers
 from mesos_gpu.local.cluster import AgentSpec, Cluster
 from mesos_gpu.model.ids import AgentId, OfferId, TaskId
-from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.nodes.offer import Offer, Scalar, carve
+from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.model.tasks.unknown import Listed
@@ -33,6 +34,8 @@ from mesos_gpu.scheduler.__main__ import translate
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Agent, VirtualMesos
 from mesos_gpu.testing.fake_driver import FakeDriver
 from mesos_gpu.testing.ready_cluster import ReadyCluster
+from mesos_gpu.wire.mesos.reservations import is_others, is_ours, owner_of, reserved
+from mesos_gpu.wire.mesos.v1 import resources_to_json
 from tests.e2e.local.test_local_cluster import EXECUTOR
 
 WAIT_S: Final = 60.0
@@ -250,7 +253,7 @@ def rig(request: pytest.FixtureRequest, mesos: Callable[[], Cluster]) -> Iterato
     driver.stop(teardown=True)
 
 
-def on_mesos(address: str, put: Callable[[ev.Event], None]) -> Driver:
+def on_mesos(address: str, put: Callable[[ev.Event], None], role: str = "*") -> Driver:
     """The driver on pymesos, as the scheduler has it."""
 
     def sink(event: pd.DriverEvent) -> None:
@@ -259,7 +262,7 @@ def on_mesos(address: str, put: Callable[[ev.Event], None]) -> Driver:
 
     user = Path.home().owner()
     framework = pd.FrameworkSettings(
-        user, "contract", ("*",), "http://127.0.0.1:1", "here", failover_timeout_s=0.0
+        user, "contract", (role,), "http://127.0.0.1:1", "here", failover_timeout_s=0.0
     )
     return pd.PymesosDriver(framework, address, sink)
 
@@ -295,6 +298,41 @@ def test_a_task_that_is_killed_says_so_and_no_more(rig: Rig) -> None:
     killed = rig.status(task_id, "TASK_KILLED", "TASK_FAILED")
     assert killed.state == "TASK_KILLED"
     assert killed.uuid
+
+
+@pytest.mark.cluster
+def test_what_is_reserved_comes_back_with_its_framework_s_id_until_it_is_given_back(
+    mesos: Callable[[], Cluster],
+) -> None:
+    events: list[ev.Event] = []
+    driver = on_mesos(f"127.0.0.1:{mesos().master.port}", events.append, role="cards")
+    driver.start()
+    rig = Rig(driver, events, _nothing)
+
+    def by(offer: Offer) -> dict[str, str]:
+        """The amounts that are reserved for shared cards, and by whom."""
+        return {each.name: owner for each in offer.resources if (owner := owner_of(each)) is not None}
+
+    def offered(kept: bool) -> Offer:
+        return rig.until(  # type: ignore[no-any-return]
+            lambda heard: (offer := _last_offer(heard)) and bool(by(offer)) is kept and offer, "such an offer"
+        )
+
+    try:
+        plain = offered(kept=False)
+        framework = next(event.framework_id for event in events if isinstance(event, ev.Registered))
+        least = Resources(cpus=0.01, mem_mib=32)
+        wanted = [reserved(each, "cards", None, framework) for each in carve(plain.resources, least)[0]]
+        driver.accept([plain.id], [], refuse_s=0.0, reserve=resources_to_json(wanted))
+        back = offered(kept=True)
+        assert by(back) == {"cpus": framework, "mem": framework}
+        ours = [each for each in back.resources if is_ours(each, framework)]
+        assert all(is_others(each, "another") for each in ours)
+        driver.accept([back.id], [], refuse_s=0.0, unreserve=resources_to_json(ours))
+        events[:] = [event for event in events if not isinstance(event, ev.OffersArrived)]
+        offered(kept=False)
+    finally:
+        driver.stop(teardown=True)
 
 
 def test_a_declined_offer_comes_again_under_another_id(rig: Rig) -> None:

@@ -1,5 +1,6 @@
 """A match: offers held against the jobs that wait."""
 
+from mesos_gpu.engine.gpus.unreserving import note_unreserve
 from mesos_gpu.engine.match.covering import cover_again, make_way
 from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger
@@ -28,6 +29,7 @@ def match(turn: Turn) -> None:
         turn.state.matched_at = turn.now
     for effect in launches.effects(remains):
         turn.effects.append(effect)
+        note_unreserve(turn, effect)
         for offer_id in effect.offer_ids:
             turn.state.unused.pop(turn.state.offers[offer_id].agent_id, None)
             turn.state.drop_offer(offer_id)

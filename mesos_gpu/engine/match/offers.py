@@ -5,15 +5,21 @@ from dataclasses import replace
 
 from mesos_gpu.engine.effects import Decline, Revive, Suppress
 from mesos_gpu.engine.gpus.covers import is_uncovered
+from mesos_gpu.engine.gpus.unreserving import forget_unreserve
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import OfferId
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer
+from mesos_gpu.wire.mesos.reservations import is_others
 
 
 def on_offers(turn: Turn, offers: Iterable[Offer]) -> None:
-    """Hold them, and note their agents."""
+    """Hold them, and note their agents. What other frameworks of the role have reserved for cards is left alone."""
     for offer in offers:
+        resources = tuple([s for s in offer.resources if not is_others(s, turn.state.framework_id)])
+        if len(resources) < len(offer.resources):
+            offer = replace(offer, resources=resources)
+        forget_unreserve(turn, offer)
         turn.state.hold_offer(offer)
         known = turn.state.nodes.get(offer.agent_id)
         node = replace(

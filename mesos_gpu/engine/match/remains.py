@@ -7,6 +7,7 @@ from typing import Final
 from mesos_gpu.engine.effects import Launch, LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import usable
+from mesos_gpu.engine.gpus.unreserving import may_unreserve
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -79,9 +80,10 @@ class Remains:
                 agent.offers.append(offer)
                 agent.scalars += offer.resources
                 agent.ports += offer.ports
-            if settings.role != "*" and any(map(is_ours, offer.resources)):
-                agent.reserved += tuple(filter(is_ours, offer.resources))
-                agent.scalars = tuple([scalar for scalar in agent.scalars if not is_ours(scalar)])
+            ours = [each for each in offer.resources if is_ours(each, state.framework_id)]
+            if settings.role != "*" and ours:
+                agent.reserved += tuple(ours)
+                agent.scalars = tuple([each for each in agent.scalars if each not in ours])
 
     def __iter__(self) -> Iterator[AgentId]:
         """The agents that offer something, in the order of their oldest offers."""
@@ -115,7 +117,9 @@ class Remains:
         """
         agent = self._agents[agent_id]
         known = self._state.reconciliation is None and not self._state.doubtful
-        return summed(agent.reserve), summed(agent.reserved) if known else ()
+        unreserve = summed(agent.reserved) if known else ()
+        again = may_unreserve(self._state, agent_id, unreserve, self._now)
+        return summed(agent.reserve), unreserve if again else ()
 
     def capacity(self, agent_id: AgentId) -> NodeCapacity:
         """The agent as it could be used now."""
@@ -196,7 +200,8 @@ class Remains:
         rest = need - resources_of(kept)
         fresh, left = carve(agent.scalars, rest)
         if reserves:
-            held = [reserved(scalar, settings.role, settings.principal) for scalar in fresh]
+            by = settings.role, settings.principal, self._state.framework_id or ""
+            held = [reserved(scalar, *by) for scalar in fresh]
             agent.reserve += tuple([new for new, old in zip(held, fresh, strict=True) if new != old])
             fresh = held
         agent.scalars, agent.reserved = left, left_reserved

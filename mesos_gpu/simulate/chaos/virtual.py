@@ -23,7 +23,7 @@ from mesos_gpu.model.tasks.resize import Resize, Resized
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.wire.mesos import assignment, report
-from mesos_gpu.wire.mesos.reservations import is_ours, reserved
+from mesos_gpu.wire.mesos.reservations import owner_of, reserved
 from mesos_gpu.wire.mesos.resize import encode_answer
 
 TERMINAL: Final = frozenset(
@@ -35,6 +35,7 @@ OFFER_TIMEOUT_S: Final = (
     60.0  # the master's --offer_timeout: without, an ACCEPT lost on its way takes its offer along
 )
 PORTS: Final = (31000, 31001, 31002, 31003, 31004, 31005)  # of each agent
+FRAMEWORK: Final = "fw-1"  # the id of the scheduler's
 _PLAIN: Final = '{"role":"*"}'
 _encoded = lru_cache(maxsize=4096)(report.encode)
 _outcome = lru_cache(maxsize=4096)(assignment.encode)
@@ -200,7 +201,7 @@ class VirtualMesos:
         self.offered_kept[offer_id], agent.kept = agent.kept, no_amounts()
         plain = [Scalar(name, amount, _PLAIN) for name, amount in amounts.items() if amount]
         kept = [
-            reserved(Scalar(name, amount, _PLAIN), self.role, None)
+            reserved(Scalar(name, amount, _PLAIN), self.role, None, FRAMEWORK)
             for name, amount in self.offered_kept[offer_id].items()
             if amount
         ]
@@ -306,7 +307,7 @@ class VirtualMesos:
     def _admits(self, agent: Agent, item: fx.LaunchTask) -> bool:
         """Whether the master lets a task in: what is reserved for it must be there, and its keeper."""
         need = no_amounts()
-        for scalar in filter(is_ours, (*item.resources, *item.executor_resources)):
+        for scalar in filter(owner_of, (*item.resources, *item.executor_resources)):
             _add(need, {scalar.name: scalar.amount})
         if any(agent.kept[name] + 1e-6 < amount for name, amount in need.items()):
             return False
@@ -583,4 +584,4 @@ def _add(to: dict[str, float], amounts: Mapping[str, float], sign: int = 1) -> N
 
 def _put(agent: Agent, scalar: Scalar, sign: int) -> None:
     """Give back, or take."""
-    _add(agent.kept if is_ours(scalar) else agent.free, {scalar.name: scalar.amount}, sign)
+    _add(agent.kept if owner_of(scalar) else agent.free, {scalar.name: scalar.amount}, sign)

@@ -26,7 +26,7 @@ from mesos_gpu.simulate.chaos.account import Account, Told, Word, job_of, launch
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.virtual import TERMINAL, Facts
 from mesos_gpu.wire.mesos import report
-from mesos_gpu.wire.mesos.reservations import is_ours
+from mesos_gpu.wire.mesos.reservations import owner_of
 
 _LIVE: Final = frozenset(("TASK_STAGING", "TASK_STARTING", "TASK_RUNNING", "TASK_KILLING"))
 _CUT: Final = frozenset(("TASK_UNREACHABLE", "TASK_UNKNOWN"))
@@ -320,7 +320,7 @@ class Witness(Account):
         """Check it for what is reserved for shared cards, or for what is not."""
         carved = [s for item in launch.tasks for s in (*item.resources, *item.executor_resources)]
         for name in ("cpus", "mem", "gpus"):
-            used = sum(each.amount for each in carved if each.name == name and is_ours(each) is ours)
+            used = sum(each.amount for each in carved if each.name == name and bool(owner_of(each)) is ours)
             more = sum(each.amount for each in launch.reserve if each.name == name)
             less = sum(each.amount for each in launch.unreserve if each.name == name)
             has = sum(amounts[name] for amounts in offered)

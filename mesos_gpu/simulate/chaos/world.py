@@ -19,7 +19,7 @@ from mesos_gpu.model.saves import Save
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.simulate.chaos.violation import Violation
-from mesos_gpu.simulate.chaos.virtual import Agent, Run, VirtualMesos
+from mesos_gpu.simulate.chaos.virtual import FRAMEWORK, Agent, Run, VirtualMesos
 from mesos_gpu.simulate.chaos.witness import Witness
 from mesos_gpu.testing.builders import saved_of
 
@@ -120,7 +120,7 @@ class World:
     def connect(self) -> None:
         """The master accepts the subscription."""
         self.mesos.connected, self.mesos.suppressed = True, False
-        self.inbox.append(ev.Registered("fw-1", "http://master:5050"))
+        self.inbox.append(ev.Registered(FRAMEWORK, "http://master:5050"))
         self.flush()
 
     def flush(self, crash: str = "") -> None:

@@ -12,27 +12,39 @@ from typing import Any, Final
 from mesos_gpu.model.nodes.offer import Scalar
 
 ANY_ROLE: Final = "*"
-LABEL: Final = "mesos_gpu.cover"  # of reservations that are ours to undo
-_LABELS: Final = {"labels": [{"key": LABEL, "value": "shared GPU"}]}
+LABEL: Final = "mesos_gpu.cover"  # its value names the framework that made the reservation, and undoes it
+_ANYBODY: Final = "shared GPU"  # the value that said nothing of the framework
 
 
-def reserved(scalar: Scalar, role: str, principal: str | None) -> Scalar:
-    """A scalar as it is when it is reserved for a role; as it was if it is of some role already, or `role` is any."""
+def reserved(scalar: Scalar, role: str, principal: str | None, framework_id: str) -> Scalar:
+    """A scalar as it is when a framework has reserved it for a role; as it was if it is of some role already, or `role`
+    is any."""
     kind = json.loads(scalar.kind)
     if role == ANY_ROLE or kind.get("role", ANY_ROLE) != ANY_ROLE:
         return scalar
-    reservation: dict[str, Any] = {"labels": _LABELS}
+    labels = [{"key": LABEL, "value": framework_id}]
+    reservation: dict[str, Any] = {"labels": {"labels": labels}}
     if principal is not None:
         reservation["principal"] = principal
     return replace(scalar, kind=_canonical({**kind, "role": role, "reservation": reservation}))
 
 
-def is_ours(scalar: Scalar) -> bool:
-    """Whether it was reserved as `reserved` does."""
+def owner_of(scalar: Scalar) -> str | None:
+    """The framework that has reserved it as `reserved` does; None: none has."""
     if LABEL not in scalar.kind:
-        return False
+        return None
     labels = json.loads(scalar.kind).get("reservation", {}).get("labels", {}).get("labels", ())
-    return any(label.get("key") == LABEL for label in labels)
+    return next((label.get("value", "") for label in labels if label.get("key") == LABEL), None)
+
+
+def is_ours(scalar: Scalar, framework_id: str | None) -> bool:
+    """Whether a framework has reserved it so, and undoes it; it may be from before reservations named theirs."""
+    return owner_of(scalar) in (framework_id, _ANYBODY) if LABEL in scalar.kind else False
+
+
+def is_others(scalar: Scalar, framework_id: str | None) -> bool:
+    """Whether another framework of our role has reserved it so: it is nobody else's to use, and to undo."""
+    return owner_of(scalar) is not None and not is_ours(scalar, framework_id)
 
 
 def summed(scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:

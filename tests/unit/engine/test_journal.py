@@ -214,7 +214,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     saved = {field.name for field in dataclasses.fields(State) if not field.metadata.get("derived")}
     assert set(kept.STATES.names) == saved
     rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
-    rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from"}
+    rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
