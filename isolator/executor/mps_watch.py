@@ -30,6 +30,7 @@ LOOK_S: Final = 5.0
 PIDS_S: Final = 1.0
 MOST_LOG: Final = 1 << 20  # bytes; each question makes five lines
 _MINE, _OTHERS = "mine", "others"
+FULL: Final = "its MPS server has as many clients as it takes"  # why a card is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Watch:
         evict: Callable[[], None],
         say: Callable[[str], None],
         xids: Callable[[], Iterable[int]] | None = None,
+        most_clients: int = 0,
     ) -> None:
         """The daemon has been joined; nothing is watched yet.
 
@@ -65,11 +67,13 @@ class Watch:
             evict: Ends the task.
             say: Takes lines for the log.
             xids: Pids that the kernel's log names since the boot; None: it is read.
+            most_clients: That its server takes; 0: any number.
         """
         self._host, self._domain, self._ledger = host, domain, ledger
         self._mps = host.mps(domain)
         self._own, self._limits, self._evict, self._say = own, limits, evict, say
         self._xids = xids or kernel_xids
+        self._most_clients, self._clients = most_clients, 0
         self._before = frozenset(self._xids())
         self._logs = host.logs(domain)
         self._size = {path: _size_of(path) for path in self._logs}
@@ -111,6 +115,7 @@ class Watch:
             self._do(action, sight)
         if sight.event is Event.ANSWERS:
             self._see_settings()
+            self._see_room()
             self._shorten_log()
         return move.does
 
@@ -158,13 +163,14 @@ class Watch:
             return Sight(Event.SILENT, error.what)
         except Absent as error:
             return Sight(Event.ABSENT, error.what)
+        self._clients = sum(map(len, clients.values()))
         for pid in (pid for pids in clients.values() for pid in pids):
             self._seen.setdefault(pid, _OTHERS)
         told = [server.fault for server in servers if server.fault is not None]
         if any(told) if told else bool(servers) and self._log().fault:
-            left = sum(map(len, clients.values()))
-            event = Event.FAULT if left else Event.OVER
-            return Sight(event, f"its server is in fault, and has {left} clients" if left else "")
+            if not self._clients:
+                return Sight(Event.OVER)
+            return Sight(Event.FAULT, f"its server is in fault, and has {self._clients} clients")
         return Sight(Event.ANSWERS)
 
     def _note_processes(self) -> None:
@@ -221,6 +227,17 @@ class Watch:
                 for task, own in limits.items():
                     self._mps.admit(task, own)
 
+    def _see_room(self) -> None:
+        """Close the card while its tasks have all clients of its server: each was counted with one, and may have
+        more."""
+        full = CardTrace(self._domain.gpu, CLOSED, FULL)
+        is_full, told = 0 < self._most_clients <= self._clients, full in self._ledger.cards(full.gpu)
+        if is_full and not told:
+            self._say(f"{full.gpu} takes no more shares: {FULL}, {self._clients}")
+            self._ledger.note(full)
+        elif told and not is_full:
+            self._ledger.forget(full)
+
     def _shorten_log(self) -> None:
         """The daemon appends, so what was written can be cut off under it."""
         for path in self._logs:
@@ -256,6 +273,7 @@ def watch_of(
         limits=lambda: limits_on(ledger, gpu, tenancy.own),
         evict=evict,
         say=say,
+        most_clients=gpu.sharing.mps_clients if gpu.sharing else 0,
     )
 
 

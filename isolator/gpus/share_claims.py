@@ -32,10 +32,11 @@ class CardTrace:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What all shares of a card may have together."""
+    """What all shares of a card may have together. `clients`: of MPS; 0: any number."""
 
     memory_mib: int
     compute_milli: int = WHOLE
+    clients: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ def misfit(share: Share, room: Room, beside: Sequence[Share | None]) -> str:
             return f"its shares are all of the user {other.domain!r}"
         if share.instance and other.instance == share.instance:
             return f"its instance {share.instance} is held"
+    if share.method.has_domain and 0 < room.clients <= len(shares):
+        return f"its MPS server takes {room.clients} clients, and {len(shares)} shares have one"
     for name, unit, asked, held, most in (
         ("memory", "MiB", share.memory_mib, sum(o.memory_mib for o in shares), room.memory_mib),
         ("compute", "thousandths", share.compute_milli, sum(o.compute_milli for o in shares), room.compute_milli),

@@ -15,7 +15,7 @@ from typing import Final
 from isolator.devices.cgroups import OWN_ROOT, Cgroup
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.shares.driver import limits
-from isolator.shares.mps import daemon as mps
+from isolator.shares.mps import ability as mps
 from isolator.shares.shim import ability as shim_ability
 from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
@@ -222,9 +222,11 @@ class Abilities:
 
     def _with_all(self, inventory: Inventory, known: Known) -> Inventory:
         shim = self._shim(inventory)
-        return replace(inventory, gpus=tuple(self._with(gpu, known, shim) for gpu in inventory.gpus))
+        clients = mps.most_clients(inventory.cuda_version)
+        gpus = tuple(self._with(gpu, known, shim, clients) for gpu in inventory.gpus)
+        return replace(inventory, gpus=gpus)
 
-    def _with(self, gpu: Gpu, known: Known, shim: str) -> Gpu:
+    def _with(self, gpu: Gpu, known: Known, shim: str, clients: int) -> Gpu:
         """The card with abilities, and without what is kept of it."""
         if gpu.sharing is None:
             return gpu
@@ -232,9 +234,14 @@ class Abilities:
         abilities = tuple((ability, why[ability]) for ability in Ability if ability in why)
         profiles = gpu.sharing.profiles if self._settings.mig == "dynamic" else ()
         memory_mib = max(gpu.sharing.memory_mib - self._reserve_mib(gpu.sharing, why), 0)
-        return replace(
-            gpu, sharing=replace(gpu.sharing, memory_mib=memory_mib, abilities=abilities, profiles=profiles)
+        sharing = replace(
+            gpu.sharing,
+            memory_mib=memory_mib,
+            abilities=abilities,
+            profiles=profiles,
+            mps_clients=clients if _is_served(why) else 0,
         )
+        return replace(gpu, sharing=sharing)
 
     def _reserve_mib(self, sharing: Sharing, why: Mapping[Ability, str]) -> int:
         """What nobody's share is counted from; instances have their memory, whatever else is on the card."""
@@ -242,8 +249,7 @@ class Abilities:
             return 0
         if self._settings.reserve_mib is not None:
             return self._settings.reserve_mib
-        served = any(why.get(ability) == "" for ability in (Ability.MPS3, Ability.MPS2))
-        return MPS_RESERVE_MIB if served else 0
+        return MPS_RESERVE_MIB if _is_served(why) else 0
 
 
 def words_of(sharing: Sharing | None) -> str:
@@ -262,6 +268,11 @@ def words_of(sharing: Sharing | None) -> str:
 
 def _words(error: Exception) -> str:
     return error.what if isinstance(error, MesosGpuError) else str(error)
+
+
+def _is_served(why: Mapping[Ability, str]) -> bool:
+    """Whether a card may have a server of MPS."""
+    return any(why.get(ability) == "" for ability in (Ability.MPS3, Ability.MPS2))
 
 
 def _too_old(gpu: Gpu) -> dict[Ability, str]:

@@ -9,6 +9,7 @@ from isolator.devices.rules import Rule, nvidia_devices, rules_of
 from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.share_claims import CardTrace
 from isolator.shares import card
+from isolator.shares.mps import ability
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.tenancy import Given, Tenancy
@@ -31,7 +32,7 @@ class ByMps:
             uid: int | None = _uid(tenancy.share)
         except KeyError:
             return f"it has no user {tenancy.share.domain}"
-        why = mps.refusal(uid, len(tenancy.gpus))
+        why = ability.refusal(uid, len(tenancy.gpus))
         return why or ("" if self._of(tenancy).program else f"{PROGRAM} is not installed")
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
@@ -45,7 +46,7 @@ class ByMps:
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
         """Join the daemon, as `mps.join`; say so if the percentage is less than what was granted."""
         (gpu,) = tenancy.gpus
-        cap = mps.cap_for(tenancy.share, gpu.compute_capability, tenancy.own)
+        cap = ability.cap_for(tenancy.share, gpu.compute_capability, tenancy.own)
         joined = mps.join(
             self._of(tenancy),
             domain_of(tenancy, gpu),
@@ -104,9 +105,9 @@ def limits_of(share: Share, gpu: Gpu, own: Mapping[str, str]) -> Limits:
     """What a share may use, as MPS is told.
 
     Raises:
-        Unavailable, BadConfiguration: As `mps.cap_for`.
+        Unavailable, BadConfiguration: As `ability.cap_for`.
     """
-    return Limits(mps.cap_for(share, gpu.compute_capability, own).percent, share.memory_max_mib)
+    return Limits(ability.cap_for(share, gpu.compute_capability, own).percent, share.memory_max_mib)
 
 
 def domain_of(tenancy: Tenancy, gpu: Gpu) -> Domain:

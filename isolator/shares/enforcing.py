@@ -188,7 +188,7 @@ def refused(tenancy: Tenancy, why: str) -> NotStarted:
 def _room(tenancy: Tenancy, gpu: Gpu, compute_milli: int) -> Room:
     if gpu.sharing is None:
         raise refused(tenancy, f"nothing is known of what {gpu.id} has for shares")
-    return Room(gpu.sharing.memory_mib, compute_milli)
+    return Room(gpu.sharing.memory_mib, compute_milli, gpu.sharing.mps_clients)
 
 
 def measures(tenancy: Tenancy) -> tuple[Measure, ...]:

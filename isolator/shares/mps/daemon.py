@@ -32,7 +32,6 @@ from mesos_gpu.adapters.mps_control import (
     LOGS,
     PIPES,
     PROGRAM,
-    SERVER,
     Absent,
     Control,
     Limits,
@@ -43,22 +42,15 @@ from mesos_gpu.adapters.mps_control import (
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.shares.card import Ability
-from mesos_gpu.model.shares.share import Share
-from mesos_gpu.policy.sharing.percentages import Cap, cap_of
 
 KIND: Final = "mps"  # of a card's row in the ledger
 ROOT: Final = Path("/run/mesos-gpu/mps")
 #: Where a task has the pipes of its domain: over the directory that has everybody's on the host.
 TASK_PIPES: Final = str(ROOT)
 TASK_SHARED_MEMORY: Final = "/dev/shm"
-PERCENTAGES: Final = "MESOS_GPU_MPS_PERCENTAGES"
 START_S: Final = 10.0
 QUIT_S: Final = 2.0
 DRAIN_S: Final = 10.0
-FIRST_LIMITED: Final = 7  # the major compute capability of Volta
-FIRST_3: Final = 615  # the first driver with protocol 3
-_HOST_PID_NAMESPACE: Final = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _PAUSE_S: Final = 0.002
 _DRAIN_PAUSE_S: Final = 0.05
 #: Joins cgroups, leaves behind a daemon that has its domain's shared memory for /dev/shm, and says its pid.
@@ -183,95 +175,6 @@ def host_of(env: Mapping[str, str], libraries: Path | None = None) -> Host:
     """
     program = shutil.which(PROGRAM, path=f"{env.get('PATH', '')}:/usr/local/bin:/usr/bin:/usr/sbin")
     return Host(Path(program) if program else None, libraries, compute_mode.nvml_of(libraries))
-
-
-def any_percentage(env: Mapping[str, str]) -> bool:
-    """Whether this host's operator allows percentages with which results were seen to be wrong.
-
-    Raises:
-        BadConfiguration: The setting is none of its values.
-    """
-    said = env.get(PERCENTAGES) or "measured"
-    if said not in ("measured", "any"):
-        raise BadConfiguration(f"{PERCENTAGES} is {said!r}", remedy="set it to measured or any")
-    return said == "any"
-
-
-def cap_for(share: Share, compute_capability: str | None, env: Mapping[str, str]) -> Cap:
-    """The percentage that a share gets on a card of this host.
-
-    Raises:
-        Unavailable: None that is allowed is as small.
-        BadConfiguration: As of `any_percentage`.
-    """
-    cap = cap_of(share.compute_milli, compute_capability, any_percentage=any_percentage(env))
-    if cap is None:
-        raise Unavailable(
-            f"{share.compute_milli} thousandths of a card are less than MPS can give",
-            remedy="ask for 1 % or more",
-        )
-    return cap
-
-
-def probe(env: Mapping[str, str], driver_version: str) -> dict[Ability, str]:
-    """Why this host cannot use MPS, by protocol; "": it can.
-
-    Args:
-        env: The monitor's environment.
-        driver_version: As NVML says it, "535.261.03"; "": there is no driver.
-    """
-    why = _lacks(host_of(env), env)
-    major = driver_version.partition(".")[0]
-    newer = major.isdecimal() and int(major) >= FIRST_3
-    return {
-        Ability.MPS3: why or ("" if newer else f"driver {driver_version or 'none'} is older than {FIRST_3}"),
-        Ability.MPS2: why,
-    }
-
-
-def _lacks(host: Host, env: Mapping[str, str]) -> str:
-    if host.program is None:
-        return f"{PROGRAM} is not installed"
-    if not shutil.which(SERVER, path=host.mps(Domain(GpuId(""), 0)).control.environment()["PATH"]):
-        return f"{SERVER} is not installed"
-    if os.geteuid() != 0:
-        return "agents do not run as root"
-    if os.stat("/proc/self/ns/pid").st_ino != _HOST_PID_NAMESPACE:
-        return "agents, or their executors, are in a pid namespace of their own"
-    if host.nvml is None:
-        return "nvidia-ml-py is not installed, which sets compute modes"
-    if env.get("MESOS_GPU_USER_POOL"):
-        return "MESOS_GPU_USER_POOL gives each task a user of its own, and MPS is of one user"
-    missing = [tool for tool in ("unshare", "mount", "nsenter") if not shutil.which(tool)]
-    return f"{' and '.join(missing)} of util-linux is not installed" if missing else ""
-
-
-def too_old(compute_capability: str | None) -> str:
-    """Why MPS does not limit clients on a card; "": it does. Source: nvidia-cuda-mps-control(1), "Volta MPS".
-
-    Args:
-        compute_capability: "9.0"; None: not known.
-    """
-    major = (compute_capability or "").partition(".")[0]
-    if not major.isdecimal() or int(major) >= FIRST_LIMITED:
-        return ""
-    return f"compute capability {compute_capability}: MPS limits clients from {FIRST_LIMITED}.0 on"
-
-
-def refusal(uid: int | None, cards: int) -> str:
-    """Why a task cannot be a client, whatever its host has; "": it can.
-
-    Args:
-        uid: Of the user that it runs as; None: not known.
-        cards: How many cards it has a share of.
-    """
-    if uid is None:
-        return "MPS needs to know the user that the task runs as"
-    if uid == 0:
-        return "MPS would let a task of root change the limits of others"
-    return (
-        "a process reaches one MPS daemon only, so shares of several cards cannot use it" if cards > 1 else ""
-    )
 
 
 # --- to make, to adopt, to end

@@ -73,6 +73,7 @@ class Sharing:
         mig: Whether its MIG mode is on; then only its instances can be shared out.
         instances: Those that it has.
         profiles: Of instances that its host makes as shares need them; none: it has those that an operator made.
+        mps_clients: How many clients a server of MPS takes, of which each share needs one; 0: nothing limits them.
     """
 
     memory_mib: int
@@ -81,6 +82,7 @@ class Sharing:
     mig: bool = False
     instances: tuple[MigInstance, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
+    mps_clients: int = 0
 
     def lacks(self, ability: Ability) -> str:
         """Why the host cannot use an ability; "": it can."""

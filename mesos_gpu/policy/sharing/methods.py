@@ -32,6 +32,7 @@ NEEDS: Final[Mapping[Method, tuple[Ability, ...]]] = MappingProxyType(
 )
 _FIRM: Final = ("mig", "dmem", "misc")  # what keeps memory by hardware, kernel or driver
 _BURSTS: Final = ("dmem", "misc")  # what has a soft limit beside the hard one
+_ANY_NUMBER: Final = 1 << 31
 _OF_ONE_CARD: Final = "MPS is not for a task with shares of several cards: a process reaches one server only"
 _NOT_AS_ROOT: Final = "MPS is not for a task that may be root: it could command the server"
 
@@ -73,6 +74,8 @@ def choose(
         return _other_method(able, free)
     if method is Method.MIG:
         return _instance(request, sharing, free)
+    if not _clients_left(method, sharing, free):
+        return f"is full by clients of MPS: its server takes {sharing.mps_clients}, and {free.shares} shares have one"
     return _short(memory_mib, request.compute_milli, free) or Share(
         compute_milli=request.compute_milli,
         memory_mib=memory_mib,
@@ -96,7 +99,9 @@ def times(
     if isinstance(share, str):
         return 0
     if not share.instance:
-        return min(free.milli // share.compute_milli, free.memory_mib // share.memory_mib)
+        assert gpu.sharing is not None, "it has a share"
+        most = min(free.milli // share.compute_milli, free.memory_mib // share.memory_mib)
+        return min(most, _clients_left(share.method, gpu.sharing, free))
     count = 0
     while isinstance(share, Share):
         count, free = count + 1, free.less(share)
@@ -153,6 +158,12 @@ def _other_method(able: Sequence[Method], free: GpuPart) -> str:
         return f"is user {free.domain}'s alone, as long as its shares are kept by MPS"
     names = " or ".join(method.value for method in able)
     return f"has shares that are enforced by {free.method.value}, and this one takes {names}"
+
+
+def _clients_left(method: Method, sharing: Sharing, free: GpuPart) -> int:
+    """How many more clients its server takes; of a method without one as many as may be."""
+    limited = method.has_domain and sharing.mps_clients
+    return max(sharing.mps_clients - free.shares, 0) if limited else _ANY_NUMBER
 
 
 def _instance(request: ShareRequest, sharing: Sharing, free: GpuPart) -> Share | str:

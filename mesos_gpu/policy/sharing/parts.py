@@ -19,6 +19,7 @@ class GpuPart:
         method: How the shares on it are enforced, all of them alike; None: there are none now.
         domain: The user whose shares alone may be on it; "": anybody's.
         taken: UUIDs of its MIG instances that tasks hold; once for each that holds it or has it kept.
+        shares: How many are on it, or are kept.
     """
 
     gpu_id: GpuId
@@ -27,6 +28,7 @@ class GpuPart:
     method: Method | None = None
     domain: str = ""
     taken: tuple[str, ...] = ()
+    shares: int = 0
 
     def less(self, share: Share) -> "GpuPart":
         """What is left beside one more share."""
@@ -37,6 +39,7 @@ class GpuPart:
             method=share.method,
             domain=share.domain or self.domain,
             taken=(*self.taken, share.instance) if share.instance else self.taken,
+            shares=self.shares + 1,
         )
 
     def more(self, share: Share, empty: "GpuPart") -> "GpuPart":
@@ -49,6 +52,7 @@ class GpuPart:
             milli=self.milli + share.compute_milli,
             memory_mib=self.memory_mib + share.memory_mib,
             taken=tuple(taken),
+            shares=self.shares - 1,
         )
         free = (back.milli, back.memory_mib, back.taken)
         return empty if free == (empty.milli, empty.memory_mib, empty.taken) else back
@@ -65,6 +69,7 @@ class GpuPart:
             method=self.method or other.method,
             domain=self.domain or other.domain,
             taken=(*self.taken, *absent),
+            shares=max(self.shares, other.shares),
         )
 
 

@@ -24,6 +24,7 @@ def sharing_to_json(sharing: Sharing) -> dict[str, Any]:
         "mig": sharing.mig,
         "instances": [asdict(each) for each in sharing.instances],
         "profiles": [asdict(each) for each in sharing.profiles],
+        "mps_clients": sharing.mps_clients,
     }
 
 
@@ -50,6 +51,7 @@ def sharing_from_json(value: Any) -> Sharing:
         mig=mig,
         instances=tuple(_instance(where, each) for where, each in _listed(value, "instances")),
         profiles=tuple(_profile(where, each) for where, each in _listed(value, "profiles")),
+        mps_clients=_number(value, "mps_clients") if "mps_clients" in value else 0,
     )
 
 

@@ -31,7 +31,7 @@ def reported(gpu: Gpu) -> dict[str, Any]:
     return value
 
 
-@pytest.mark.parametrize("sharing", [SHARING, Sharing(1), None])
+@pytest.mark.parametrize("sharing", [SHARING, Sharing(1), Sharing(1, mps_clients=48), None])
 def test_what_a_card_has_for_shares_comes_back(sharing: Sharing | None) -> None:
     inventory = Inventory((replace(GPU, sharing=sharing),))
     assert report.decode(report.encode(inventory)) == inventory
@@ -65,6 +65,7 @@ def test_an_ability_is_lacked_for_the_reason_that_was_reported() -> None:
     ("changed", "says"),
     [
         ({"memory_mib": -1}, "sharing.memory_mib must be a whole number, 0 or more, got -1"),
+        ({"mps_clients": -1}, "sharing.mps_clients must be a whole number, 0 or more, got -1"),
         ({"memory_mib": None}, "sharing.memory_mib must be a whole number, 0 or more, got None"),
         ({"memory_mib": 1.5}, "sharing.memory_mib must be a whole number, 0 or more, got 1.5"),
         ({"sm_count": True}, "sharing.sm_count must be a whole number, 0 or more, got True"),

@@ -52,7 +52,7 @@ class Beside:
 
         return Watch(
             self.host, self.domain, self.ledger, own=lambda: {MINE}, limits=lambda: self.limits, evict=evict,
-            say=self.said.append, xids=lambda: set(self.xids),
+            say=self.said.append, xids=lambda: set(self.xids), most_clients=3,
         )  # fmt: skip
 
     def play(
@@ -250,6 +250,19 @@ def test_a_hung_daemon_closes_the_card_and_then_ends_the_task(place2: Beside) ->
     place2.daemon.send_signal(signal.SIGCONT)
     assert watch.look() == (Action.OPEN,)
     assert place2.closed() == []
+
+
+def test_a_server_with_all_its_clients_closes_the_card_until_one_leaves(place: Beside) -> None:
+    watch, third = place.watch(), 4711
+    place.play(clients=(MINE, OTHER, third))
+    watch.look()
+    watch.look()
+    assert place.closed() == [mps_watch.FULL]
+    assert place.said == [f"{GPU} takes no more shares: {mps_watch.FULL}, 3"]
+    assert place.evictions == 0
+    place.play()
+    place.watch().look()  # whoever closed it may be gone
+    assert place.closed() == []
 
 
 def test_settings_that_a_client_changed_are_set_again(place: Beside) -> None:

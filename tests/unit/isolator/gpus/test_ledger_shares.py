@@ -48,6 +48,20 @@ def tenant() -> Iterator[Callable[[], Owner]]:
         process.wait()
 
 
+def test_a_card_takes_as_many_shares_by_mps_as_its_server_takes_clients(
+    ledger: Ledger, tenant: Callable[[], Owner]
+) -> None:
+    share = Share(10, 10, 10, Method.SHIM_MPS2, "alice")
+    claim = ShareClaim(share, {A: Room(4000, clients=2)})
+    for number in range(2):
+        assert ledger.claim(f"t{number}", [A], tenant(), share=claim) == Claimed()
+    refused = ledger.claim("t2", [A], tenant(), share=claim)
+    assert isinstance(refused, Refused)
+    assert refused.why == "GPU-a: its MPS server takes 2 clients, and 2 shares have one"
+    holding = ledger.holdings()[0]
+    assert ledger.resize("t0", holding.owner, claim) == Claimed()  # one's own is not in one's way
+
+
 def test_a_card_is_shared_until_it_is_full(ledger: Ledger, tenant: Callable[[], Owner]) -> None:
     for number in range(4):
         assert ledger.claim(f"t{number}", [A], tenant(), share=ask()) == Claimed()

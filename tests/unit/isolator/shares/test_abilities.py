@@ -15,7 +15,7 @@ from isolator.node import doctor
 from isolator.node.findings import Host, Level
 from isolator.shares import abilities
 from isolator.shares.abilities import MPS_RESERVE_MIB, Abilities, Known, Settings, settings_of, words_of
-from isolator.shares.mps import daemon as mps
+from isolator.shares.mps import ability as mps
 from isolator.shares.shim import ability as shim_ability
 from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
@@ -44,7 +44,7 @@ def inventory(*sharing: Sharing | None, driver: str = "615.71.09") -> Inventory:
     """Make a report of NVML's, before it is completed."""
     said = sharing or (Sharing(80000), Sharing(80000))
     gpus = tuple(replace(gpu, sharing=each) for gpu, each in zip(GPUS, said, strict=False))
-    return Inventory(gpus, "nvml", driver)
+    return Inventory(gpus, "nvml", driver, "13.4")
 
 
 def said_of(report: Inventory, card: int = 0) -> dict[Ability, str]:
@@ -160,6 +160,13 @@ def test_of_a_card_in_mig_mode_only_instances_can_be_used(
     assert said.pop(Ability.MIG).startswith(why)
     assert bool(said_of(able("misc", env).at_once(inventory(sharing)))[Ability.MIG]) == bool(why)
     assert set(said.values()) == {"its MIG mode is on"}
+
+
+def test_clients_of_mps_are_reported_where_it_is_used(able: Able) -> None:
+    for served, clients in ((MPS, 60), (NO_MPS, 0)):
+        (card, _) = able(served=served).at_once(inventory()).gpus
+        assert card.sharing is not None
+        assert card.sharing.mps_clients == clients
 
 
 def test_profiles_are_reported_only_where_the_host_makes_instances(able: Able) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from isolator.shares.mps import compute_mode
+from isolator.shares.mps import ability, compute_mode
 from isolator.shares.mps import daemon as mps
-from isolator.shares.mps.daemon import Domain, Host, cap_for, own_cgroups, probe, refusal
+from isolator.shares.mps.ability import cap_for, most_clients, probe, refusal
+from isolator.shares.mps.daemon import Domain, Host, own_cgroups
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -31,7 +32,7 @@ def programs(tmp_path: Path) -> Path:
 def fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root, in the host's pid namespace."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(mps, "_HOST_PID_NAMESPACE", os.stat("/proc/self/ns/pid").st_ino)
+    monkeypatch.setattr(ability, "_HOST_PID_NAMESPACE", os.stat("/proc/self/ns/pid").st_ino)
 
 
 @pytest.mark.usefixtures("fit")
@@ -63,7 +64,7 @@ def test_what_a_host_lacks_is_named(programs: Path, tmp_path: Path, monkeypatch:
         "MESOS_GPU_USER_POOL gives each task"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(mps, "_HOST_PID_NAMESPACE", 1)
+        patch.setattr(ability, "_HOST_PID_NAMESPACE", 1)
         assert why(env) == "agents, or their executors, are in a pid namespace of their own"
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: 1000)
@@ -72,7 +73,7 @@ def test_what_a_host_lacks_is_named(programs: Path, tmp_path: Path, monkeypatch:
         patch.setattr(compute_mode, "nvml_of", lambda _: None)
         assert why(env) == "nvidia-ml-py is not installed, which sets compute modes"
     with monkeypatch.context() as patch:
-        patch.setattr(mps, "host_of", lambda _: Host(None))
+        patch.setattr(ability, "host_of", lambda _: Host(None))
         assert why(env) == "nvidia-cuda-mps-control is not installed"
 
 
@@ -94,7 +95,15 @@ def test_who_may_be_a_client(uid: int | None, cards: int, words: str) -> None:
     ("capability", "old"), [("6.1", True), ("7.0", False), ("12.0", False), (None, False)]
 )
 def test_cards_before_volta_are_too_old(capability: str | None, old: bool) -> None:
-    assert bool(mps.too_old(capability)) is old
+    assert bool(ability.too_old(capability)) is old
+
+
+@pytest.mark.parametrize(
+    ("cuda", "most"),
+    [("12.2", 48), ("13.0", 48), ("13.1", 60), ("13.4", 60), ("14.0", 60), (None, 48), ("?", 48)],
+)
+def test_a_server_takes_so_many_clients(cuda: str | None, most: int) -> None:
+    assert most_clients(cuda) == most
 
 
 def test_a_row_says_which_domain_it_is() -> None:

@@ -68,6 +68,25 @@ def test_mps_is_not_for_shares_of_several_cards() -> None:
     assert "shares of several cards" in refused(choose(QUARTER, card(DMEM, MPS3), None, "alice", cards=2))
 
 
+def test_a_card_is_full_by_clients_of_mps() -> None:
+    """Each share needs one, however small it is."""
+    served, tiny = card(MPS2, SHIM), ShareRequest(10, memory_mib=100)
+    assert served.sharing is not None
+    served = replace(served, sharing=replace(served.sharing, mps_clients=3))
+    assert times(tiny, served, None, "alice") == 3
+    free = unshared(served)
+    for _ in range(3):
+        free = free.less(granted(choose(tiny, served, free, "alice")))
+    assert refused(choose(tiny, served, free, "alice")) == (
+        "is full by clients of MPS: its server takes 3, and 3 shares have one"
+    )
+    assert times(tiny, served, free, "alice") == 0
+    share = Share(10, 100, 100, Method.SHIM_MPS2, "alice")
+    assert granted(choose(tiny, served, free.more(share, unshared(served)), "alice")) == share
+    by_turns = free.less(Share(10, 100, 100, Method.SHIM_WINDOWS))
+    assert times(tiny, card(SHIM), by_turns, None) > 3
+
+
 def test_strict_wants_memory_that_hardware_kernel_or_driver_keeps() -> None:
     strict = replace(QUARTER, isolation=Isolation.STRICT)
     assert granted(choose(strict, card(DMEM, SHIM), None, None)).method is Method.DMEM_WINDOWS
