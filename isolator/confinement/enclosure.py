@@ -184,8 +184,8 @@ def undo(trace: Trace) -> list[int]:
             from isolator.shares.enforcing import undo as undo_share
 
             return undo_share(trace)
-        case "volume":
-            pass  # a lease, which ends with the holding
+        case "volume" | "container":
+            pass  # a lease, and a name: they end with the holding
         case "docker":
             from isolator.agent.docker_engine import DockerEngine
 

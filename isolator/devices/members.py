@@ -2,42 +2,66 @@
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from isolator.devices import cgroups
 from isolator.gpus.ledger import Holding
 from isolator.host import processes
 
+ENGINES: Final = "container"  # kind of a trace: the Docker Engine's id of the task's container
+
 
 def member_of(holding: Holding) -> Callable[[int], bool]:
-    """Tells the owner, all below it, and all in cgroups of its container: Mesos' and ours are named as that."""
-    tree = frozenset(_tree(holding))
+    """Tells the owner, all below it, and all in cgroups of its container: Mesos' and ours are named as that, and those
+    of the Docker Engine as its id."""
+    tree, names = frozenset(_tree(holding)), _names_of(holding)
+    return lambda pid: pid in tree or not names.isdisjoint(_parts_of(pid))
 
-    def is_member(pid: int) -> bool:
-        try:
-            paths = cgroups.membership(pid).values()
-        except OSError:  # it has ended
-            paths = {}.values()
-        return pid in tree or any(holding.container in path.split("/") for path in paths if holding.container)
 
-    return is_member
+def first_of_engine(holding: Holding) -> int | None:
+    """A process of the task's container of the Docker Engine, by its cgroup, which no process chooses; None: there is
+    none now."""
+    names = _names_of(holding) - {holding.container}
+    pids = _present() if names else ()
+    return next((pid for pid in pids if not names.isdisjoint(_parts_of(pid))), None)
+
+
+def cgroup_names(ident: str) -> frozenset[str]:
+    """How the Docker Engine names the cgroup of a container with that id: by itself, or by systemd."""
+    return frozenset({ident, f"docker-{ident}.scope"})
+
+
+def _names_of(holding: Holding) -> frozenset[str]:
+    """How cgroups are named that only processes of the task are in."""
+    engines = (cgroup_names(trace.what) for trace in holding.traces if trace.kind == ENGINES)
+    return frozenset({holding.container} if holding.container else ()).union(*engines)
+
+
+def _parts_of(pid: int) -> frozenset[str]:
+    """Names of the cgroups that a process is in, and of those above; none: it has ended."""
+    try:
+        paths = cgroups.membership(pid).values()
+    except OSError:
+        return frozenset()
+    return frozenset(part for path in paths for part in path.split("/"))
 
 
 def members_of(holdings: Sequence[Holding]) -> list[frozenset[int]]:
     """All processes of each holding, as `member_of` tells them, by one look at those of the host."""
-    by_container: dict[str, set[int]] = {
-        holding.container: set() for holding in holdings if holding.container
+    members = [_tree(holding) for holding in holdings]
+    by_name = {
+        name: tree for holding, tree in zip(holdings, members, strict=True) for name in _names_of(holding)
     }
-    for name in os.listdir("/proc") if by_container else ():
-        if not name.isdigit():
-            continue
-        try:
-            paths = cgroups.membership(int(name)).values()
-        except OSError:  # it has ended
-            continue
-        for container in by_container.keys() & {part for path in paths for part in path.split("/")}:
-            by_container[container].add(int(name))
-    return [frozenset(_tree(holding) | by_container.get(holding.container, set())) for holding in holdings]
+    for pid in _present() if by_name else ():
+        for name in by_name.keys() & _parts_of(pid):
+            by_name[name].add(pid)
+    return [frozenset(each) for each in members]
 
 
 def _tree(holding: Holding) -> set[int]:
     return {holding.owner.pid, *processes.descendants(holding.owner.pid)}
+
+
+def _present() -> list[int]:
+    """All processes that this one sees."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -126,7 +126,7 @@ class Work:
             enclosure.set_up()
             if self._enforcing is not None:
                 given = self._enforcing.make(enclosure.joins(), volume)
-        launch = Launch(plan, self._task_id, self._env, enclosure, volume, given)
+        launch = Launch(plan, self._task_id, self._env, enclosure, volume, given, self._leave)
         ports = frozenset(each.port for each in denied if each.address is None)
         self._prepared = Prepared(launch, run, checks, ports, log_limit_mib, self._fetch_of(launch))
         if self._prepared.fetch is not None:
@@ -240,6 +240,10 @@ class Work:
         raise NotStarted(
             "dead claims would not go away", Outcome(infrastructure=True, refused_gpus=plan.gpus)
         )
+
+    def _leave(self, trace: Trace) -> None:
+        self._ledger.leave(self._task_id, self._owner, trace)
+        self._claimed = (trace, *(self._claimed or ()))
 
     def _end_dead(self, plan: Assignment, answer: Refused | Stale) -> None:
         """End what dead executors have left, so that the claim can be tried again.

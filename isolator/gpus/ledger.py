@@ -249,8 +249,7 @@ class Ledger:
                 if uid is None:
                     return NoneFree()
                 traces = (uid_trace(uid), *traces)  # undone last
-            marks = json.dumps([(trace.kind, trace.what) for trace in traces])
-            row = (task, *owner.columns, container, time.time(), marks)
+            row = (task, *owner.columns, container, time.time(), _marks(traces))
             held = db.execute(
                 """INSERT INTO holdings (task, pid, start_ticks, boot_id, pid_namespace, container, since, traces)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET traces = excluded.traces RETURNING id""",
@@ -310,6 +309,22 @@ class Ledger:
                 (*columns(share.share), task, *owner.columns),
             )
         return Claimed()
+
+    def leave(self, task: str, owner: Owner, trace: Trace) -> None:
+        """Write down one thing more that is about to be made for a task that holds something; it is undone last.
+
+        Raises:
+            NotFound: It holds nothing.
+        """
+        with self._transaction() as db:
+            mine = next((h for h in _all(db) if (h.task, h.owner) == (task, owner)), None)
+            if mine is None:
+                raise NotFound(f"{task} holds nothing", remedy="let it start again")
+            db.execute(
+                """UPDATE holdings SET traces = ?
+                       WHERE (task, pid, start_ticks, boot_id, pid_namespace) = (?, ?, ?, ?, ?)""",
+                (_marks((trace, *mine.traces)), task, *owner.columns),
+            )
 
     def alive(self, holding: Holding) -> bool:
         """Whether the owner still runs; by its lock, if it lives in another pid namespace. In doubt, it does."""
@@ -471,6 +486,10 @@ class Ledger:
             f"the ledger {self._path} is damaged: {why}",
             remedy=f"end this host's GPU tasks, then remove {self._path}*: it is made anew",
         )
+
+
+def _marks(traces: Iterable[Trace]) -> str:
+    return json.dumps([(trace.kind, trace.what) for trace in traces])
 
 
 def _connect(uri: str) -> sqlite3.Connection:

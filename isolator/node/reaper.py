@@ -10,7 +10,8 @@ from typing import Final
 
 from isolator.confinement.enclosure import DENIED, undo
 from isolator.devices import cgroups, facts
-from isolator.devices.members import member_of
+from isolator.devices.docker_devices import verify
+from isolator.devices.members import first_of_engine, member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
@@ -125,7 +126,8 @@ def let_go(ledger: Ledger, holding: Holding, timeout_s: float) -> None:
 
 
 def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[str]:
-    """See that each living task's cgroup allows what the ledger says it holds, and set it right where it does not.
+    """See that each living task's cgroup allows what the ledger says it holds, and set it right where it does not. That
+    of a container of the Docker Engine is the engine's to set: what is wrong is said.
 
     Args:
         ledger: Of this host.
@@ -145,17 +147,17 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
     minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
     notes = []
     for holding in ledger.holdings():
-        if (
-            not holding.container
-            or not ledger.alive(holding)
-            or any(t.kind == "docker" for t in holding.traces)
-        ):
+        if not holding.container or not ledger.alive(holding):
             continue
         if not minors.keys() >= set(holding.gpus):
             continue  # a card is lost: its task is ended for that
         try:
             held = {gpu: minors[gpu] for gpu in holding.gpus}
             devices = facts.granted_devices(driver, held, holding.share, inventory)
+            if any(t.kind == "docker" for t in holding.traces):
+                if (pid := first_of_engine(holding)) is not None:
+                    verify(pid, {(each.major, each.minor) for each in devices}, driver.nvidia_majors)
+                continue
             rules = rules_of(devices, facts.extra_devices(env, driver))
             cgroup = cgroups.cgroup_of(holding.container, version, pid=holding.owner.pid)
             if not cgroup.path.exists() or not _is_set_up(holding, cgroup) or cgroup.allows_exactly(rules):
@@ -163,7 +165,7 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
             cgroup.allow(rules)
             notes.append(f"{cgroup.path} of {holding.task} allowed other devices than it holds: set right")
         except (MesosGpuError, OSError) as error:
-            notes.append(f"what {holding.task} may use cannot be checked: {error}")
+            notes.append(f"what {holding.task} may use is not as it should be, or cannot be checked: {error}")
     return notes
 
 

@@ -14,9 +14,10 @@ from isolator.agent.docker_output import Output
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
 from isolator.confinement.pids import PidsLimit
-from isolator.devices.cgroups import Cgroup
+from isolator.devices.cgroups import Cgroup, membership, mounted
 from isolator.devices.docker_devices import verify
 from isolator.devices.facts import read_driver
+from isolator.devices.members import ENGINES, cgroup_names
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Trace
 from isolator.host.not_started import NotStarted
@@ -113,6 +114,7 @@ class DockerRun:
         self._let_through(enclosure)
         self._created = True
         ident = self._engine.create(self._name, wish)
+        launch.leave(Trace(ENGINES, ident))
         self._output = self._engine.attach(self._name)
         self._copier = threading.Thread(target=self._copy, args=(self._output,), daemon=True)
         self._copier.start()
@@ -125,7 +127,29 @@ class DockerRun:
             granted = {(device.major, device.minor) for device in enclosure.devices}
             verify(self._pid, granted, read_driver().nvidia_majors)
         if self._pid and gate is not None:
-            gate.admit(argv, self._has_ended, ident, first=self._pid, see=prepared.see)
+
+            def see(pid: int) -> None:
+                prepared.see(pid)
+                self._limit(pid, ident, launch)
+
+            gate.admit(argv, self._has_ended, ident, first=self._pid, see=see)
+
+    def _limit(self, pid: int, ident: str, launch: Launch) -> None:
+        """Set the limits of its share, from the process at its gate, on the cgroup that it is in by now.
+
+        Raises:
+            MesosGpuError, OSError: They cannot be.
+        """
+        if launch.given is None or not launch.given.at_gate:
+            return
+        path = membership(pid).get("cgroup2", "/")
+        if cgroup_names(ident).isdisjoint(path.split("/")) and not path.endswith(f"/{self._container}"):
+            raise Unavailable(
+                f"the container is in the cgroup {path}, with others, so its memory of a GPU cannot be limited there",
+                remedy="see how the Docker Engine makes cgroups: docker info",
+            )
+        for limit in launch.given.at_gate:
+            limit(mounted()["cgroup2"] / path.lstrip("/"), launch.leave)
 
     def _has_ended(self) -> bool:
         return start_ticks(self._pid) is None

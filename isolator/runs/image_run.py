@@ -104,8 +104,16 @@ def prepare(launch: Launch, config: ImageConfig, inventory: Inventory, *, by_age
 
 
 def _see_gate(launch: Launch, *, strict: bool) -> None:
-    """See that there is a gate, where an image is to be looked at before its command begins (`Prepared.see`)."""
-    if strict and launch.enclosure.fence is None:
+    """See that there is a gate, where an image is to be looked at before its command begins (`Prepared.see`), or its
+    limits are to be set."""
+    if launch.enclosure.fence is not None:
+        return
+    if launch.given is not None and launch.given.at_gate:
+        raise NotStarted(
+            "a container that is denied no control port has no gate, at which the limits of its share would be set",
+            Outcome(infrastructure=True, refused_gpus=launch.plan.gpus),
+        )
+    if strict:
         raise NotStarted(
             "whether the image brings a libcuda of its own is seen at its gate, and a container that is denied no "
             "control port has none; isolation strict needs an agent without MESOS_GPU_CONTROL_PORTS=off"

@@ -3,7 +3,7 @@
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -48,6 +48,7 @@ class Launch:
         enclosure: What the task may use; set up before `start`.
         volume: The build of the driver volume that is leased for it; None: there is none.
         given: What it gets for the sake of its share; None: it has whole GPUs, or none.
+        leave: Writes down what is made for it during the start, before that is made.
     """
 
     plan: Assignment
@@ -56,6 +57,7 @@ class Launch:
     enclosure: Enclosure
     volume: Path | None = None
     given: "Given | None" = None
+    leave: Callable[[Trace], None] = lambda _: None
 
     @property
     def sandbox(self) -> str:

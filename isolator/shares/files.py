@@ -104,7 +104,8 @@ def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
 def limits_of(tenancy: Tenancy) -> list[CardLimits]:
     """What the task is limited to, before windows are planned."""
     share = tenancy.share
-    memory_mib = share.memory_mib if share.method.memory_by == "shim" else share.memory_max_mib
+    bursts = share.method.memory_by != "shim" and not tenancy.docker
+    memory_mib = share.memory_max_mib if bursts else share.memory_mib
     return [CardLimits(GpuId(gpu.id), memory_mib * MIB) for gpu in tenancy.gpus]
 
 

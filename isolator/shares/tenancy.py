@@ -1,6 +1,6 @@
 """What is known of a task that gets a share of each of its cards, and what it is given for that."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
@@ -29,7 +29,7 @@ class Tenancy:
         cgroups: Directories of the cgroups that its processes join; empty before they are known.
         volume: The build of the driver volume that is leased for it; None: there is none.
         inventory: All that the node's monitor says.
-        docker: Whether the Docker Engine makes its container, and the cgroup of that.
+        docker: Whether the Docker Engine makes its container, and the cgroup of that: it is known at the gate.
     """
 
     task: str
@@ -55,12 +55,15 @@ class Given:
             after the driver volume.
         over: Of a task that sees the host's file system, likewise, to read: what stands in the place of host files.
         notes: What its user is told of the share, in its log.
+        at_gate: Of a container of the Docker Engine: what is done at its gate with its cgroup of version 2. Each is
+            given that, and what writes down a trace (`Launch.leave`); it raises as `Measure.make`.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[tuple[str, str, bool], ...] = ()
     over: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    at_gate: tuple[Callable[[Path, Callable[[Trace], None]], None], ...] = ()
 
     def __add__(self, other: "Given") -> "Given":
         """Give both."""
@@ -69,6 +72,7 @@ class Given:
             (*self.mounts, *other.mounts),
             (*self.over, *other.over),
             (*self.notes, *other.notes),
+            (*self.at_gate, *other.at_gate),
         )
 
 

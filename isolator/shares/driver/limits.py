@@ -3,9 +3,13 @@
 They are set on the cgroup that the task's processes join, before the first of them is in it, and read back. The undo
 sets them to nothing before the cgroup goes: a soft limit is added to all cgroups above, and stays there when the
 cgroup is removed (NVIDIA's "MPS v3 Memory Partitioning", "Ancestor reservation propagation").
+
+The Docker Engine makes the cgroup of a container when it starts it, and removes it at once when that ends. So limits
+are set there while the container waits at its gate, and none is soft.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +18,7 @@ from isolator.gpus import driver_volume
 from isolator.gpus.ledger import Ledger, Trace
 from isolator.gpus.nvml_child import NvmlCalls
 from isolator.gpus.share_claims import CardTrace
+from isolator.host import control_ports
 from isolator.shares.tenancy import Given, InUse, Tenancy
 from mesos_gpu.errors import Conflict, MesosGpuError, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu
@@ -22,6 +27,10 @@ from mesos_gpu.model.shares.share import Share
 KIND: Final = "limit"  # of a trace: a card and the directory of a cgroup
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DMEM: Final = "dmem"
+NO_BURST: Final = (
+    "it has no more memory than its share, also while nobody else needs it: the Docker Engine removes its cgroup "
+    "when it ends, and a limit that may be exceeded would stay"
+)
 
 
 def calls_of(env: Mapping[str, str]) -> NvmlCalls:
@@ -35,24 +44,30 @@ class CgroupLimits:
     def __init__(self, calls: NvmlCalls | None = None, cgroups: Path = CGROUPS) -> None:
         """`calls`: None: this host's driver, as the executor's environment says."""
         self._calls, self._cgroups = calls, cgroups
+        self._at_gate: Path | None = None  # the cgroup of a container of the Docker Engine, once it is known
 
     def lacks(self, tenancy: Tenancy) -> str:
         """Say what is missing, as `Measure.lacks`. A limit on a cgroup that the processes never join keeps nothing."""
-        if tenancy.docker:
-            return "the Docker Engine makes its cgroup when it starts, and a limit must be there before"
+        if tenancy.docker and control_ports.is_off(tenancy.own):
+            return (
+                "the Docker Engine makes a container's cgroup when it starts it, so its limits are set at its gate; "
+                f"with {control_ports.SETTING}=off there is none"
+            )
         return unfit(self._cgroups)
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
-        """Name each card with the cgroup."""
-        cgroup = self._cgroup(tenancy)
-        return tuple(Trace(KIND, f"{gpu.id} {cgroup}") for gpu in tenancy.gpus)
+        """Name each card with the cgroup; that of a container of the Docker Engine is named at its gate."""
+        return () if tenancy.docker else _traces(tenancy, self._cgroup(tenancy))
 
     def cards(self, tenancy: Tenancy) -> tuple[CardTrace, ...]:
         """Leave nothing of the cards."""
         return ()
 
     def make(self, tenancy: Tenancy, ledger: Ledger) -> Given:
-        """Set the limits, as `Measure.make`."""
+        """Set the limits, as `Measure.make`; or have them set at the gate."""
+        if tenancy.docker:
+            notes = (NO_BURST,) if tenancy.share.memory_max_mib > tenancy.share.memory_mib else ()
+            return Given(notes=notes, at_gate=(partial(self._limit_at_gate, tenancy),))
         cgroup = self._cgroup(tenancy)
         if not cgroup.is_dir():
             raise Unavailable(
@@ -63,6 +78,14 @@ class CgroupLimits:
         self._set(tenancy, cgroup)
         return Given()
 
+    def _limit_at_gate(self, tenancy: Tenancy, cgroup: Path, leave: Callable[[Trace], None]) -> None:
+        """Limit a container that waits at its gate."""
+        for trace in _traces(tenancy, cgroup):
+            leave(trace)
+        self._at_gate = cgroup
+        enable_dmem(cgroup, self._cgroups)
+        self._set(tenancy, cgroup)
+
     def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
         """Set other limits, as `Measure.resize`; NVML refuses less than is in use."""
         cgroup = self._cgroup(tenancy)
@@ -70,7 +93,7 @@ class CgroupLimits:
             self._set(tenancy, cgroup)
         except Conflict as error:
             used_mib = max((self._used_mib(tenancy, gpu, cgroup) for gpu in tenancy.gpus), default=0)
-            raise InUse(used_mib, limits_of(tenancy.share)[1]) from error
+            raise InUse(used_mib, limits_of(tenancy)[1]) from error
 
     def _used_mib(self, tenancy: Tenancy, gpu: Gpu, cgroup: Path) -> int:
         calls = self._calls or calls_of(tenancy.own)
@@ -80,20 +103,27 @@ class CgroupLimits:
     def _set(self, tenancy: Tenancy, cgroup: Path) -> None:
         calls = self._calls or calls_of(tenancy.own)
         uuids = [gpu.id for gpu in tenancy.gpus]
-        soft_mib, hard_mib = limits_of(tenancy.share)
+        soft_mib, hard_mib = limits_of(tenancy)
         calls.ask("limit", uuids=uuids, cgroup=str(cgroup), soft_mib=soft_mib, hard_mib=hard_mib)
 
     def _cgroup(self, tenancy: Tenancy) -> Path:
-        """The directory that Mesos gave the container, or our own; it need not be there yet."""
+        """The directory that Mesos gave the container, or our own, which need not be there yet; or the engine's."""
+        if self._at_gate is not None:
+            return self._at_gate
         if self._cgroups == CGROUPS:
             return cgroup_of(tenancy.container, "cgroup2").path
         return self._cgroups / "mesos_gpu" / tenancy.container
 
 
-def limits_of(share: Share) -> tuple[int, int]:
+def _traces(tenancy: Tenancy, cgroup: Path) -> tuple[Trace, ...]:
+    return tuple(Trace(KIND, f"{gpu.id} {cgroup}") for gpu in tenancy.gpus)
+
+
+def limits_of(tenancy: Tenancy) -> tuple[int, int]:
     """Soft and hard, in MiB. With a soft limit of 0 nobody is ever ended for another's sake: that is for shares that
     may have more while nobody needs it."""
-    if share.memory_max_mib > share.memory_mib:
+    share = tenancy.share
+    if share.memory_max_mib > share.memory_mib and not tenancy.docker:
         return share.memory_mib, share.memory_max_mib
     return 0, share.memory_mib
 

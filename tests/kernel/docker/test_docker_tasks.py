@@ -11,11 +11,14 @@ import pytest
 
 from isolator.agent.docker_engine import DockerEngine
 from isolator.devices.facts import write_inventory
-from isolator.node.reaper import reap
+from isolator.host.processes import descendants
+from isolator.node.reaper import audit, reap, strangers
 from isolator.shares.shim.region import region_of
+from isolator.shares.watch import Watch
 from mesos_gpu.local import helpers
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
+from mesos_gpu.model.nodes.health import Reading
 from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -25,7 +28,7 @@ from mesos_gpu.testing.images import busybox_layer, layer, save
 from mesos_gpu.testing.scripted_agent import ScriptedAgent
 from mesos_gpu.wire.mesos.checks import encode
 from tests.conftest import wait_until
-from tests.hosts import GPUS, INVENTORY, Host, driver_volume, host
+from tests.hosts import GPUS, INVENTORY, Host, changed_executor, driver_volume, host
 from tests.kernel.conftest import needs
 
 pytestmark = [pytest.mark.kernel, pytest.mark.skipif(bool(dockerd.missing()), reason=dockerd.missing())]
@@ -68,7 +71,10 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dockerd]:
 
 
 @pytest.fixture
-def one(open_directory: Path, agent: ScriptedAgent, engine: Dockerd) -> Iterator[Host]:
+def one(
+    open_directory: Path, agent: ScriptedAgent, engine: Dockerd, request: pytest.FixtureRequest
+) -> Iterator[Host]:
+    """An executor; a parameter is more of its environment."""
     needs("cgroup1")
     directory = open_directory / f"docker-{time.monotonic_ns()}"
     driver_volume(directory / "volumes", "550.54.14")
@@ -76,6 +82,7 @@ def one(open_directory: Path, agent: ScriptedAgent, engine: Dockerd) -> Iterator
         "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
         "MESOS_GPU_VOLUMES": str(directory / "volumes"),
         "MESOS_GPU_ISOLATION": "cgroup1",
+        **getattr(request, "param", {}),
     }
     with host(directory, agent, **given) as one:
         write_inventory(directory / "node", NEW)
@@ -319,3 +326,130 @@ def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(one: Host, engi
     assert "the image brings a libcuda of its own, /usr/lib64/libcuda.so.1" in message
     assert outcome == Outcome(), "the job's own"
     assert one.stdout() == ""
+
+
+# --- limits of its memory, at its gate
+
+#: Before an executor: a driver that keeps limits, whose calls are in a file each, with what was there at that time.
+LIMITS = """
+import json, os, time
+from pathlib import Path
+from isolator.devices import cgroups
+from isolator.gpus.ledger import Ledger
+from isolator.shares import enforcing
+from isolator.shares.driver.limits import CgroupLimits
+
+class Driver:
+    def ask(self, what, **given):
+        at, pids = Path(given["cgroup"]), cgroups.pids_below(Path(given["cgroup"]))
+        node = Path(os.environ["MESOS_GPU_NODE_DIR"])
+        held = [trace for each in Ledger(node / "ledger.sqlite").holdings() for trace in each.traces]
+        asked = node / "asked"
+        (node / "part").write_text(json.dumps({
+            "what": what, **given, "traces": [[each.kind, each.what] for each in held],
+            "runs": [os.path.basename(os.readlink(f"/proc/{pid}/exe")) for pid in pids],
+        }))
+        (node / "part").rename(asked)
+        if "HANGS" in os.environ:
+            time.sleep(600)
+
+enforcing.measures = lambda tenancy: (CgroupLimits(Driver(), cgroups.mounted()["cgroup2"]),)
+"""
+LIMITED = Share(250, 1000, 3000, Method.DMEM_WINDOWS)
+
+
+@pytest.fixture
+def limiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have executors use that driver; before `one`."""
+    monkeypatch.setattr("tests.hosts.executor_command", lambda: changed_executor(LIMITS))
+
+
+def limited(one: Host, command: str, **more: object) -> Path:
+    """Run with limits; where the driver's call will be."""
+    node = one.sandbox.parent / "node"
+    sharing = tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus)
+    write_inventory(node, replace(NEW, gpus=sharing))
+    run(one, command, image="plain:1", share=LIMITED, **more)
+    return node / "asked"
+
+
+def test_limits_are_on_its_cgroup_before_the_images_first_instruction(limiting: None, one: Host) -> None:
+    asked = limited(one, "echo ran")
+    one.end("TASK_FINISHED")
+    order = json.loads(asked.read_text())
+    assert order["runs"] == ["gate"], "nothing of the image, which then runs"
+    assert one.stdout() == "ran\n"
+    assert (order["what"], order["soft_mib"], order["hard_mib"]) == ("limit", 0, 1000)
+    assert order["uuids"] == list(GPUS[:1])
+    assert ["limit", f"{GPUS[0]} {order['cgroup']}"] == order["traces"][0], "its undo is the last of all"
+    assert not Path(order["cgroup"]).exists()
+    assert "has no more memory than its share, also while nobody else needs it" in one.stderr()
+
+
+@pytest.mark.parametrize("one", [{"HANGS": "1"}], indirect=True)
+def test_an_executor_killed_at_the_gate_leaves_nothing_and_the_image_never_runs(
+    limiting: None, one: Host, engine: Dockerd
+) -> None:
+    asked = limited(one, "echo ran; touch /mnt/mesos/sandbox/ran; sleep 600")
+    wait_until("it waits at its gate", asked.exists, 60)
+    one.process.kill()
+    one.process.wait(60)
+    name, cgroup = f"mesos-gpu-{one.sandbox.name}", Path(json.loads(asked.read_text())["cgroup"])
+    assert name in DockerEngine(str(engine.socket)).containers("mesos_gpu.task")
+    assert cgroup.exists()
+    reap(one.ledger)
+    assert name not in DockerEngine(str(engine.socket)).containers("mesos_gpu.task")
+    assert not cgroup.exists()
+    assert one.ledger.holdings() == ()
+    assert (one.stdout(), (one.sandbox / "ran").exists()) == ("", False)
+
+
+@pytest.mark.parametrize("one", [{"MESOS_GPU_CONTROL_PORTS": "off"}], indirect=True)
+def test_a_container_without_a_gate_gets_no_share_that_is_limited_there(limiting: None, one: Host) -> None:
+    asked = limited(one, "echo never")
+    message, outcome = one.end("TASK_FAILED")
+    assert "with MESOS_GPU_CONTROL_PORTS=off there is none" in message
+    assert (outcome.infrastructure, outcome.refused_gpus) == (True, GPUS[:1])
+    assert one.stdout() == ""
+    assert not asked.exists()
+
+
+# --- whose its processes are
+
+
+@pytest.mark.parametrize(
+    "one", [{"MESOS_GPU_CONTROL_PORTS": "off"}, {}], indirect=True, ids=["bare", "fenced"]
+)
+def test_its_processes_are_its_own_for_the_monitor(one: Host, engine: Dockerd) -> None:
+    """Where it has no fence, only the engine's cgroup tells."""
+    directory = one.sandbox.parent
+    (next((directory / "volumes" / "builds").iterdir()) / "share").mkdir()
+    inventory = replace(NEW, gpus=tuple(replace(gpu, sharing=Sharing(4000)) for gpu in NEW.gpus))
+    write_inventory(directory / "node", inventory)
+    run(
+        one,
+        "echo ready; sleep 600 & wait",
+        image="plain:1",
+        share=Share(250, 1000, 1000, Method.SHIM_WINDOWS),
+    )
+    wait_until("it runs", lambda: "ready" in one.stdout(), 60)
+    name = f"mesos-gpu-{one.sandbox.name}"
+    first = engine.ask("GET", f"/containers/{name}/json")["State"]["Pid"]
+    (second,) = wait_until("it has a child", lambda: descendants(first))
+    assert strangers(one.ledger, {GPUS[0]: [first, second]}) == {}
+    assert str(os.getpid()) in strangers(one.ledger, {GPUS[0]: [first, os.getpid()]})[GPUS[0]]
+    watch = Watch(one.ledger, {"MESOS_GPU_VOLUMES": str(directory / "volumes")})
+    reading = Reading(
+        inventory.gpus[0], pids=(first, second, 1), process_mib=((first, 300), (second, 400), (1, 9))
+    )
+    (use,) = watch.look([reading])
+    assert (use.task_id, use.memory_mib) == (TaskId(one.task), 700)
+    env = {"MESOS_GPU_ISOLATION": "cgroup1"}
+    assert audit(one.ledger, inventory, env) == []
+    os.mknod(f"/proc/{first}/root/dev/nvidia1", 0o20666, os.makedev(195, 1))
+    (note,) = audit(one.ledger, inventory, env)
+    assert one.task in note
+    assert "/dev of the container has the devices" in note
+    one.kill(grace_s=0.0)
+    one.end("TASK_KILLED")
+    assert watch.look([reading]) == ()

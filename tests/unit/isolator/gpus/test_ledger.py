@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from isolator.gpus.ledger import Claimed, Holding, Ledger, Owner, Refused, Stale, Trace
-from mesos_gpu.errors import Damaged, Unavailable
+from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.model.ids import GpuId
 
 A, B, C = GpuId("GPU-a"), GpuId("GPU-b"), GpuId("GPU-c")
@@ -193,3 +193,21 @@ def test_a_ledger_of_version_1_is_brought_up(tmp_path: Path, me: Owner) -> None:
     )
     ledger.release("t1", me)
     assert [held.gpus for held in Ledger(path).holdings()] == [(C,)]
+
+
+def test_what_is_known_only_later_is_on_record_too_and_undone_last(
+    ledger: Ledger, me: Owner, other: Owner
+) -> None:
+    ledger.claim("a.1", [A], me, traces=[Trace("docker", "engine box")])
+    ledger.claim("b.1", [B], other, traces=[Trace("nodes", "/b")])
+    ledger.leave("a.1", me, Trace("container", "0123"))
+    ledger.leave("a.1", me, Trace("limit", "GPU-a /c"))
+    first, second = ledger.holdings()
+    assert first.traces == (
+        Trace("limit", "GPU-a /c"),
+        Trace("container", "0123"),
+        Trace("docker", "engine box"),
+    )
+    assert second.traces == (Trace("nodes", "/b"),)
+    with pytest.raises(NotFound, match=r"a\.1 holds nothing"):
+        ledger.leave("a.1", other, Trace("container", "0123"))

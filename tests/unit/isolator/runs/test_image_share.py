@@ -9,16 +9,27 @@ from isolator.host.not_started import NotStarted
 from isolator.runs.image_run import prepare
 from isolator.runs.run import Launch
 from isolator.shares.tenancy import Given
+from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.nodes.gpu import Inventory
-from mesos_gpu.model.tasks.assignment import Assignment
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+
+
+def without_gate(tmp_path: Path, given: Given, *, strict: bool) -> Launch:
+    """Where no port is denied there is no gate."""
+    enclosure = Enclosure("c1", isolated=True, cgroup=None, devices=(), extra=(), gpu_major=195)
+    plan = Assignment("train", 1, command="true", image="cuda:1", strict=strict, gpus=(GpuId("GPU-a"),))
+    return Launch(plan, "train.1", {"MESOS_SANDBOX": str(tmp_path)}, enclosure, None, given)
 
 
 def test_a_strict_share_runs_no_image_that_nobody_can_look_into(tmp_path: Path) -> None:
-    """Where no port is denied there is no gate, at which a libcuda of the image's own would be seen."""
-    enclosure = Enclosure("c1", isolated=True, cgroup=None, devices=(), extra=(), gpu_major=195)
     given = Given(mounts=((str(tmp_path), "/usr/local/nvidia/share", True),))
-    plan = Assignment("train", 1, command="true", image="cuda:1", strict=True)
-    launch = Launch(plan, "train.1", {"MESOS_SANDBOX": str(tmp_path)}, enclosure, None, given)
     with pytest.raises(NotStarted, match="a libcuda of its own is seen at its gate"):
-        prepare(launch, ImageConfig(), Inventory())
+        prepare(without_gate(tmp_path, given, strict=True), ImageConfig(), Inventory())
+
+
+def test_a_share_whose_limits_are_set_at_the_gate_needs_one(tmp_path: Path) -> None:
+    given = Given(at_gate=(lambda cgroup, leave: None,))
+    with pytest.raises(NotStarted, match="has no gate, at which the limits of its share") as refused:
+        prepare(without_gate(tmp_path, given, strict=False), ImageConfig(), Inventory())
+    assert refused.value.outcome == Outcome(infrastructure=True, refused_gpus=(GpuId("GPU-a"),))

@@ -90,7 +90,7 @@ def test_limits_are_set_on_the_tasks_own_cgroup_for_each_card(host: Host) -> Non
 def test_a_share_that_may_burst_has_a_soft_limit(host: Host) -> None:
     host.make(host.tenancy(20000, 30000))
     assert host.set()["0"] == [20000, 30000]
-    assert limits_of(Share(1, 20000, 20000, Method.MISC_WINDOWS)) == (0, 20000)
+    assert limits_of(host.tenancy(20000)) == (0, 20000)
 
 
 def test_the_undo_takes_both_limits_away_before_the_cgroup_goes(host: Host) -> None:
@@ -163,9 +163,57 @@ def test_a_cgroup_without_dmem_files_is_named(tmp_path: Path) -> None:
         host.calls.ask("limit", uuids=[GPUS[0].id], cgroup=str(host.cgroup), soft_mib=0, hard_mib=1)
 
 
-def test_a_container_of_the_docker_engine_is_refused_for_its_cgroup_is_elsewhere(host: Host) -> None:
-    assert host.measure.lacks(host.tenancy()) == ""
-    assert "Docker Engine" in host.measure.lacks(replace(host.tenancy(), docker=True))
+def in_docker(tenancy: Tenancy) -> Tenancy:
+    """Put it into a container of the Docker Engine."""
+    return replace(tenancy, docker=True)
+
+
+def test_a_container_of_the_docker_engine_is_limited_at_its_gate_when_the_undo_is_on_record(
+    host: Host,
+) -> None:
+    tenancy = in_docker(host.tenancy())
+    assert host.measure.lacks(tenancy) == ""
+    assert host.measure.traces(tenancy) == (), "its cgroup is not known yet"
+    (limit,) = host.make(tenancy).at_gate
+    assert host.set() == {}
+    left: list[Trace] = []
+
+    def leave(trace: Trace) -> None:
+        assert host.set() == {}, "nothing is set that is not on record"
+        left.append(trace)
+
+    limit(host.cgroup, leave)
+    assert left == [Trace("limit", f"{gpu.id} {host.cgroup}") for gpu in GPUS]
+    assert host.set() == {"0": [0, 20000], "1": [0, 20000]}
+    smaller = in_docker(host.tenancy(15000))
+    host.measure.resize(smaller, Ledger(host.tree.parent / "ledger.sqlite"), tenancy.share)
+    assert host.set() == {"0": [0, 15000], "1": [0, 15000]}
+    for trace in left:
+        limits.undo(trace, host.calls)
+    assert host.set() == {"0": [0, MAX], "1": [0, MAX]}
+
+
+def test_a_container_of_the_docker_engine_does_not_burst_for_nobody_could_take_it_back(host: Host) -> None:
+    """When it ends its cgroup is gone, and a soft limit would stay reserved above."""
+    given = host.make(in_docker(host.tenancy(20000, 30000)))
+    assert "the Docker Engine removes its cgroup" in given.notes[0]
+    given.at_gate[0](host.cgroup, lambda _: None)
+    assert host.set()["0"] == [0, 20000]
+    if (host.cgroup / "dmem.min").exists():
+        assert (host.cgroup.parent / "dmem.min").read_text() == "0"
+
+
+def test_a_limit_that_cannot_be_set_at_the_gate_lets_nobody_through(host: Host) -> None:
+    (limit,) = host.make(in_docker(host.tenancy())).at_gate
+    host.say(ignores=True)
+    with pytest.raises(Unavailable, match="after they were set to"):
+        limit(host.cgroup, lambda _: None)
+
+
+def test_a_container_without_a_gate_is_refused(host: Host) -> None:
+    tenancy = replace(in_docker(host.tenancy()), own={"MESOS_GPU_CONTROL_PORTS": "off"})
+    assert "with MESOS_GPU_CONTROL_PORTS=off there is none" in host.measure.lacks(tenancy)
+    assert host.measure.lacks(replace(tenancy, docker=False)) == ""
 
 
 def test_a_task_without_a_cgroup_of_version_2_does_not_start(host: Host) -> None:
