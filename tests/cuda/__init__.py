@@ -23,11 +23,13 @@ PROGRAM: Final = Path(__file__).with_name("program.py")
 class Program:
     """A process that evaluates expressions over the names of program.py."""
 
-    def __init__(self, env: Mapping[str, str], way: str) -> None:
-        """Start it; `started` is what cuInit answered."""
+    def __init__(
+        self, env: Mapping[str, str], way: str, script: Path = PROGRAM, python: str = sys.executable
+    ) -> None:
+        """Start it; `started` is its first line: what cuInit answered."""
         self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  it is closed with the program
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), way],
+            [python, str(script), way],
             env=dict(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

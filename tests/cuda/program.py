@@ -83,6 +83,9 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cuLaunchCooperativeKernel": [_P, *[c_uint] * 7, _P, _P],
     "cuLaunchKernelEx": [_P, _P, _P, _P],
     "cuLaunchGrid": [_P, c_int, c_int],
+    "cuDeviceGetAttribute": [_P, c_int, c_int],
+    "cuModuleLoadData": [_P, _P],
+    "cuModuleGetFunction": [_P, _P, _P],
 }
 _functions: dict[str, Any] = {}
 
@@ -417,6 +420,130 @@ def in_threads(threads: int, times: int, mib: int) -> int:
 
     with ThreadPoolExecutor(threads) as pool:
         return sum(pool.map(churn, range(threads)))
+
+
+# --- kernels of our own, as text that the driver compiles
+
+
+#: Versions of the language and architectures, older first: a driver takes those that it still knows.
+_TARGETS = (("6.0", "sm_50"), ("7.0", "sm_80"), ("7.8", "sm_90"), ("8.7", "sm_100"))
+#: `burn` computes for so many rounds; `fault` writes where there is no memory.
+_KERNELS = """.version {}
+.target {}
+.address_size 64
+.visible .entry burn(.param .u64 burn_to, .param .u32 burn_rounds)
+{{
+    .reg .pred %p<3>;
+    .reg .f32 %f<3>;
+    .reg .b32 %r<3>;
+    .reg .b64 %d<2>;
+    ld.param.u64 %d1, [burn_to];
+    ld.param.u32 %r1, [burn_rounds];
+    mov.f32 %f1, 0f3F800001;
+    mov.f32 %f2, 0f33D6BF95;
+    mov.u32 %r2, 0;
+again:
+    fma.rn.f32 %f1, %f1, %f1, %f2;
+    add.u32 %r2, %r2, 1;
+    setp.lt.u32 %p1, %r2, %r1;
+    @%p1 bra again;
+    setp.eq.f32 %p2, %f1, 0f00000000;
+    @%p2 st.global.f32 [%d1], %f1;
+    ret;
+}}
+.visible .entry fault(.param .u64 fault_to, .param .u32 fault_rounds)
+{{
+    .reg .b32 %r<2>;
+    .reg .b64 %d<2>;
+    mov.u64 %d1, 16;
+    mov.u32 %r1, 1;
+    st.global.u32 [%d1], %r1;
+    ret;
+}}
+"""
+THREADS, BLOCKS_OF_SM = 256, 8
+MULTIPROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+_kernels: dict[str, c_void_p] = {}
+
+
+def load() -> int:
+    """Have the kernels compiled."""
+    result, module = -1, c_void_p()
+    for target in _TARGETS:
+        result = call("cuModuleLoadData", byref(module), _KERNELS.format(*target).encode() + b"\0")
+        if not result:
+            break
+    for name in ("burn", "fault") if not result else ():
+        _kernels[name] = c_void_p()
+        result = result or call("cuModuleGetFunction", byref(_kernels[name]), module, name.encode())
+    return result
+
+
+def sms() -> int:
+    """How many multiprocessors this process is told of."""
+    count = c_int()
+    call("cuDeviceGetAttribute", byref(count), MULTIPROCESSORS, 0)
+    return count.value
+
+
+def kernel(name: str, rounds: int, blocks: int) -> int:
+    to, many = c_uint64(0), c_uint(rounds)
+    arguments = (c_void_p * 2)(ctypes.addressof(to), ctypes.addressof(many))
+    return call("cuLaunchKernel", _kernels[name], blocks, 1, 1, THREADS, 1, 1, 0, None, arguments, None)
+
+
+def burn(rounds: int) -> int:
+    """Have all multiprocessors compute."""
+    return kernel("burn", rounds, sms() * BLOCKS_OF_SM)
+
+
+def fault() -> int:
+    """Write where there is no memory; what the next wait answers."""
+    return kernel("fault", 1, 1) or sync()
+
+
+def seconds(action: Callable[[], object]) -> float:
+    """How long it takes until the card is done with it."""
+    import time
+
+    began = time.monotonic()
+    action()
+    sync()
+    return time.monotonic() - began
+
+
+def gauge(ms: float) -> int:
+    """For how many rounds `burn` has to compute to take so long, alone on the card."""
+    rounds = 64
+    step(rounds, 1)
+    while (took_s := step(rounds, 1)) < ms / 1e3 and rounds < 1 << 28:
+        rounds *= 2
+    return max(1, int(rounds * ms / 1e3 / took_s))
+
+
+def step(rounds: int, kernels: int) -> float:
+    """Seconds of so many kernels, one after the other, as in a step of a training."""
+    return seconds(lambda: [burn(rounds) for _ in range(kernels)])
+
+
+def rate(rounds: int, seconds_long: float) -> float:
+    """Kernels in a second, over so long."""
+    import time
+
+    began = time.monotonic()
+    count = repeat(lambda: burn(rounds), seconds_long)
+    return count / (time.monotonic() - began)
+
+
+def rates(rounds: int, seconds_long: float, each_s: float) -> list[tuple[float, float]]:
+    """Again and again: the end of a while on CLOCK_MONOTONIC, and kernels in a second in it."""
+    import time
+
+    until, seen = time.monotonic() + seconds_long, []
+    while time.monotonic() < until:
+        here = rate(rounds, each_s)
+        seen.append((time.monotonic(), here))
+    return seen
 
 
 def repeat(action: Callable[[], object], seconds: float) -> int:

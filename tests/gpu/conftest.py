@@ -1,23 +1,39 @@
-"""What tests with a GPU share. None of them changes a setting of the card: no MIG mode, no compute mode, no reset."""
+"""What tests with a GPU share. None of them changes a setting of the card: no MIG mode, no compute mode, no reset.
 
+Those of a `site` run on the card, where there is one, and on a double of the driver: there what they measure means
+nothing, and that they run at all is what is proven.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from isolator.gpus.probing import ChildProbe
 from isolator.shares.shim import build
-from isolator.shares.shim.region import CardLimits, Region
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.nodes.health import Survey
-from tests.cuda import Program
+from mesos_gpu.model.nodes.health import Reading, Survey
+from mesos_gpu.testing.cuda import CARD_MIB, Cards
+from tests.conftest import wait_until
+from tests.cuda import Program, compiled
+from tests.gpu.sites import MIB, Record, Site
 from volumes.keys import REPLACED
 
-MIB = 1 << 20
+#: What was measured, and answers of drivers, to be put below tests/data: files named by driver and model.
+FACTS = Path(
+    os.environ.get("MESOS_GPU_FACTS_DIR")
+    or os.environ.get("OUT")
+    or Path(__file__).parents[2] / "build/gpu-facts"
+)
 #: Loads a library and says from where.
 _WHERE = """
 import ctypes, sys
@@ -27,15 +43,20 @@ print(next(line.split()[-1] for line in open("/proc/self/maps") if "/" in line a
 
 
 @pytest.fixture(scope="session")
-def survey() -> Iterator[Survey]:
-    """Read NVML, in a child."""
+def probe() -> Iterator[ChildProbe]:
+    """Reads NVML, in a child."""
     probe = ChildProbe()
+    yield probe
+    probe.close()
+
+
+@pytest.fixture(scope="session")
+def survey(probe: ChildProbe) -> Survey:
+    """Read NVML once."""
     try:
-        yield probe.survey()
+        return probe.survey()
     except MesosGpuError as error:
         pytest.skip(f"needs a GPU and its driver: {error.what}")
-    finally:
-        probe.close()
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +65,12 @@ def card(survey: Survey) -> Gpu:
     if not survey.readings:
         pytest.skip(f"needs a GPU and its driver: {survey.note}")
     return survey.readings[0].gpu
+
+
+@pytest.fixture(scope="session")
+def facts_name(survey: Survey, card: Gpu) -> str:
+    """How files of this driver and card are named."""
+    return f"{survey.driver_version}-" + re.sub(r"[^A-Za-z0-9]+", "-", card.model).strip("-")
 
 
 @pytest.fixture(scope="session")
@@ -64,49 +91,156 @@ def libraries() -> dict[str, Path]:
     return files
 
 
-class RealTask:
-    """A task with a share of the card, with our libraries before the driver's own."""
-
-    def __init__(self, path: Path, region: Region, env: dict[str, str]) -> None:
-        """`env`: of its programs."""
-        self.path, self.region, self._env = path, region, env
-
-    def program(self, way: str = "gpa") -> Program:
-        """Start a program in it."""
-        return Program(self._env, way)
+@pytest.fixture(scope="session")
+def copies(libraries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Copies of the driver's libraries, where tests can link to them."""
+    path = tmp_path_factory.mktemp("driver")
+    return {name: Path(shutil.copy(library, path / name)) for name, library in libraries.items()}
 
 
-MakeTask = Callable[..., RealTask]
+@pytest.fixture(scope="session")
+def doubles(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The doubles of the driver's libraries, and ours, compiled once."""
+    return compiled(tmp_path_factory.mktemp("doubles"))
 
 
-@pytest.fixture
-def task(card: Gpu, libraries: dict[str, Path], tmp_path: Path) -> MakeTask:
-    """Make a task with so many MiB of the card; without: one with the driver's libraries alone."""
+def on_the_card(request: pytest.FixtureRequest, path: Path) -> Site:
+    """The site of this host's first card; a test is skipped where there is none."""
+    card: Gpu = request.getfixturevalue("card")
     if card.sharing is None or card.sharing.mig:
         pytest.skip("needs a card whose MIG mode is off")
+    libraries = request.getfixturevalue("copies")
+    beside = {str(path.parent) for path in request.getfixturevalue("libraries").values()}
+    others = ":".join([*sorted(beside), os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")
+    probe: ChildProbe = request.getfixturevalue("probe")
     try:
         ours = build.have({})
     except MesosGpuError as error:
         pytest.skip(f"needs a C compiler (gcc, libc6-dev): {error.what}")
-    count = 0
 
-    def make(memory_mib: int | None = None) -> RealTask:
-        nonlocal count
-        count += 1
-        path = tmp_path / f"task{count}"
-        lib64 = path / "lib64"
-        lib64.mkdir(parents=True)
-        built = {"libcuda.so.1": ours.cuda, "libnvidia-ml.so.1": ours.nvml}
-        for _, name, real in REPLACED:
-            if memory_mib is None:
-                (lib64 / name).symlink_to(libraries[name])
-            else:
-                (lib64 / name).write_bytes(Path(built[name]).read_bytes())
-                (lib64 / real).symlink_to(libraries[name])
-        region = Region(path / "share")
-        if memory_mib is not None:
-            region.create([CardLimits(GpuId(card.id), memory_mib * MIB)])
-        env = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(lib64), "CUDA_VISIBLE_DEVICES": card.id}
-        return RealTask(path, region, env)
+    def read() -> Reading:
+        return next(reading for reading in probe.survey().readings if reading.gpu.id == card.id)
 
-    return make
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(path), "CUDA_VISIBLE_DEVICES": card.id}
+    return Site(
+        card,
+        True,
+        libraries,
+        others,
+        {"libcuda.so.1": ours.cuda, "libnvidia-ml.so.1": ours.nvml},
+        path,
+        env,
+        read,
+    )
+
+
+def on_a_double(request: pytest.FixtureRequest, path: Path) -> Site:
+    """The site of a card that is a file."""
+    stubs, ours = request.getfixturevalue("doubles")
+    cards = Cards(path / "cards")
+    card = Gpu(GpuId(cards.uuid()), "Stub GPU", CARD_MIB, 0, "0000:01:00.0")
+
+    def read() -> Reading:
+        told = tuple(sorted((pid, used // MIB) for pid, used in cards.held_bytes().items()))
+        return Reading(card, pids=tuple(pid for pid, _ in told), process_mib=told)
+
+    env = {"PATH": "/usr/bin:/bin", "STUB_CARDS": str(cards.path)}
+    return Site(
+        card, False, {name: stubs / name for _, name, _ in REPLACED}, str(stubs), ours, path, env, read
+    )
+
+
+@pytest.fixture(params=[pytest.param("card", marks=pytest.mark.gpu), "double"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    """A card, this host's or a double, and tasks on it."""
+    return on_the_card(request, tmp_path) if request.param == "card" else on_a_double(request, tmp_path)
+
+
+@pytest.fixture
+def record(request: pytest.FixtureRequest, tmp_path: Path) -> Record:
+    """Keep what was measured, by its name: of a card in `FACTS`, where it stays."""
+    site: Site | None = request.getfixturevalue("site") if "site" in request.fixturenames else None
+    is_real = site is None or site.is_real
+    path = (
+        FACTS / f"{request.getfixturevalue('facts_name')}-measured.json" if is_real else tmp_path / "measured"
+    )
+
+    def keep(name: str, value: object) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        known = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**known, name: value}, indent=1, sort_keys=True))
+        print(f"{name}: {value}")
+
+    return keep
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """A Python that has PyTorch with CUDA."""
+    for python in filter(None, (sys.executable, shutil.which("python3"), "/usr/bin/python3")):
+        command = [python, "-c", "import torch; torch.zeros(1).cuda()"]
+        if subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 0:
+            return python
+    pytest.skip("needs PyTorch with CUDA in the Python of the tests, or in python3")
+
+
+@contextlib.contextmanager
+def daemon_of_mps(control: str, path: Path, uuid: str) -> Iterator[dict[str, str]]:
+    """Run an MPS daemon with pipes of its own; the environment of its clients."""
+    path.mkdir(mode=0o700)
+    pipes = {"CUDA_MPS_PIPE_DIRECTORY": str(path), "CUDA_MPS_LOG_DIRECTORY": str(path)}
+    env = {**os.environ, **pipes, "CUDA_VISIBLE_DEVICES": uuid, "MPS_CONTROL": control}
+    daemon = subprocess.Popen([control, "-f"], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until("the daemon answers, or is gone", lambda: daemon.poll() is not None or answers(env))
+        yield {**env, "CUDA_VISIBLE_DEVICES": "0"}
+    finally:
+        if daemon.poll() is None:
+            asked_of_mps(env, "quit")
+        try:
+            daemon.wait(30)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait(30)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def answers(env: Mapping[str, str]) -> bool:
+    """Whether a daemon takes commands."""
+    return asked_of_mps(env, "get_default_active_thread_percentage") != ""
+
+
+@pytest.fixture(scope="module")
+def mps(card: Gpu) -> Iterator[Mapping[str, str]]:
+    """The environment of clients of an MPS daemon of the tests' own: the card keeps its compute mode (DEFAULT)."""
+    if card.sharing is None or card.sharing.mig:
+        pytest.skip("needs a card whose MIG mode is off")
+    control = shutil.which("nvidia-cuda-mps-control")
+    if control is None:
+        pytest.skip("needs nvidia-cuda-mps-control")
+    # A short name: sockets are below it.
+    with daemon_of_mps(control, Path(f"/tmp/mps-{os.getpid()}"), card.id) as env:
+        with Program(env, "gpa") as client:
+            servers = asked_of_mps(env, "get_server_list").split()
+            if client.started != "0" or not servers:
+                pytest.skip(
+                    f"needs MPS, as this user and in this container: a client gets {client.started}, of {len(servers)}"
+                    " servers"
+                )
+        yield env
+
+
+def asked_of_mps(env: Mapping[str, str], command: str) -> str:
+    """What the daemon answers to a command; "": nothing."""
+    try:
+        done = subprocess.run(
+            [env["MPS_CONTROL"]],
+            env=dict(env),
+            input=f"{command}\n",
+            text=True,
+            capture_output=True,
+            timeout=30,
+        )
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

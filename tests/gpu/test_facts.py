@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 from mesos_gpu.wire.mesos.report import gpu_from_json, gpu_to_json
+from tests.gpu.conftest import FACTS
 
 pytestmark = pytest.mark.gpu
 
-ROOT = Path(__file__).parents[2]
-#: Files are named by driver and model, to be put below tests/data.
-FACTS = Path(os.environ.get("MESOS_GPU_FACTS_DIR") or ROOT / "build" / "gpu-facts")
 COMMANDS = {
     "nvidia-smi": ["nvidia-smi", "-q"],
     "mig profiles": ["nvidia-smi", "mig", "-lgip"],
@@ -66,7 +63,7 @@ def smi(field: str, card: Gpu) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
-def test_facts_of_the_host_are_saved_and_read_back(survey: Survey, card: Gpu) -> None:
+def test_facts_of_the_host_are_saved_and_read_back(survey: Survey, facts_name: str) -> None:
     gpus = tuple(reading.gpu for reading in survey.readings)
     completed = Abilities(os.environ).at_once(Inventory(gpus, "nvml", survey.driver_version))
     facts = {
@@ -79,8 +76,7 @@ def test_facts_of_the_host_are_saved_and_read_back(survey: Survey, card: Gpu) ->
         "files": {path: text_of(path) for path in FILES},
     }
     FACTS.mkdir(parents=True, exist_ok=True)
-    model = re.sub(r"[^A-Za-z0-9]+", "-", card.model).strip("-")
-    path = FACTS / f"{survey.driver_version}-{model}.json"
+    path = FACTS / f"{facts_name}.json"
     path.write_text(json.dumps(facts, indent=1))
     print(path)
     saved = json.loads(path.read_text())

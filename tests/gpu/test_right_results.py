@@ -4,21 +4,17 @@ A public report has cuBLAS leave parts of products unwritten at some percentages
 daemon here has pipes of its own and the card keeps its compute mode (DEFAULT).
 """
 
-import os
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.sharing.percentages import allowed
+from tests.gpu.sites import Record
 
 pytestmark = pytest.mark.gpu
 
-CONTROL = "nvidia-cuda-mps-control"
 DOUBTED = (14, 40, 70)  # whether the card is affected is recorded there
 #: Shapes of products as layers have them; the result is poisoned first, so that what is not written is seen.
 PRODUCTS = """
@@ -37,43 +33,10 @@ print(wrong, torch.cuda.get_device_properties(0).multi_processor_count)
 """
 
 
-@pytest.fixture(scope="module")
-def pipes(card: Gpu) -> Iterator[dict[str, str]]:
-    """The environment of clients of a daemon of this test's own."""
-    if card.sharing is None or card.sharing.mig:
-        pytest.skip("needs a card whose MIG mode is off")
-    if not shutil.which(CONTROL):
-        pytest.skip(f"needs {CONTROL}")
-    torch = subprocess.run(
-        [sys.executable, "-c", "import torch; torch.zeros(1).cuda()"], capture_output=True, check=False
-    )
-    if torch.returncode:
-        pytest.skip("needs PyTorch with CUDA in the Python of the tests")
-    path = Path(f"/tmp/mps-{os.getpid()}")  # sockets have short names
-    path.mkdir(mode=0o700)
-    env = {
-        **os.environ,
-        "CUDA_VISIBLE_DEVICES": card.id,
-        "CUDA_MPS_PIPE_DIRECTORY": str(path),
-        "CUDA_MPS_LOG_DIRECTORY": str(path),
-    }
-    daemon = subprocess.Popen([CONTROL, "-f"], env=env, stdin=subprocess.DEVNULL)
-    try:
-        yield {**env, "CUDA_VISIBLE_DEVICES": "0"}
-    finally:
-        subprocess.run([CONTROL], env=env, input="quit\n", text=True, timeout=30, check=False)
-        try:
-            daemon.wait(30)
-        except subprocess.TimeoutExpired:
-            daemon.kill()
-            daemon.wait(30)
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def products(env: dict[str, str], percentage: int) -> tuple[int, int]:
+def products(python: str, env: Mapping[str, str], percentage: int) -> tuple[int, int]:
     """How many products are wrong, and how many SMs the client saw."""
     done = subprocess.run(
-        [sys.executable, "-c", PRODUCTS],
+        [python, "-c", PRODUCTS],
         env={**env, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percentage)},
         capture_output=True,
         text=True,
@@ -92,16 +55,21 @@ def handed_out(card: Gpu) -> list[int]:
     return sorted({p for first, last in ranges for p in (first, (first + last) // 2, last) if p >= 13})
 
 
-def test_products_are_right_at_every_percentage_that_is_handed_out(card: Gpu, pipes: dict[str, str]) -> None:
-    results = {percentage: products(pipes, percentage) for percentage in handed_out(card)}
-    print("percentage: wrong products, SMs", results)
+@pytest.mark.timeout(2400)
+def test_products_are_right_at_every_percentage_that_is_handed_out(
+    card: Gpu, mps: Mapping[str, str], torch_python: str, record: Record
+) -> None:
+    results = {percentage: products(torch_python, mps, percentage) for percentage in handed_out(card)}
+    record("products that are wrong, and multiprocessors, by percentage", results)
     assert {percentage: wrong for percentage, (wrong, _) in results.items() if wrong} == {}
 
 
 @pytest.mark.parametrize("percentage", DOUBTED)
-def test_whether_the_card_is_affected_is_recorded(card: Gpu, pipes: dict[str, str], percentage: int) -> None:
-    wrong, sms = products(pipes, percentage)
-    print(f"{card.model} at {percentage} %: {wrong} products wrong, {sms} SMs")
+def test_whether_the_card_is_affected_is_recorded(
+    card: Gpu, mps: Mapping[str, str], torch_python: str, record: Record, percentage: int
+) -> None:
+    wrong, sms = products(torch_python, mps, percentage)
+    record(f"products at {percentage} %", {"wrong": wrong, "multiprocessors": sms})
     if wrong:
         ranges = allowed(card.compute_capability)
         assert not any(first <= percentage <= last for first, last in ranges), "a share could get it"

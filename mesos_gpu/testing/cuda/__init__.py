@@ -64,9 +64,15 @@ class Cards:
 
     def busy_ns(self, number: int = 0) -> dict[int, int]:
         """The time on a card of each process, by pid."""
-        content = self._content(number)
-        processes = _PROCESS.iter_unpack(content[_HEAD.size :])
-        return {pid: busy_ns for pid, _, _, busy_ns in processes if pid}
+        return {pid: busy_ns for pid, _, busy_ns in self._processes(number)}
+
+    def held_bytes(self, number: int = 0) -> dict[int, int]:
+        """What each process has of a card, by pid."""
+        return {pid: used for pid, used, _ in self._processes(number)}
+
+    def _processes(self, number: int) -> list[tuple[int, int, int]]:
+        processes = _PROCESS.iter_unpack(self._content(number)[_HEAD.size :])
+        return [(pid, used, busy_ns) for pid, _, used, busy_ns in processes if pid]
 
     def _content(self, number: int) -> bytes:
         return (self.path / f"card{number}").read_bytes()

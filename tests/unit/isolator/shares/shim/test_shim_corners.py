@@ -37,7 +37,7 @@ def test_the_own_pool_of_another_card_counts_for_that_card(bench: Bench) -> None
 
 
 def test_pools_come_and_go_without_end(bench: Bench) -> None:
-    """Of 256 that live each has a place; those of the host's memory, too."""
+    """There are places for 256 that live; those of the host's memory take them, too."""
     with bench.task(1000).program() as program:
         for location in (1, 2):
             one = f"[make_pool({location}), call('cuMemPoolDestroy', held.pop())]"
@@ -49,7 +49,7 @@ def test_pools_come_and_go_without_end(bench: Bench) -> None:
     "mipmaps", ["4096, 0, 1024, 20, 1", "32768, 2, 0, 20", "1024, 1024, 0, 3", "256, 256, 64, 20"]
 )
 def test_all_levels_of_a_mipmap_count(bench: Bench, mipmaps: str) -> None:
-    """Of lines each level is a half of the one before it, of planes a quarter, of spaces an eighth."""
+    """Levels of lines are a half of the one before, those of planes a quarter, those of spaces an eighth."""
     task = bench.task(1000)
     with task.program() as program:
         assert program.ask(f"mipmaps({mipmaps})") == "0"
