@@ -417,12 +417,10 @@ class State:
         return None if job is None or job.state is JobState.PENDING else job
 
     def counted_milli(self, task: Task, job: Job) -> int:
-        """Thousandths of GPUs that a launch counts as in its queue's limit: what it may grow to is counted at once."""
-        resize, counted = task.resize, job.spec.counted_milli
-        if resize is None or resize.refused or (resize.back and resize.answered):
-            return counted
-        grown = replace(job.spec, **resize.patch)  # type: ignore[arg-type]
-        return max(counted, grown.counted_milli)
+        """Thousandths of GPUs that a launch counts as in its queue's limit: what it may grow to is counted at once, and
+        what it has until it has ended, though its job be wanted smaller then."""
+        counted, share = job.spec.counted_milli, task.counted_share
+        return counted if share is None else max(counted, len(task.gpus) * share.compute_milli)
 
     def problems(self) -> list[str]:
         """Broken invariants, in words; tests assert that there are none."""

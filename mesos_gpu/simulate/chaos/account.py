@@ -7,6 +7,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Health
+from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.simulate.chaos.virtual import VirtualMesos
 from mesos_gpu.testing.memory_store import MemoryStore
 
@@ -61,6 +62,7 @@ class Account:
         self.user_killed: set[JobId] = set()
         self.drained: dict[tuple[Target, str], float | None] = {}  # until when what runs there may run on
         self.evicted: set[TaskId] = set()
+        self.asked: dict[TaskId, Resize] = {}  # the latest share that each was asked to have
         self.may_restart: set[TaskId] = set()  # its user wants another share, if need be by another launch
         self.launches: dict[JobId, list[TaskId]] = {}
         self.ended_now: set[TaskId] = set()  # by words of the batch in hand, which may follow what is judged

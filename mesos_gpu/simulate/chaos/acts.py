@@ -132,7 +132,34 @@ def _submit(world: World, a: int, b: int) -> None:
         spec = replace(
             spec, **{"gpus": min(spec.gpus, 2), "user": _USERS[b // 592704 % len(_USERS)], **share}
         )
-    needs = _LEAST[b // 63 % len(_LEAST)]
+    _hand_in(world, spec, _LEAST[b // 63 % len(_LEAST)])
+
+
+def _submit_share(world: World, a: int, b: int) -> None:
+    """A job that has a share of a card and runs nearly everywhere, so that cards fill with such."""
+    if len(world.waiting_or_running()) >= _MOST_JOBS:
+        return
+    job_id = JobId(world.target) if world.target else world.new_id("j")
+    world.chosen.append(job_id)
+    spec = JobSpec(
+        name=job_id,
+        command="true",
+        cpus=0.1,
+        mem_mib=32,
+        max_attempts=1 + a % 3,
+        on_gpu_failure=_FAILURES[a // 3 % len(_FAILURES)],
+        queue=("default", "small")[a // 9 % 2],
+        priority=(0, 0, 5)[a // 18 % 3],
+        preemptible=a // 54 % 2 == 1,
+        tasks=_TASKS[b % len(_TASKS)],
+        user=_USERS[b // 6 % len(_USERS)],
+        **{"gpus": 1 + b // 18 % 4 // 3, **_SHARES[4 + b // 72 % 4]},
+    )
+    _hand_in(world, spec, None)
+
+
+def _hand_in(world: World, spec: JobSpec, needs: str | None) -> None:
+    job_id = JobId(spec.name)
     world.mesos.facts[job_id] = Facts(needs)
     world.say(f"{job_id} is submitted: {_asked(spec)}")
     world.inbox.append(ev.JobSubmitted(job_id, spec))
@@ -170,6 +197,14 @@ def _resize(world: World, a: int, b: int) -> None:
             patch["gpu_compute_pct"] = (5, 25, 40, 75, 100)[b // 5 % 5]
         world.say(f"a user wants {patch} for {job.id}")
         world.inbox.append(ev.ResizeRequested(job.id, patch, restart=b // 25 % 4 == 0))
+
+
+def _deafen(world: World, a: int, b: int) -> None:
+    """An executor that no request for another share reaches any more; its task goes on."""
+    shared = [run for run in world.mesos.alive() if run.item.task.share and not run.deaf]
+    if run := _run(world, shared, a):
+        world.say(f"the executor of {run.id} hears of no resize any more")
+        run.deaf = True
 
 
 def _place(world: World, a: int, b: int) -> tuple[Target, str] | None:
@@ -404,7 +439,9 @@ def _time(seconds: Sequence[float]) -> Callable[[World, int, int], None]:
 ACTS: Final[dict[str, tuple[float, Callable[[World, int, int], None]]]] = {
     "submit": (7, _submit),
     "kill": (2, _kill),
-    "resize": (0, _resize),  # in lives of their own: test_simulate_chaos
+    "submit share": (2, _submit_share),
+    "resize": (3, _resize),
+    "deafen": (0.2, _deafen),
     "drain": (0.7, _drain),
     "undrain": (0.8, _undrain),
     "reset": (0.6, _reset),

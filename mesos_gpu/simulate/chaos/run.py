@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.acts import ACTS, Act, do, pinned
+from mesos_gpu.simulate.chaos.apps import ACTS as APPS
 from mesos_gpu.simulate.chaos.settle import settle
 from mesos_gpu.simulate.chaos.violation import Violation
 from mesos_gpu.simulate.chaos.world import World
@@ -31,10 +32,23 @@ _FEW: Final = 30  # acts of which pairs are tried
 _NAMES: Final = tuple(ACTS)
 _WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
 _MUCH: Final = {"go on": 20, "deliver many": 2, "restart app": 4, "undo deployment": 2, "settle": 0.5}
+#: Many shares on few cards, which last until they are resized.
+_MANY_SHARES: Final = {
+    "submit share": 6,
+    "submit": 0.3,
+    "resize": 5,
+    "deafen": 2,
+    "progress": 0.5,
+    "go on": 16,
+    "settle": 0.5,
+}
 _NO_JOBS: Final = ("submit", "reset", "refuse", "garble", "miss")
 #: Without jobs, and with more peace, deployments come further.
 APPS_ALONE: Final = tuple(
     0.0 if name in _NO_JOBS else weight * _MUCH.get(name, 1) for name, (weight, _) in ACTS.items()
+)
+SHARES_ALONE: Final = tuple(
+    0.0 if name in APPS else weight * _MANY_SHARES.get(name, 1) for name, (weight, _) in ACTS.items()
 )
 
 
@@ -73,7 +87,7 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     while result.steps < steps and result.failure is None:
         shape = chance.getrandbits(32)
         count = min(chance.choice(EPISODES), steps - result.steps)
-        acts = _acts(chance, count, chance.choice((_WEIGHTS, _WEIGHTS, APPS_ALONE)))
+        acts = _acts(chance, count, chance.choice((_WEIGHTS, _WEIGHTS, APPS_ALONE, SHARES_ALONE)))
         world, done, violation = replay(shape, acts)
         result.counts += world.counts
         result.steps += done

@@ -85,6 +85,8 @@ def _mend(world: World) -> None:
     world.lossy = 0
     if not world.mesos.connected:
         world.connect()
+    for run in world.mesos.alive():
+        run.deaf = False
     for target, name in list(world.state.drains):
         world.inbox.append(ev.UndrainRequested(target, name))
     world.flush()

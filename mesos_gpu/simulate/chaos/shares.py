@@ -1,9 +1,13 @@
 """What must hold of cards that are shared; told by what truly runs, and by what the witness knows."""
 
+from dataclasses import replace
+
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.model.ids import GpuId, TaskId
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.shares.share import Share, larger_of
 from mesos_gpu.model.shares.units import WHOLE
+from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.simulate.chaos.account import Account
 from mesos_gpu.simulate.chaos.violation import Violation
@@ -22,6 +26,30 @@ def granted(account: Account, task: Task, launch: fx.Launch) -> None:
         covered = any(item.task.covers == gpu_id for item in launch.tasks) or _is_covered(account, gpu_id)
         if not covered:
             raise Violation("no share of a card that nothing holds in Mesos", f"{gpu_id}: {task.id}", task.id)
+
+
+def may_have(account: Account, task: Task, wanted: Resize) -> None:
+    """Check the share that a running task is asked to have from now on."""
+    launched = task.share
+    assert launched is not None, "only shares are resized"
+    sizes = {"memory_mib": wanted.memory_mib, "memory_max_mib": wanted.memory_max_mib}
+    share = replace(launched, compute_milli=wanted.compute_milli, **sizes)
+    for gpu_id in task.gpus:
+        _fits(account, task.id, gpu_id, share)
+
+
+def counted_milli(account: Account, task: Task, spec: JobSpec) -> int:
+    """Thousandths of GPUs that a task has of its queue's limit: by what it truly has, or was asked to have."""
+    if task.share is None:
+        return spec.counted_milli
+    run, asked = account.mesos.runs.get(task.id), account.asked.get(task.id)
+    sizes = [spec.gpu_milli if spec.gpu_milli < WHOLE else 0]
+    for gpu_id in task.gpus:
+        truly = run.agent.shares.get(gpu_id, {}).get(task.id) if run else None
+        sizes.append(truly.compute_milli if truly else task.share.compute_milli)
+    if asked is not None and (run is None or run.resized is None or run.resized.number < asked.number):
+        sizes.append(asked.compute_milli)
+    return spec.gpus * max(sizes)
 
 
 def _fits(account: Account, task_id: TaskId, gpu_id: GpuId, share: Share) -> None:

@@ -91,6 +91,7 @@ class Run:
     outbox: list[Status] = field(default_factory=list)  # not acknowledged, oldest first
     uuids: int = 0
     resized: Resized | None = None  # the latest answer of its executor
+    deaf: bool = False  # to requests for another share
 
     @property
     def id(self) -> TaskId:
@@ -448,6 +449,8 @@ class VirtualMesos:
         run = self.runs.get(task_id)
         if run is None or run.stage != "TASK_RUNNING" or run.to_be_killed or not self.hears(run.agent):
             return
+        if run.deaf:
+            return
         if run.resized is None or resize.number > run.resized.number:
             run.resized = _resized(run, resize)
         self._emit(run, "TASK_RUNNING", encode_answer(run.resized))
@@ -558,7 +561,8 @@ def _resized(run: Run, resize: Resize) -> Resized:
         compute_milli=resize.compute_milli,
     )
     used_mib = task.share.memory_mib // 2 if task.share else 0
-    refused = f"it uses {used_mib} MiB" if used_mib > resize.memory_mib else ""
+    fixed = resize.number % 5 == 4  # what enforces it cannot change just now
+    refused = f"it uses {used_mib} MiB" if used_mib > resize.memory_mib else "not while it runs" * fixed
     for gpu_id in () if refused else task.gpus:
         del agent.shares[gpu_id][run.id]
         fits = _lets_in(agent, gpu_id, wanted)
@@ -573,7 +577,8 @@ def _resized(run: Run, resize: Resize) -> Resized:
         now.memory_max_mib,
         now.compute_milli,
         refused,
-        used_mib if refused else None,
+        used_mib if used_mib > resize.memory_mib else None,
+        restart=fixed,
     )
 
 

@@ -231,7 +231,7 @@ class Witness(Account):
             if task.job_id is not None:
                 self.launched.add(task.job_id)
                 self._once(task, task.job_id, now)
-                self._quota(item, task.job_id, now)
+                self._quota(task, task.job_id, now)
                 self._place(item, task.job_id, now)
                 gangs.bound(self, item, task.job_id, now)
                 self._grant(task, now)
@@ -259,19 +259,19 @@ class Witness(Account):
         if job_id in self.user_killed:
             raise Violation("what was killed is not launched", f"{task.id} is", task.id)
 
-    def _quota(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
-        """Check that a job's queue does not hold more GPUs than it may, the new launch included."""
+    def _quota(self, task: Task, job_id: JobId, now: float) -> None:
+        """Check that a job's queue does not hold more GPUs than it may, with what this task is to have."""
         queue = self.disk.jobs[job_id].spec.queue
         limit = self.settings.queue_limits.get(queue)
-        if limit is None or not item.task.gpus:
+        if limit is None or not task.gpus:
             return
         mine = [task_id for i in self.launches if i in self.disk.jobs for task_id in self.latest(i)]
         tasks = [self.disk.tasks[i] for i in mine if not self.words[i].ended and not self.given_up(i, now)]
-        specs = [self.disk.jobs[task.job_id].spec for task in tasks if task.job_id]
-        held = sum(spec.counted_milli for spec in specs if spec.queue == queue)
+        specs = [(each, self.disk.jobs[each.job_id].spec) for each in tasks if each.job_id]
+        held = sum(shares.counted_milli(self, each, spec) for each, spec in specs if spec.queue == queue)
         if held > limit * WHOLE:
-            words = f"{queue} may hold {limit} GPUs, and holds {number_of(held)} with {item.task.id}"
-            raise Violation("no queue is over its limit", words, item.task.id)
+            words = f"{queue} may hold {limit} GPUs, and holds {number_of(held)} with {task.id}"
+            raise Violation("no queue is over its limit", words, task.id)
 
     def _place(self, item: fx.LaunchTask, job_id: JobId, now: float) -> None:
         task, spec = item.task, item.spec
@@ -367,6 +367,13 @@ class Witness(Account):
     def _ask_reset(self, ask: fx.AskReset, now: float) -> None:
         self._alone("a reset", ask.gpu_id, "is asked for")
 
+    def _ask_resize(self, ask: fx.AskResize, now: float) -> None:
+        task = self.disk.tasks[ask.task_id]
+        shares.may_have(self, task, ask.resize)
+        self.asked[task.id] = ask.resize
+        if task.job_id is not None:
+            self._quota(task, task.job_id, now)
+
     def _start(self, start: fx.Start, now: float) -> None:
         gangs.all_placed(self, start.task_id)
 
@@ -392,6 +399,7 @@ class Witness(Account):
                 self.words.pop(task_id, None)
                 self.evicted.discard(task_id)
                 self.may_restart.discard(task_id)
+                self.asked.pop(task_id, None)
                 self.ready.discard(task_id)
                 self.healthy.pop(task_id, None)
             self.launches.pop(job_id, None)
@@ -439,7 +447,7 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.Acknowledge: Witness._acknowledge,
     fx.AskReset: Witness._ask_reset,
     fx.Start: Witness._start,
-    fx.AskResize: Witness._ignore,
+    fx.AskResize: Witness._ask_resize,
     fx.Reconcile: Witness._ignore,
     fx.ListTasks: Witness._ignore,
     fx.Suppress: Witness._ignore,

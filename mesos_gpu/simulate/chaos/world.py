@@ -212,8 +212,10 @@ class World:
 
     def new_id(self, letter: str) -> JobId:
         """An id that was never used."""
-        self.serial += 1
-        return JobId(f"{letter}{self.serial}")
+        while True:  # the acts of a shorter story name what they make
+            self.serial += 1
+            if (new := JobId(f"{letter}{self.serial}")) not in self.witness.submitted:
+                return new
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock; monitors report when it is time to."""
