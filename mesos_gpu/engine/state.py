@@ -2,7 +2,7 @@
 
 import bisect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.saves import NOUN_OF, NOUNS, Saved, dict_key, key_of
 from mesos_gpu.model.shares.card import Sharing
-from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.share import Method, Share
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.policy.queueing.queue import in_line_since
 
@@ -418,9 +418,12 @@ class State:
 
     def counted_milli(self, task: Task, job: Job) -> int:
         """Thousandths of GPUs that a launch counts as in its queue's limit: what it may grow to is counted at once, and
-        what it has until it has ended, though its job be wanted smaller then."""
+        what it has until it has ended, though its job be wanted smaller then. A MIG instance, which may be larger than
+        what was asked for, counts as that."""
         counted, share = job.spec.counted_milli, task.counted_share
-        return counted if share is None else max(counted, len(task.gpus) * share.compute_milli)
+        if share is None or share.method is Method.MIG:
+            return counted
+        return max(counted, len(task.gpus) * share.compute_milli)
 
     def problems(self) -> list[str]:
         """Broken invariants, in words; tests assert that there are none."""

@@ -27,7 +27,7 @@ PREFIX: Final = "gpu-cover."  # of the ids of cover tasks; a job's has a dash be
 _ID: Final = re.compile(r"gpu-cover\.[0-9]+\.[0-9]+\.(.+)", re.DOTALL)
 _OPEN: Final = (TaskState.LAUNCHED, TaskState.STARTING, TaskState.RUNNING)
 _REMEMBERED: Final = 1000  # cover tasks that have ended
-_STEADY_S: Final = 10.0  # a keeper that lived so long did not fail at its start
+STEADY_S: Final = 10.0  # what lived so long did not fail at its start: a keeper, or a monitor
 
 
 # --- ids: a card can be taken up by them when the state does not know its task
@@ -170,7 +170,7 @@ def adopt(turn: Turn, task_id: TaskId, agent_id: AgentId | None, state: TaskStat
 def on_changed(turn: Turn, task: Task, status: Status) -> None:
     """Forget one that has ended; if nobody told it to, the next one may have to wait."""
     state = turn.state
-    if task.state is TaskState.RUNNING and turn.now - task.launched_at >= _STEADY_S:
+    if task.state is TaskState.RUNNING and turn.now - task.launched_at >= STEADY_S:
         state.keeper_failures.pop(task.agent_id, None)
     if not task.ended:
         return
@@ -184,7 +184,7 @@ def on_changed(turn: Turn, task: Task, status: Status) -> None:
         # The master drops an operation that it does not allow, and then what needs its resources.
         state.reserve_from = turn.now + turn.settings.reserve_again_s
     failures = 1
-    if turn.now - task.launched_at < _STEADY_S:
+    if turn.now - task.launched_at < STEADY_S:
         failures += state.keeper_failures.get(task.agent_id, (0, 0.0))[0]
     wait_s = delay_s(failures, first_s=0.1, most_s=30.0)
     state.keeper_failures[task.agent_id] = failures, turn.now + wait_s

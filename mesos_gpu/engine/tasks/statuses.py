@@ -164,7 +164,7 @@ def _on_monitor(turn: Turn, task: Task) -> None:
         turn.effects.append(ForgetTask(task.id))
     if node is not None and node.monitor == task.id:
         lived_s = turn.now - task.launched_at
-        failures = 1 if lived_s > 60 else node.monitor_launches
+        failures = 1 if lived_s >= covers.STEADY_S else node.monitor_launches
         wait_s = delay_s(failures, first_s=0.2, most_s=30.0)
         turn.put_node(replace(node, monitor=None, monitor_not_before=turn.now + wait_s))
 

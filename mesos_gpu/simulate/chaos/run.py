@@ -30,7 +30,7 @@ EPISODES: Final = (
 _SHRINK_STEPS: Final = 50_000  # what a search for a shorter story may cost
 _FEW: Final = 30  # acts of which pairs are tried
 _NAMES: Final = tuple(ACTS)
-_WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
+WEIGHTS: Final = tuple(weight for weight, _ in ACTS.values())
 _MUCH: Final = {"go on": 20, "deliver many": 2, "restart app": 4, "undo deployment": 2, "settle": 0.5}
 #: Many shares on few cards, which last until they are resized.
 _MANY_SHARES: Final = {
@@ -50,6 +50,8 @@ APPS_ALONE: Final = tuple(
 SHARES_ALONE: Final = tuple(
     0.0 if name in APPS else weight * _MANY_SHARES.get(name, 1) for name, (weight, _) in ACTS.items()
 )
+#: How often what happens, by chance one of them for each episode.
+MIXES = (WEIGHTS, WEIGHTS, APPS_ALONE, SHARES_ALONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     while result.steps < steps and result.failure is None:
         shape = chance.getrandbits(32)
         count = min(chance.choice(EPISODES), steps - result.steps)
-        acts = _acts(chance, count, chance.choice((_WEIGHTS, _WEIGHTS, APPS_ALONE, SHARES_ALONE)))
+        acts = _acts(chance, count, chance.choice(MIXES))
         world, done, violation = replay(shape, acts)
         result.counts += world.counts
         result.steps += done
@@ -97,7 +99,7 @@ def run(steps: int, seed: int, progress: Callable[[int], None] = lambda _: None)
     return result
 
 
-def _acts(chance: random.Random, count: int, weights: Sequence[float] = _WEIGHTS) -> list[Act]:
+def _acts(chance: random.Random, count: int, weights: Sequence[float] = WEIGHTS) -> list[Act]:
     names = chance.choices(_NAMES, weights, k=count)
     return [Act(name, chance.getrandbits(24), chance.getrandbits(24)) for name in names]
 

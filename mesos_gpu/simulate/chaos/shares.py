@@ -32,8 +32,12 @@ def may_have(account: Account, task: Task, wanted: Resize) -> None:
     """Check the share that a running task is asked to have from now on."""
     launched = task.share
     assert launched is not None, "only shares are resized"
-    sizes = {"memory_mib": wanted.memory_mib, "memory_max_mib": wanted.memory_max_mib}
-    share = replace(launched, compute_milli=wanted.compute_milli, **sizes)
+    share = replace(
+        launched,
+        memory_mib=wanted.memory_mib,
+        memory_max_mib=wanted.memory_max_mib,
+        compute_milli=wanted.compute_milli,
+    )
     for gpu_id in task.gpus:
         _fits(account, task.id, gpu_id, share)
 

@@ -410,6 +410,18 @@ def test_a_monitor_that_dies_comes_back(world: World) -> None:
     del effects
 
 
+def test_a_monitor_that_ran_for_a_while_comes_back_at_once_however_often_it_did(world: World) -> None:
+    world.node("a1", gpu("g0"))
+    for number in range(12):
+        monitor = world.state.nodes[AgentId("a1")].monitor
+        assert monitor is not None
+        world.tick(10)
+        world.status(monitor, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+        world.tick(0.5)
+        world.offers(offer(f"again{number}", gpus=1))
+        assert world.state.nodes[AgentId("a1")].monitor not in (None, monitor)
+
+
 def test_cpu_work_keeps_off_gpu_nodes(world: World) -> None:
     world.node("a1", gpu("g0"))
     world.offers(offer("o9", "plain", cpus=64))

@@ -118,7 +118,7 @@ def stepped(
         return [], error
 
 
-def rough_life(directory: Path, steps: int, most_bytes: int = 1 << 30, *, seed: int = 5) -> None:
+def rough_life(directory: Path, steps: int, most_bytes: int = 1 << 30, *, seed: int = 8) -> None:
     """Journal a scheduler's life in one chaotic episode, restarts included."""
     recorder = Recorder(directory, most_bytes)
     with pytest.MonkeyPatch.context() as patch:
@@ -209,7 +209,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
         return wanted
 
     monkeypatch.setattr(world, "step", both)
-    for seed in range(3, 9):
+    for seed in range(5, 11):
         happen(seed, 100)
     saved = {field.name for field in dataclasses.fields(State) if not field.metadata.get("derived")}
     assert set(kept.STATES.names) == saved

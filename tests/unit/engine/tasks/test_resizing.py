@@ -266,6 +266,19 @@ def test_what_cannot_change_while_it_runs_says_so_and_starts_again_if_that_is_wa
     assert (job.state in (JobState.PENDING, JobState.STARTING), job.attempts) == (True, 0)
 
 
+def test_a_limit_counts_what_a_share_has_until_it_has_ended_however_small_it_is_to_start_again() -> None:
+    """What chaos found: the launch that was being ended counted as what the job was wanted to have."""
+    world = World(replace(Settings("executor", "monitor"), queue_limits={"default": 1}))
+    world.register()
+    world.node("a1", CARD)
+    running(world, share=replace(QUARTER, compute_milli=700), gpu_compute_pct=70, gpu_memory_mib=20000)
+    ask(world, restart=True, gpu_compute_pct=5)
+    answer(world, refused="the limit is fixed here", restart=True)  # from now on it is being ended
+    running(world, "j2", share=replace(QUARTER, compute_milli=200), gpu_compute_pct=20, gpu_memory_mib=20000)
+    with pytest.raises(Conflict, match=r"queue default would hold 1\.1 GPUs"):
+        ask(world, "j2", gpu_compute_pct=40)
+
+
 def test_a_job_does_not_start_again_for_what_no_card_has(world: World) -> None:
     running(world)
     with pytest.raises(Conflict, match="no GPU has 80001 MiB for a share; the largest has 80000"):
