@@ -95,10 +95,7 @@ def uncovered_parts(state: State, node: Node, settings: Settings, most: int) -> 
 
 
 def _part(state: State, gpu: Gpu, settings: Settings) -> GpuPart:
-    part = unshared(gpu, compute_milli(settings))
-    for share in state.sharers.get(gpu.id, {}).values():
-        part = part.less(share)
-    return part
+    return unshared(gpu, compute_milli(settings)).less(*state.sharers.get(gpu.id, {}).values())
 
 
 def compute_milli(settings: Settings) -> int:

@@ -1,7 +1,7 @@
 """The agents whose offers are on the table, placed on by the arrays of the simulator. Pure."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -26,12 +26,9 @@ from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES
 from mesos_gpu.policy.cluster.shapes import Row, Shape
-from mesos_gpu.policy.cluster.share_rows import largest_mib, parts_of, shape_for
+from mesos_gpu.policy.cluster.share_rows import Mask, ShareRows, shape_for
 from mesos_gpu.policy.cluster.view import View
 from mesos_gpu.policy.sharing.cards import Order, tightest
-
-Mask = npt.NDArray[np.bool_]
-_MOST_KINDS = 64  # of requests for shares of which it is known where they could be
 
 
 class NodeIndex:
@@ -57,16 +54,12 @@ class NodeIndex:
         self._suited: dict[
             GpuRequest, npt.NDArray[np.int64]
         ] = {}  # by what GPUs must have: by row, those that do
-        self._largest_mib = 0  # that shares of a GPU may have; 0: nobody has asked for any
-        self._enforcing: dict[
-            Request, Mask
-        ] = {}  # by what one task asks for: rows whose GPUs can be shared so
-        self._open = np.zeros((len(self._rows), self._width), dtype=bool)  # to shares; kept once somebody has
+        self._shares: ShareRows | None = None  # since somebody has asked for some
 
     def _state(self, row: int, *, shares: bool) -> Row:
         agent_id, model = self._rows[row]
         if shares:
-            return self._share_state(row, self._known[agent_id], model)
+            return self._of_shares().state(row, self._known[agent_id], model)
         node = self._known[agent_id]
         open_ids = [part.gpu_id for part in node.parts]
         slots = [WHOLE for gpu in node.gpus if gpu.model == model and gpu.id not in open_ids]
@@ -74,17 +67,13 @@ class NodeIndex:
         free = (*slots, *[0] * (self._width - len(slots)))
         return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model)
 
-    def _share_state(self, row: int, node: NodeCapacity, model: str) -> Row:
-        counts, parts, are_open = parts_of(node, [gpu for gpu in node.gpus if gpu.model == model])
-        missing = self._width - len(counts)
-        self._open[row] = [*are_open, *[False] * missing]
-        free = (*counts, *[0] * missing)
-        every = (*parts, *[(0, 0)] * missing)
-        return Row(node.free.cpu_milli, math.floor(node.free.mem_mib), free, model, every)
+    def _of_shares(self) -> ShareRows:
+        if self._shares is None:
+            rows = [(self._known[agent_id], model) for agent_id, model in self._rows]
+            self._shares = ShareRows(rows, self._width)
+        return self._shares
 
     def _view(self, placement: str, *, shares: bool) -> View:
-        if shares and not self._largest_mib:
-            self._largest_mib = largest_mib(self._known.values())
         view = self._views.get((placement, shares))
         if view is None:
             states = [self._state(row, shares=shares) for row in range(len(self._rows))]
@@ -115,8 +104,8 @@ class NodeIndex:
     def update(self, node: NodeCapacity) -> None:
         """Something else is free there."""
         self._known[node.agent_id] = self.nodes[node.agent_id] = node
-        if self._largest_mib and largest_mib([node]) > self._largest_mib:
-            self._largest_mib = 0  # what the shapes of shares are measured by
+        if self._shares is not None and self._shares.is_beyond(node):
+            self._shares = None
             self._views = {key: view for key, view in self._views.items() if not key[1]}
         for row in self._of[node.agent_id]:
             self._unindexed[row] = node.free.unindexed
@@ -124,8 +113,6 @@ class NodeIndex:
                 view.set_row(row, self._state(row, shares=shares))
             for needs, counts in self._suited.items():
                 counts[row] = len(needs.suited(node.gpus, self._rows[row][1]))
-            for wanted, mask in self._enforcing.items():
-                mask[row] = self._enforces(wanted, row)
 
     def place(
         self,
@@ -157,7 +144,7 @@ class NodeIndex:
             masks = [narrow for mask in masks for narrow in self._by_siblings(mask, siblings)]
         for model in (request.gpu.models if request.gpu.count else ()) or (None,):
             number = view.shape(self._shape(request, model))
-            for mask in self._filling(view, number, masks) if self._fills(request, placement) else masks:
+            for mask in self._narrowed(request, masks, view, number, placement):
                 while (row := view.best(number, mask, draw)) is not None:
                     chosen = self._confirmed(row, request, open_to, placement)
                     if chosen is not None:
@@ -197,14 +184,14 @@ class NodeIndex:
         best = gpus[view.device(row, number)].id
         return lambda card: (card.gpu.id != best, *tightest(card))
 
-    def _fills(self, request: Request, placement: str) -> bool:
-        return request.gpu.share is not None and POLICIES[placement].fills
-
-    def _filling(self, view: View, shape: int, masks: Sequence[Mask | None]) -> list[Mask | None]:
-        """Nodes first where none of the GPUs need be opened, for each mask."""
-        wanted = max(view.shapes[shape].gpus, 1)
-        enough = np.asarray((view.fits(slice(None), shape) & self._open).sum(axis=1) >= wanted)
-        return [*(enough if mask is None else mask & enough for mask in masks), *masks]
+    def _narrowed(
+        self, request: Request, masks: list[Mask | None], view: View, shape: int, placement: str
+    ) -> list[Mask | None]:
+        """Masks for a look at the arrays, without rows that only `fit` would rule out otherwise, one by one."""
+        if request.gpu.share is None:
+            return masks
+        room = view.fits(slice(None), shape)
+        return self._of_shares().narrowed(request, room, masks, fills=POLICIES[placement].fills)
 
     def _allowed(self, request: Request, open_to: Mapping[AgentId, NodeCapacity]) -> Mask | None:
         """Which rows may be chosen; None: all."""
@@ -212,7 +199,7 @@ class NodeIndex:
         if request.gpu.count and request.gpu.choosy:
             masks.append(self._counts(request.gpu) >= request.gpu.count)
         if request.gpu.share is not None:
-            masks.append(self._able(request))
+            masks.append(self._of_shares().granting(request))
         if any(request.resources.unindexed):
             masks.append(np.asarray((self._unindexed >= request.resources.unindexed).all(axis=1)))
         mask = None
@@ -245,20 +232,6 @@ class NodeIndex:
             self._suited[needs] = np.array(counts, dtype=np.int64)
         return self._suited[needs]
 
-    def _able(self, request: Request) -> Mask:
-        """Rows whose GPUs could be shared as is asked for, if nothing ran there."""
-        wanted = Request(NOTHING, GpuRequest(request.gpu.count, share=request.gpu.share), user=request.user)
-        if wanted not in self._enforcing:
-            if len(self._enforcing) >= _MOST_KINDS:
-                self._enforcing.clear()
-            able = [self._enforces(wanted, row) for row in range(len(self._rows))]
-            self._enforcing[wanted] = np.array(able, dtype=bool)
-        return self._enforcing[wanted]
-
-    def _enforces(self, wanted: Request, row: int) -> bool:
-        agent_id, model = self._rows[row]
-        return self._known[agent_id].could_share(wanted.of_model(model))
-
     def _drivers(self, least: str) -> Mask:
         if least not in self._new_enough:
             able = [as_new_as(self._known[agent_id].driver, least) for agent_id, _ in self._rows]
@@ -274,7 +247,7 @@ class NodeIndex:
     def _shape(self, request: Request, model: str | None) -> Shape:
         models, need, want = () if model is None else (model,), request.resources, request.gpu
         shape = Shape(need.cpu_milli, math.ceil(need.mem_mib), want.count, models=models)
-        return shape if want.share is None else shape_for(want.share, self._largest_mib, shape)
+        return shape if want.share is None else shape_for(want.share, self._of_shares().largest_mib, shape)
 
 
 def _models(node: NodeCapacity) -> list[str]:

@@ -3,15 +3,25 @@
 It says where to look: a share that is granted always has room by these rows, and not the other way round.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.model.resources import NOTHING
+from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.request import ShareRequest
+from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.policy.capacity import NodeCapacity
-from mesos_gpu.policy.cluster.shapes import Shape
+from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request
+from mesos_gpu.policy.cluster.shapes import Row, Shape
+from mesos_gpu.policy.sharing.methods import neighbours
 from mesos_gpu.policy.sharing.parts import GpuPart
 
+Mask = npt.NDArray[np.bool_]
+_MOST_WISHES = 64  # requests for shares of which it is known which nodes could grant them
 _MOST_OF_A_PART = (
     WHOLE - 1
 )  # what a GPU counts as that is open, though no share be on it: nobody gets it wholly
@@ -48,8 +58,92 @@ def largest_mib(nodes: Iterable[NodeCapacity]) -> int:
     return max(sizes, default=1)
 
 
-def parts_of(node: NodeCapacity, gpus: Sequence[Gpu]) -> tuple[list[int], list[tuple[int, int]], list[bool]]:
-    """Look at free GPUs of a node: what each counts as, what shares may have of it, and whether it is open."""
+class ShareRows:
+    """What the GPUs of each row have for shares: which are open, how the shares on them are enforced, and what their
+    hosts can do. A row is a node with one model of its GPUs."""
+
+    def __init__(self, rows: Sequence[tuple[NodeCapacity, str]], width: int) -> None:
+        """Look at what hosts can do; what is free is told by `state`. `width`: of the row with most GPUs."""
+        self.largest_mib = largest_mib(node for node, _ in rows)  # what shapes are measured by
+        self._open = np.zeros((len(rows), width), dtype=bool)
+        self._ways: dict[tuple[Method | None, str], int] = {
+            (None, ""): 0
+        }  # of enforcing, with the owner; numbered
+        self._way = np.zeros((len(rows), width), dtype=np.int64)  # of the shares on each GPU
+        self._kinds: dict[tuple[int, tuple[Sharing | None, ...]], int] = {}  # of rows; numbered
+        self._examples: list[tuple[NodeCapacity, str]] = []  # of each kind
+        self._installed = [node.installed for node, _ in rows]
+        self._kind = np.array([self._kind_of(node, model) for node, model in rows], dtype=np.int64)
+        self._granting: dict[
+            Request, list[bool]
+        ] = {}  # by what one task asks for: kinds of rows that could grant it
+
+    def _kind_of(self, node: NodeCapacity, model: str) -> int:
+        """Rows are alike whose hosts can do the same."""
+        kind = node.compute_milli, tuple([gpu.sharing for gpu in node.installed if gpu.model == model])
+        if kind not in self._kinds:
+            self._kinds[kind] = len(self._examples)
+            self._examples.append((node, model))
+        return self._kinds[kind]
+
+    def is_beyond(self, node: NodeCapacity) -> bool:
+        """Whether a GPU of it has more for shares than any that is known: then all is to be looked at anew."""
+        return largest_mib([node]) > self.largest_mib
+
+    def state(self, row: int, node: NodeCapacity, model: str) -> Row:
+        """Look at what is free of a row's GPUs, now."""
+        if node.installed is not self._installed[row]:
+            self._installed[row], self._kind[row] = node.installed, self._kind_of(node, model)
+        counts, free, parts = parts_of(node, [gpu for gpu in node.gpus if gpu.model == model])
+        self._open[row], self._way[row] = False, 0
+        for slot, part in enumerate(parts):
+            if part is not None:
+                self._open[row, slot], self._way[row, slot] = True, self._way_of(part)
+        missing = self._open.shape[1] - len(counts)
+        every = (*free, *[(0, 0)] * missing)
+        return Row(
+            node.free.cpu_milli, math.floor(node.free.mem_mib), (*counts, *[0] * missing), model, every
+        )
+
+    def _way_of(self, part: GpuPart) -> int:
+        owner = part.domain if part.method is not None and part.method.has_domain else ""
+        return self._ways.setdefault((part.method, owner), len(self._ways))
+
+    def granting(self, request: Request) -> Mask:
+        """Rows whose GPUs could be shared as is asked for, if nothing ran there."""
+        wanted = Request(NOTHING, GpuRequest(request.gpu.count, share=request.gpu.share), user=request.user)
+        if wanted not in self._granting and len(self._granting) >= _MOST_WISHES:
+            self._granting.clear()
+        known = self._granting.setdefault(wanted, [])
+        for node, model in self._examples[len(known) :]:
+            known.append(node.could_share(wanted.of_model(model)))
+        return np.array(known, dtype=bool)[self._kind]
+
+    def narrowed(
+        self, request: Request, room: Mask, masks: Sequence[Mask | None], *, fills: bool
+    ) -> list[Mask | None]:
+        """Masks of rows, each without those whose GPUs a task cannot have for what others share of them.
+
+        Args:
+            request: What it needs.
+            room: GPUs, by row, that have room for a share.
+            masks: None: all rows.
+            fills: Whether rows come first on which none need be opened.
+        """
+        assert request.gpu.share is not None, "it asks for whole GPUs"
+        beside = neighbours(request.gpu.share, request.user, request.gpu.count)
+        joined = np.zeros(len(self._ways), dtype=bool)
+        joined[[0, *(self._ways[way] for way in beside if way in self._ways)]] = True
+        gpus = room & joined[self._way]
+        every = [gpus, gpus & self._open] if fills else [gpus]
+        able = [np.asarray(some.sum(axis=1) >= request.gpu.count) for some in reversed(every)]
+        return [each if mask is None else mask & each for each in able for mask in masks]
+
+
+def parts_of(
+    node: NodeCapacity, gpus: Sequence[Gpu]
+) -> tuple[list[int], list[tuple[int, int]], list[GpuPart | None]]:
+    """Look at free GPUs of a node: what each counts as, what shares may have of it, and what is free if it is open."""
     parts = {part.gpu_id: part for part in node.parts}
     to_open = len(gpus) if not node.cover.gpus else max(node.free.gpus, 0)
     counts: list[int] = []
@@ -61,7 +155,7 @@ def parts_of(node: NodeCapacity, gpus: Sequence[Gpu]) -> tuple[list[int], list[t
             room = 0, 0
         free.append(room)
         counts.append(WHOLE if part is None and min(room) else min(*room, _MOST_OF_A_PART))
-    return counts, free, [gpu.id in parts for gpu in gpus]
+    return counts, free, [parts.get(gpu.id) for gpu in gpus]
 
 
 def _room(gpu: Gpu, part: GpuPart | None, compute_milli: int) -> tuple[int, int]:

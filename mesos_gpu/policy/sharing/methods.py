@@ -116,15 +116,29 @@ def _able(isolation: Isolation, sharing: Sharing, may_be_root: bool, cards: int)
 
 
 def _against(method: Method, isolation: Isolation, sharing: Sharing, may_be_root: bool, cards: int) -> bool:
-    if sharing.mig != (method is Method.MIG) or (method is Method.MIG and cards > 1):
-        return True
-    if method is Method.TURNS and isolation is not Isolation.ANY:
-        return True
-    if isolation is Isolation.STRICT and method.memory_by not in _FIRM:
-        return True
-    if method.has_domain and (may_be_root or cards > 1):  # a process speaks to one MPS daemon
+    if sharing.mig != (method is Method.MIG) or not _accepts(isolation, method, may_be_root, cards):
         return True
     return any(sharing.lacks(ability) for ability in NEEDS[method])
+
+
+def _accepts(isolation: Isolation, method: Method, may_be_root: bool, cards: int) -> bool:
+    """Whether it would do for a job, on whichever host."""
+    if method is Method.TURNS:
+        return isolation is Isolation.ANY
+    if isolation is Isolation.STRICT and method.memory_by not in _FIRM:
+        return False
+    if method is Method.MIG:
+        return cards == 1
+    return not method.has_domain or not (may_be_root or cards > 1)  # a process speaks to one MPS daemon
+
+
+def neighbours(request: ShareRequest, user: str | None, cards: int) -> list[tuple[Method, str]]:
+    """How shares may be enforced beside which a task can have its own, and who owns all of them then; "": anybody.
+
+    Arguments as of `choose`. What the host can do is left out: `choose` refuses more.
+    """
+    methods = [method for method in NEEDS if _accepts(request.isolation, method, _may_be_root(user), cards)]
+    return [(method, (user or "") if method.has_domain else "") for method in methods]
 
 
 def _may_be_root(user: str | None) -> bool:

@@ -30,16 +30,19 @@ class GpuPart:
     taken: tuple[str, ...] = ()
     shares: int = 0
 
-    def less(self, share: Share) -> "GpuPart":
-        """What is left beside one more share."""
+    def less(self, *shares: Share) -> "GpuPart":
+        """What is left beside more shares, all of which are enforced alike."""
+        if not shares:
+            return self
+        instances = [share.instance for share in shares if share.instance]
         return replace(
             self,
-            milli=self.milli - share.compute_milli,
-            memory_mib=self.memory_mib - share.memory_mib,
-            method=share.method,
-            domain=share.domain or self.domain,
-            taken=(*self.taken, share.instance) if share.instance else self.taken,
-            shares=self.shares + 1,
+            milli=self.milli - sum([share.compute_milli for share in shares]),
+            memory_mib=self.memory_mib - sum([share.memory_mib for share in shares]),
+            method=shares[-1].method,
+            domain=shares[-1].domain or self.domain,
+            taken=(*self.taken, *instances),
+            shares=self.shares + len(shares),
         )
 
     def more(self, share: Share, empty: "GpuPart") -> "GpuPart":

@@ -11,11 +11,14 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
-from mesos_gpu.policy.capacity import Chosen, Fit, GpuRequest, NodeCapacity, Request, fit
+from mesos_gpu.model.shares.share import Method
+from mesos_gpu.policy.capacity import Chosen, Fit, GpuRequest, Misfit, NodeCapacity, Request, fit
+from mesos_gpu.policy.cluster import node_index
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.registry import OFFERED
 from mesos_gpu.policy.cluster.shapes import Shape
+from mesos_gpu.policy.sharing.parts import GpuPart
 from mesos_gpu.testing.builders import gpu
 from tests.property.placement.test_shares import Cluster, nodes, requests
 
@@ -96,6 +99,29 @@ def test_a_share_is_not_where_nobody_could_enforce_it() -> None:
     table = Table(node("bare", bare), node("able", card("g0")))
     assert table.cards(share(250, 250)) == ["g0"]
     assert Table(node("bare", bare)).cards(share(250, 250)) == [""]
+
+
+def test_cards_of_another_owner_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sharing = Sharing(80_000, ((Ability.SHIM, ""), (Ability.MPS2, "")))
+
+    def owned(name: str, owner: str) -> NodeCapacity:
+        only = replace(gpu(f"{name}-0"), sharing=sharing)
+        part = GpuPart(only.id, 900, 72_000, Method.SHIM_MPS2, owner)
+        return replace(node(name, only), parts=(part,))
+
+    looked: list[AgentId] = []
+
+    def seen(wanted: Request, at: NodeCapacity) -> Fit | Misfit:
+        looked.append(at.agent_id)
+        return fit(wanted, at)
+
+    monkeypatch.setattr(node_index, "fit", seen)
+    table = Table(*(owned(f"bobs{i:02}", "bob") for i in range(50)))
+    assert table.cards(share(100, 100)) == [""]
+    assert not looked
+    table.index.update(owned("bobs07", "alice"))
+    assert table.cards(share(100, 100)) == ["bobs07-0"]
+    assert looked == ["bobs07"]
 
 
 def test_whole_gpus_stay_off_open_cards() -> None:
