@@ -234,10 +234,11 @@ class NodeCapacity:
         """What comes back for so many GPUs that are open no longer."""
         return self.cover.with_gpus(1).scaled(count)
 
-    def closed(self) -> "NodeCapacity":
-        """When GPUs are no longer open that no share is on: they come last among the free ones."""
+    def closed(self, only: Collection[GpuId] | None = None) -> "NodeCapacity":
+        """When GPUs are no longer open that no share is on: they come last among the free ones. `only`: of these."""
         parts = {part.gpu_id: part for part in self.parts}
-        idle = [gpu for gpu in self.gpus if parts.get(gpu.id) == unshared(gpu, self.compute_milli)]
+        gpus = self.gpus if only is None else [gpu for gpu in self.gpus if gpu.id in only]
+        idle = [gpu for gpu in gpus if parts.get(gpu.id) == unshared(gpu, self.compute_milli)]
         if not idle:
             return self
         ids = {gpu.id for gpu in idle}

@@ -7,11 +7,9 @@ from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.remains import Carved, Launches, Remains, Scalars
-from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId
-from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.wire.mesos.v1 import executor_info
 
@@ -90,22 +88,3 @@ def _task(turn: Turn, agent_id: AgentId, gpu_id: GpuId, executor_id: str, keeper
         covers=gpu_id,
         keeper=keeper,
     )
-
-
-def make_way(turn: Turn, blocked: Iterable[Job]) -> None:
-    """Close cards that are open and have no share, for jobs that wait for whole ones."""
-    state = turn.state
-    idle = [state.tasks[task_id] for gpu_id, task_id in state.covers.items() if gpu_id not in state.sharers]
-    idle = [task for task in idle if covers.is_open(task)]
-    for job in blocked if idle else ():
-        wanted = request_of(job, turn.settings).gpu
-        if wanted.share is not None or not wanted.count:
-            continue
-        lacks = wanted.count * job.spec.tasks
-        for task in list(idle):
-            node = state.nodes.get(task.agent_id)
-            gpu = node.gpu(task.covers) if node and task.covers else None
-            if lacks and gpu is not None and wanted.suited([gpu]):
-                lacks -= 1
-                idle.remove(task)
-                covers.close(turn, task)

@@ -1,7 +1,8 @@
 """A match: offers held against the jobs that wait."""
 
 from mesos_gpu.engine.gpus.unreserving import note_unreserve
-from mesos_gpu.engine.match.covering import cover_again, make_way
+from mesos_gpu.engine.match.closing import make_way
+from mesos_gpu.engine.match.covering import cover_again
 from mesos_gpu.engine.match.launching import launch, launch_monitors
 from mesos_gpu.engine.match.ledger import Ledger
 from mesos_gpu.engine.match.offers import balance
@@ -53,7 +54,7 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
         return False
     index, may_preempt = table_of(state, settings, now, remains).index, possible(turn)
     if not index.nodes and not may_preempt:
-        make_way(turn, (state.jobs[job_id] for _, job_id in state.queue))
+        make_way(turn, Backlog(state, settings, now, remains.resources))
         return False
     backlog = Backlog(state, settings, now, remains.resources)
     placing = Placing(state, settings, index)
@@ -70,7 +71,7 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
             blocked.append(job)
         else:
             launch(turn, job, takes, remains, launches)
-    make_way(turn, blocked)
+    make_way(turn, backlog, blocked)
     if may_preempt and blocked:
         preempt(turn, backlog, blocked)
     return backlog.neighbours.verdicts.is_behind

@@ -55,6 +55,11 @@ class Placing:
         """Jobs with one key, that take the same, fit the same nodes."""
         return None if job.spec.gpus else self._gpu_nodes(job)
 
+    def order(self, job: Job) -> Placement | None:
+        """In which order the tasks of a gang take nodes: in another one more of them may have room. None: it is no
+        gang."""
+        return self._placement(job.spec) if job.spec.tasks > 1 else None
+
     # --- a book of the ledger: who of an app is where, and how many lots were drawn
 
     def take(self, take: Take) -> None:

@@ -54,7 +54,8 @@ class Search:
         if not self._most.covers(job.spec.resources) or self._backlog.over_limit(job):
             return None
         request, outlasted = request_of(job, self._settings), self._backlog.outlasted(job)
-        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, self._placing.key(job)
+        how = self._placing.key(job), self._placing.order(job), self._may_open(job)
+        wanted = self._backlog.kind(job, request), job.spec.ports, outlasted, how
         if wanted in self._refused:
             return None
         takes = self._take_together(job, replace(request, ports=job.spec.ports), outlasted)
@@ -90,11 +91,15 @@ class Search:
             chosen = self._placing.place(job, request, open_to)
             if chosen is None:
                 return None
-            if chosen.opens and not self._placing.spreads(job) and self._backlog.joins_soon(job, request):
+            if chosen.opens and not self._may_open(job) and self._backlog.joins_soon(job, request):
                 return None
             takes.append(self._made(job, request, chosen))
             self._ledger.take(takes[-1])
         return _by_rank(takes)
+
+    def _may_open(self, job: Job) -> bool:
+        """Whether it need not wait for the offer of an open card before it has another one opened."""
+        return not job.spec.is_share or self._placing.spreads(job) or not self._backlog.is_new(job)
 
     def _beside_others(self, job: Job, nodes: Nodes, outlasted: Sequence[int]) -> Nodes:
         """Nodes that the next member of a gang may use, as they are beside those before it."""

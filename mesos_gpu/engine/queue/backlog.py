@@ -284,10 +284,12 @@ class Backlog:
         """Whether the node's driver is what the job needs."""
         return as_new_as(node.driver_version, job.min_driver)
 
+    def is_new(self, job: Job) -> bool:
+        """Whether it may wait still for the offer of an open card."""
+        return self._now - max(job.submitted_at, job.not_before) < self._settings.open_after_s
+
     def joins_soon(self, job: Job, request: Request) -> bool:
         """Whether there is room on an open card whose agent's offer is on its way: what was left of one comes again."""
-        if self._now - max(job.submitted_at, job.not_before) >= self._settings.open_after_s:
-            return False
         agents = dict.fromkeys(self._state.tasks[task_id].agent_id for task_id in self._state.covers.values())
         nodes = (self._state.nodes.get(agent_id) for agent_id in agents if not self._offered(agent_id))
         return any(node is not None and self._joins(job, request, node) for node in nodes)

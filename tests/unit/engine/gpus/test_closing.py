@@ -1,8 +1,10 @@
 """Cards on their way between shares and whole use: nothing that waits for them is passed over meanwhile."""
 
+from dataclasses import replace
+
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
-from mesos_gpu.model.ids import AgentId, GpuId
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.testing.builders import World, every
@@ -126,3 +128,93 @@ def test_a_card_is_opened_as_soon_as_a_keeper_may_be_started_again() -> None:
     assert world.job("j2").state is JobState.PENDING
     world.tick(2)
     assert world.job("j2").state is JobState.STARTING
+
+
+def idle_world(*more: str, **settings: object) -> World:
+    """A card that is open, and that nobody has a share of; `more`: of the same agent, which are used wholly."""
+    world = world_of(shared("g1"), *map(shared, more), **settings)
+    submit(world, "j1", **QUARTER)
+    run(world, cover_task(world), share_of(world, "j1"))
+    for n, _ in enumerate(more):
+        rest(world, f"of {n}", len(more) - n)
+        submit(world, f"holds{n}", gpus=1)
+        run(world, share_of(world, f"holds{n}"))
+    world.status(share_of(world, "j1").id, "TASK_FINISHED")
+    assert list(world.state.covers) == ["g1"]
+    return world
+
+
+def closed_for(world: World, **wanted: object) -> list[str]:
+    """Which tasks are ended for a job that waits."""
+    kills = every([*submit(world, "waits", **wanted), *world.tick(3)], fx.Kill)
+    assert world.job("waits").state is JobState.PENDING
+    return [kill.task_id for kill in kills]
+
+
+def test_an_idle_card_stays_open_for_whom_its_gpu_alone_does_not_help() -> None:
+    for wanted in (
+        {"gpus": 2},
+        {"gpus": 1, "mem_mib": 10**6},
+        {"gpus": 1, "gpu_model": ("other",)},
+        {"gpus": 1, "tasks": 2},
+    ):
+        assert closed_for(idle_world(), **wanted) == []
+    busy = idle_world("g2")
+    assert closed_for(busy, gpus=2) == [], "the other GPU is in use"
+    effects = [*busy.status(share_of(busy, "holds0").id, "TASK_FINISHED"), *rest(busy, "o9", 1)]
+    assert [kill.task_id for kill in every(effects, fx.Kill)] == [cover_task(busy).id], "and now it is not"
+
+
+def test_an_idle_card_stays_open_for_whom_the_limit_of_its_queue_keeps_waiting() -> None:
+    world = idle_world("g2", queue_limits={"lab": 1, "default": 9})
+    assert closed_for(world, gpus=2, queue="lab") == []
+
+
+def test_an_idle_card_is_closed_for_one_job_and_not_for_each_that_waits() -> None:
+    world = world_of(shared("g1"), shared("g2"))
+    for name in ("j1", "j2"):
+        submit(world, name, gpus=1, gpu_milli=900)
+        rest(world, f"after {name}", 1)
+    for gpu_id in ("g1", "g2"):
+        run(world, world.state.tasks[world.state.covers[GpuId(gpu_id)]])
+    run(world, share_of(world, "j1"), share_of(world, "j2"))
+    world.status(share_of(world, "j1").id, "TASK_FINISHED")
+    world.status(share_of(world, "j2").id, "TASK_FINISHED")
+    assert len(closed_for(world, gpus=1)) == 1
+    assert len(every([*submit(world, "second", gpus=1), *world.tick(3)], fx.Kill)) == 1
+    assert every([*submit(world, "third", gpus=1), *world.tick(3)], fx.Kill) == []
+
+
+def test_idle_cards_of_several_agents_are_closed_for_a_gang() -> None:
+    world = world_of(shared("g1"))
+    world.node("a2", shared("h1"))
+    for name in ("j1", "j2"):
+        submit(world, name, gpus=1, gpu_milli=900)
+    for gpu_id in ("g1", "h1"):
+        run(world, world.state.tasks[world.state.covers[GpuId(gpu_id)]])
+    run(world, share_of(world, "j1"), share_of(world, "j2"))
+    world.status(share_of(world, "j1").id, "TASK_FINISHED")
+    world.status(share_of(world, "j2").id, "TASK_FINISHED")
+    for agent in ("a1", "a2"):
+        rest(world, f"{agent} again", 0, agent=agent)
+    assert set(closed_for(world, gpus=1, tasks=2)) == set(world.state.covers.values())
+
+
+def test_a_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_opening_its_own() -> None:
+    world = world_of(shared("g1"))
+    submit(world, "j1", **QUARTER)
+    run(world, cover_task(world), share_of(world, "j1"))
+    rest(world, "left", 0)
+    submit(world, "large", gpus=2, tasks=2)  # so that what a1 has is seen
+    world.feed(ev.KillRequested(JobId("large")))
+    world.state.offers.clear()  # what is left of a1 is on its way
+    old = {"gpus": 1, "gpu_milli": 250}
+    submit(world, "old", **old)
+    world.now += 5
+    world.state.set_task(replace(share_of(world, "j1"), launched_at=world.now))
+    for name in ("young", "younger"):  # a place is kept for the first of them
+        submit(world, name, priority=5, **old)
+    world.node("a2", shared("h1"))
+    states = [world.job(name).state for name in ("young", "younger", "old")]
+    assert states == [JobState.PENDING, JobState.PENDING, JobState.STARTING]
+    assert share_of(world, "old").gpus == (GpuId("h1"),)

@@ -1,0 +1,117 @@
+"""Cards that are open and have no share are closed at once for jobs that start on whole ones then."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+
+from mesos_gpu.engine.gpus import covers
+from mesos_gpu.engine.queue.backlog import Backlog, request_of
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.ids import AgentId, GpuId, JobId
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.model.nodes.gpu import Gpu
+from mesos_gpu.policy.capacity import Misfit, NodeCapacity, Request, fit
+
+Nodes = dict[AgentId, NodeCapacity]
+
+
+def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None) -> None:
+    """Close idle cards for the first jobs that this lets start. Where they lack something else, it would help nobody.
+
+    Args:
+        turn: Of the match.
+        backlog: With what is kept for whom.
+        blocked: Jobs that cannot start now, the first to be tried first; None: all that wait.
+    """
+    if not any(map(_Way(turn, backlog).is_idle, turn.state.covers)):
+        return
+    if blocked is None:
+        blocked = [job for job in backlog.jobs() if job.not_before <= turn.now]
+        for job in blocked:
+            backlog.block(job)
+    way = _Way(turn, backlog)
+    for job in blocked:
+        if job.spec.gpus and not job.spec.is_share and not backlog.over_limit(job):
+            way.make(job)
+
+
+class _Way:
+    """Nodes as they are when the jobs before have what was closed for them."""
+
+    def __init__(self, turn: Turn, backlog: Backlog) -> None:
+        self._turn, self._backlog = turn, backlog
+        self._nodes: Nodes = {}
+        self._placed: set[JobId] = set()  # what is kept for them they do not need any more
+        self._hopeless: set[Hashable] = set()  # kinds of jobs that it does not help
+
+    def is_idle(self, gpu_id: GpuId) -> bool:
+        """Whether a card is open, and nobody has a share of it."""
+        state = self._turn.state
+        cover = state.covers.get(gpu_id)
+        return cover is not None and gpu_id not in state.sharers and covers.is_open(state.tasks[cover])
+
+    def make(self, job: Job) -> None:
+        """Close what the job needs to start, if it needs nothing else."""
+        request, state = request_of(job, self._turn.settings), self._turn.state
+        kind = self._backlog.kind(job, request)
+        if kind in self._hopeless:
+            return
+        nodes = self._open_to(job)
+        # The tasks of a gang get GPUs of one model, and so does each of them.
+        models = request.gpu.models or sorted({model for node in nodes.values() for model in node.models})
+        plan = next(filter(None, (self._plan(request.of_model(model), nodes) for model in models)), None)
+        if plan is None:
+            self._hopeless.add(kind)
+            return
+        after, closes = plan
+        self._nodes |= after
+        self._placed.add(job.id)
+        for gpu_id in closes:
+            covers.close(self._turn, state.tasks[state.covers[gpu_id]])
+
+    def _open_to(self, job: Job) -> Nodes:
+        """What it may use of each node that can help."""
+        state, nodes = self._turn.state, Nodes()
+        agents = {state.tasks[task_id].agent_id for task_id in state.covers.values()}
+        for node in state.nodes.values():
+            if (job.spec.tasks > 1 or node.id in agents) and self._backlog.serves(job, node):
+                now = self._nodes.get(node.id) or self._backlog.capacity(node)
+                kept = self._backlog.kept_by_others(job, node)
+                kept = [each for each in kept if each.job_id not in self._placed]
+                nodes[node.id] = replace(now, kept=tuple(kept))
+        return nodes
+
+    def _plan(self, request: Request, nodes: Nodes) -> tuple[Nodes, list[GpuId]] | None:
+        """The nodes on which its tasks start, as they are after that, and the cards to be closed before; None: not all
+        of them start."""
+        after, closes, left = Nodes(), list[GpuId](), request.tasks
+        for agent_id, node in sorted(nodes.items(), key=lambda item: -_slots(request, item[1])):
+            while left and (way := self._shortest(request, node)) is not None:
+                node, gpu_ids = way
+                group = next(each for each in node.usable(request.gpu) if len(each) >= request.gpu.count)
+                node = node.minus(request.resources, [gpu.id for gpu in group[: request.gpu.count]])
+                after[agent_id], left = node, left - 1
+                closes += gpu_ids
+        return None if left else (after, closes)
+
+    def _shortest(self, request: Request, node: NodeCapacity) -> tuple[NodeCapacity, list[GpuId]] | None:
+        """The node with room for a task, and the cards that are closed for it, as few as will do; None: it has none."""
+        closes: list[GpuId] = []
+        if _slots(request, node):
+            return node, closes
+        for gpu in request.gpu.suited(self._idle(node)):
+            closes.append(gpu.id)
+            closed = node.closed(closes)
+            if not closed.parts:  # the keeper of the last one ends with it
+                closed = replace(closed, free=closed.free + self._turn.settings.keeper)
+            if _slots(request, closed):
+                return closed, closes
+        return None
+
+    def _idle(self, node: NodeCapacity) -> list[Gpu]:
+        parts = {part.gpu_id for part in node.parts}
+        return [gpu for gpu in node.gpus if gpu.id in parts and self.is_idle(gpu.id)]
+
+
+def _slots(request: Request, node: NodeCapacity) -> int:
+    room = fit(request, node)
+    return 0 if isinstance(room, Misfit) else room.slots
