@@ -161,7 +161,7 @@ class Keeper:
     def _build(self, version: str, simulated: bool) -> None:
         try:
             self._have(version, simulated)
-            variant = "" if simulated else self._have_variant(version)
+            variant = None if simulated else self._have_variant(version)  # None: what somebody gave it stays
             self._remove_old(version, variant)
         except (MesosGpuError, OSError) as error:
             self._problem = error.what if isinstance(error, MesosGpuError) else str(error)
@@ -214,12 +214,15 @@ class Keeper:
             _logger().info("built the driver volume %s in %.2f s, for shares", built.path, built.took_s)
         return shim.variant
 
-    def _remove_old(self, version: str, variant: str) -> None:
-        """What a newer driver, a newer build, or newer libraries of ours replaced, once no task has it."""
+    def _remove_old(self, version: str, variant: str | None) -> None:
+        """What a newer driver, a newer build, or newer libraries of ours replaced, once no task has it. `variant`: that
+        is wanted; None: any."""
         removed = self._store.collect(
             self._held,
             lambda volume: (
-                volume.current and not is_older(volume.version, version) and volume.variant in ("", variant)
+                volume.current
+                and not is_older(volume.version, version)
+                and (variant is None or volume.variant in ("", variant))
             ),
         )
         for volume in removed:

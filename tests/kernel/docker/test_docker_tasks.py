@@ -396,7 +396,8 @@ def test_an_executor_killed_at_the_gate_leaves_nothing_and_the_image_never_runs(
     one.process.wait(60)
     name, cgroup = f"mesos-gpu-{one.sandbox.name}", Path(json.loads(asked.read_text())["cgroup"])
     assert name in DockerEngine(str(engine.socket)).containers("mesos_gpu.task")
-    assert cgroup.exists()
+    (held,) = one.ledger.holdings()
+    assert [trace.kind for trace in held.traces][:2] == ["limit", "container"], "undone last"
     reap(one.ledger)
     assert name not in DockerEngine(str(engine.socket)).containers("mesos_gpu.task")
     assert not cgroup.exists()

@@ -19,6 +19,7 @@ from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.testing.elf_files import driver_tree
 from tests.conftest import wait_until
+from volumes.build import make
 from volumes.shim import Shim
 from volumes.store import Store, verify
 
@@ -216,6 +217,20 @@ def test_a_simulated_driver_has_an_empty_one(node: Node) -> None:
     assert volume.simulated
     assert volume.files == ()
     assert (volume.path / "lib64").is_dir()
+
+
+def test_a_variant_that_somebody_gave_a_simulated_driver_stays(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "ours").touch()
+    shim = Shim("a" * 64, str(tmp_path / "ours"), str(tmp_path / "ours"))
+    version = "535.0.0-simulated"
+    driver_tree(node.root, version)
+    for given in (None, shim):
+        make(node.store.path, node.root, version, shim=given)
+    del node.env["MESOS_GPU_DRIVER_ROOT"]
+    node.inventory = Inventory(source="simulated", driver_version=version)
+    node.keeper = Keeper(node.env, node.ledger)
+    node.ready()
+    assert driver_volume.for_tasks(node.env, node.inventory, shim.variant) is not None
 
 
 @contextmanager
