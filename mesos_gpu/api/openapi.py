@@ -6,7 +6,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -47,6 +47,7 @@ class Operation:
     query: tuple[Schema, ...] = ()
     body: type | None = None
     example: Mapping[str, Any] | None = None
+    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name, in place of `example`
 
 
 def _query(name: str, schema: Schema, about: str) -> Schema:
@@ -64,7 +65,14 @@ _BY: Final = _query(
     "by", {"type": "string", "maxLength": LONGEST_BY, "pattern": "^[^\\x00\\n]*$"}, "who asks"
 )
 _DRAIN: Final = {"reason": "fan noise", "by": "ann", "deadline_s": 3600}
-_JOB: Final = {"name": "train", "command": "python3 train.py", "cpus": 4, "mem_mib": 16384, "gpus": 2}
+_JOBS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "whole GPUs": {"name": "train", "command": "python3 train.py", "cpus": 4, "mem_mib": 16384, "gpus": 2},
+    "a quarter of one GPU": {"name": "notebook", "command": "jupyter lab", "gpus": 0.25},
+    "an exact share": {
+        "name": "serve", "command": "python3 serve.py", "gpu_compute_pct": 30, "gpu_memory_mib": 20480,
+        "isolation": "strict",
+    },
+}  # fmt: skip
 _ERROR: Final = {
     "error": {
         "code": "not-found",
@@ -137,7 +145,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "list_jobs", "Jobs, and how many match", {200: shapes.Jobs}, query=_FILTERS
     ),
     ("POST", "/v1/jobs"): Operation(
-        "submit_job", "Queue a job", {201: shapes.Job}, (429,), body=bodies.JobRequest, example=_JOB
+        "submit_job", "Queue a job", {201: shapes.Job}, (429,), body=bodies.JobRequest, examples=_JOBS
     ),
     ("GET", "/v1/jobs/{id}"): Operation(
         "show_job", "A job, at once or after its next change", {200: shapes.Job}, (_CONFLICT,), _WAIT
@@ -331,7 +339,11 @@ def _operation(verb: str, operation: Operation, path: str, schemas: Schemas) -> 
     if operation.query:
         made["parameters"] = list(operation.query)
     if operation.body is not None:
-        content = {"schema": schemas.of(operation.body), "example": operation.example}
+        content: Schema = {"schema": schemas.of(operation.body)}
+        if operation.examples:
+            content["examples"] = {name: {"value": value} for name, value in operation.examples.items()}
+        else:
+            content["example"] = operation.example
         made["requestBody"] = {"required": True, "content": {_JSON: content}}
     refused = {
         status: {"$ref": f"#/components/responses/{status}"} for status in _refusals(verb, operation, path)
