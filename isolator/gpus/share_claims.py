@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.model.ids import GpuId
-from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.share import EVERYBODY, Method, Share
 from mesos_gpu.model.shares.units import WHOLE
 
 CLOSED: Final = "closed"  # kind of a row: the card takes no more shares, and `what` says why
@@ -63,7 +63,8 @@ def misfit(share: Share, room: Room, beside: Sequence[Share | None]) -> str:
         if other.method is not share.method:
             return f"its shares are kept by {other.method.value}, and this one by {share.method.value}"
         if other.domain != share.domain:
-            return f"its shares are all of the user {other.domain!r}"
+            whose = "several users" if other.domain == EVERYBODY else f"the user {other.domain!r}"
+            return f"its shares are all of {whose}"
         if share.instance and other.instance == share.instance:
             return f"its instance {share.instance} is held"
     if share.method.has_domain and 0 < room.clients <= len(shares):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from isolator.devices.cgroups import OWN_ROOT, Cgroup
 from isolator.gpus.nvml_child import NvmlCalls
@@ -52,7 +52,7 @@ class Settings:
 
 
 def settings_of(env: Mapping[str, str]) -> Settings:
-    """MESOS_GPU_MIG and MESOS_GPU_SHARE_RESERVE_MIB of the monitor's environment.
+    """MESOS_GPU_MIG and MESOS_GPU_SHARE_RESERVE_MIB of the monitor's environment; sees those of MPS, too.
 
     Raises:
         BadConfiguration: One is something else; names it.
@@ -64,6 +64,8 @@ def settings_of(env: Mapping[str, str]) -> Settings:
         raise BadConfiguration(
             f"{RESERVE} is {reserve!r}", remedy="set it to a whole number of MiB, 0 or more"
         )
+    mps.any_percentage(env)  # executors read both, and would refuse each share by MPS
+    mps.across_users(env)
     return Settings(mig, int(reserve) if reserve else None)
 
 
@@ -106,6 +108,7 @@ class Abilities:
         self._env, self._root, self._cgroups = env, root, cgroups
         self._calls, self._again_s = calls, again_s
         self._settings = settings_of(env)
+        self._told: str | None = None  # why several users cannot have one server of MPS
         self._known: Known | None = None
         self._seen: tuple[object, ...] = ()  # what the last look was at
         self._due = 0.0
@@ -222,12 +225,20 @@ class Abilities:
 
     def _with_all(self, inventory: Inventory, known: Known) -> Inventory:
         shim = self._shim(inventory)
-        clients = mps.most_clients(inventory.cuda_version)
-        gpus = tuple(self._with(gpu, known, shim, clients) for gpu in inventory.gpus)
+        served = {"mps_clients": mps.most_clients(inventory.cuda_version), "mps_users": self._has_all_users()}
+        gpus = tuple(self._with(gpu, known, shim, served) for gpu in inventory.gpus)
         return replace(inventory, gpus=gpus)
 
-    def _with(self, gpu: Gpu, known: Known, shim: str, clients: int) -> Gpu:
-        """The card with abilities, and without what is kept of it."""
+    def _has_all_users(self) -> bool:
+        """Whether several users may have one server of MPS; an operator who wants that is told why not."""
+        why = mps.no_users(self._env) if mps.across_users(self._env) else "it is not wanted"
+        if why != self._told and mps.across_users(self._env):
+            logger.warning("tasks of several users %s one server of MPS%s", *_told_of(why))
+        self._told = why
+        return not why
+
+    def _with(self, gpu: Gpu, known: Known, shim: str, served: Mapping[str, Any]) -> Gpu:
+        """The card with abilities, and without what is kept of it. `served`: what is said of one with MPS."""
         if gpu.sharing is None:
             return gpu
         why = {Ability.SHIM: shim, **known.of(gpu.id), **_too_old(gpu), **self._divided(gpu)}
@@ -239,7 +250,7 @@ class Abilities:
             memory_mib=memory_mib,
             abilities=abilities,
             profiles=profiles,
-            mps_clients=clients if _is_served(why) else 0,
+            **(served if _is_served(why) else {}),
         )
         return replace(gpu, sharing=sharing)
 
@@ -268,6 +279,10 @@ def words_of(sharing: Sharing | None) -> str:
 
 def _words(error: Exception) -> str:
     return error.what if isinstance(error, MesosGpuError) else str(error)
+
+
+def _told_of(why: str) -> tuple[str, str]:
+    return ("cannot have", f": {why}") if why else ("may have", ", as the operator permits")
 
 
 def _is_served(why: Mapping[Ability, str]) -> bool:

@@ -16,7 +16,7 @@ from isolator.shares.tenancy import Given, Tenancy
 from mesos_gpu.adapters.mps_control import PROGRAM, Limits
 from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.share import EVERYBODY, Share
 
 
 class ByMps:
@@ -27,12 +27,16 @@ class ByMps:
         self._host = host
 
     def lacks(self, tenancy: Tenancy) -> str:
-        """See the program, and the user."""
+        """See the program, and the user; and that this host permits several users, where it is not one's alone."""
+        several = tenancy.share.domain == EVERYBODY
+        who = tenancy.user if several else tenancy.share.domain
         try:
-            uid: int | None = _uid(tenancy.share)
+            uid = _uid(who) if who else None
         except KeyError:
-            return f"it has no user {tenancy.share.domain}"
+            return f"it has no user {who}"
         why = ability.refusal(uid, len(tenancy.gpus))
+        if several and not why:
+            why = ability.no_users(tenancy.own, self._of(tenancy))
         return why or ("" if self._of(tenancy).program else f"{PROGRAM} is not installed")
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
@@ -111,22 +115,22 @@ def limits_of(share: Share, gpu: Gpu, own: Mapping[str, str]) -> Limits:
 
 
 def domain_of(tenancy: Tenancy, gpu: Gpu) -> Domain:
-    """The card and the user of a task.
+    """The card and the user of a task, or all users.
 
     Raises:
         Unavailable: This host does not know the user.
     """
+    name = tenancy.share.domain
     try:
-        uid = _uid(tenancy.share)
+        uid = 0 if name == EVERYBODY else _uid(name)
     except KeyError:
         raise Unavailable(
-            f"this host has no user {tenancy.share.domain}", remedy="make it, or place the task elsewhere"
+            f"this host has no user {name}", remedy="make it, or place the task elsewhere"
         ) from None
     return Domain(gpu.id, uid, 3 if tenancy.share.method.compute_by == "mps3" else 2)
 
 
-def _uid(share: Share) -> int:
-    name = share.domain
+def _uid(name: str) -> int:
     return int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid
 
 

@@ -171,6 +171,7 @@ def enforcing_of(
         own=own,
         simulated=inventory.source == "simulated",
         inventory=inventory,
+        user=plan.user,
         docker=plan.image is not None and plan.container_engine == "docker",
     )
     enforcing = Enforcing(tenancy, ledger, plan.shared_compute_milli)

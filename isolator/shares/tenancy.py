@@ -30,6 +30,7 @@ class Tenancy:
         volume: The build of the driver volume that is leased for it; None: there is none.
         inventory: All that the node's monitor says.
         docker: Whether the Docker Engine makes its container, and the cgroup of that: it is known at the gate.
+        user: As whom it runs; None: the executor's own.
     """
 
     task: str
@@ -43,6 +44,7 @@ class Tenancy:
     volume: Path | None = None
     inventory: Inventory = field(default_factory=Inventory)
     docker: bool = False
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

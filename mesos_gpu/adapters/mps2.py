@@ -31,9 +31,10 @@ class Mps2:
         """Nothing is asked yet."""
         self.control = control
 
-    def daemon(self, most: Limits) -> tuple[tuple[str, ...], dict[str, str]]:
-        """In the foreground; its first server has the limits whoever asks for it first."""
-        return ("-f",), {PERCENT: str(most.percent)}
+    def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
+        """In the foreground; its first server has the limits whoever asks for it first. Source of the option: NVIDIA's
+        MPS documentation, "Troubleshooting Guide"; the daemons of 535 and 550 do not have it."""
+        return ("-f", *(("-multiuser-server",) if across_users else ())), {PERCENT: str(most.percent)}
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
         """Set the defaults, and those of a server that runs; read them back. One call where there is no server."""

@@ -35,9 +35,9 @@ class Mps3:
         """Nothing is asked yet."""
         self.control = control
 
-    def daemon(self, most: Limits) -> tuple[tuple[str, ...], dict[str, str]]:
-        """In the foreground; the variable goes before the option."""
-        return ("-f", "-p", "3"), {PROTOCOL: "3"}
+    def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
+        """In the foreground; the variable goes before the option. For all users it takes servers of root only."""
+        return ("-f", "-p", "3", *(("-m",) if across_users else ())), {PROTOCOL: "3"}
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
         """Make the server, and see that it lives: one for a card that is not there is made, and ends at once."""

@@ -173,8 +173,9 @@ class Mps(Protocol):
 
     control: Control
 
-    def daemon(self, most: Limits) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Arguments of a daemon in the foreground, and what its environment says more."""
+    def daemon(self, most: Limits, *, across_users: bool = False) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Arguments of a daemon in the foreground, and what its environment says more. `across_users`: whether it has
+        one server, of root, for all users."""
 
     def open(self, gpu: GpuId, uid: int, most: Limits) -> None:
         """Have it serve that user on that card, no client beyond `most`; harmless if it does already."""

@@ -192,7 +192,7 @@ def _of_share(value: Callable[[Share], float]) -> Callable[[Iterable[_Shares]], 
 def _guarantees(cards: Iterable[_Shares]) -> Values:
     for card in sorted(cards, key=lambda card: card.gpu.gpu_id):
         for task, job, share in zip(card.gpu.tenants, card.jobs, card.granted, strict=True):
-            by = guarantee(share.method)
+            by = guarantee(share)
             yield (card.gpu.gpu_id, task.id, job, share.method.value, by.memory, by.compute, by.faults), 1.0
 
 

@@ -7,6 +7,9 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, GpuSharing, Guarantee, Share, ShareUse
 
 
+_FAULTS = {"user": "shared by its user's jobs", "card": "shared by all jobs of its GPU"}
+
+
 class Part(NamedTuple):
     """What a row says of the part of a GPU that it is about. None: nothing is to be said."""
 
@@ -47,7 +50,7 @@ def used(use: "ShareUse") -> str:
 
 def words(guarantee: "Guarantee") -> str:
     """Who sees to it that a share is kept."""
-    faults = "contained" if guarantee["faults"] == "contained" else "shared by its user's jobs"
+    faults = _FAULTS.get(guarantee["faults"], guarantee["faults"])
     return f"memory {guarantee['memory']}, compute {guarantee['compute']}, faults {faults}"
 
 

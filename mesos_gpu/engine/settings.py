@@ -80,6 +80,7 @@ class Settings:
     gpu_compute_overcommit: float = (
         1.0  # how often the compute of a shared card may be promised; memory never is
     )
+    mps_across_users: bool = False  # whether users may share a server of MPS, where hosts permit it, too
     on_gpu_excess: OnExcess = OnExcess.END  # of tasks that use more memory than their share
     gpu_nodes: GpuNodes = GpuNodes.LAST  # for work without GPUs
     preemption: bool = True  # whether a job may end preemptible ones of lower priority

@@ -75,6 +75,7 @@ class Options:
     placement_of: Mapping[str, Placement] = field(default_factory=dict)
     isolation: str = Isolation.SHARED.value
     gpu_compute_overcommit: float = 1.0
+    mps_across_users: bool = False
     on_gpu_excess: str = OnExcess.END.value
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
@@ -111,6 +112,7 @@ def engine_settings(options: Options) -> Settings:
         placement_of=options.placement_of,
         isolation=Isolation(options.isolation),
         gpu_compute_overcommit=options.gpu_compute_overcommit,
+        mps_across_users=options.mps_across_users,
         on_gpu_excess=OnExcess(options.on_gpu_excess),
         gpu_nodes=GpuNodes(options.gpu_nodes),
         queue_limits=options.queue_limits,
@@ -412,6 +414,10 @@ def _own_user() -> str:
               envvar="MESOS_GPU_COMPUTE_OVERCOMMIT",
               help="How often the compute of a shared GPU may be promised, from 1; its memory never is more than "
               "once.")  # fmt: skip
+@click.option("--mps-across-users/--no-mps-across-users", default=False, show_default=True,
+              envvar="MESOS_GPU_MPS_ACROSS_USERS",
+              help="Let shares of several users have one server of MPS, on hosts that permit it "
+              "(MESOS_GPU_MPS_USERS=all): a fault of one ends all of them.")  # fmt: skip
 @click.option("--on-gpu-excess", type=click.Choice([choice.value for choice in OnExcess]),
               default=OnExcess.END.value, show_default=True, envvar="MESOS_GPU_ON_GPU_EXCESS",
               help="Of tasks that use more memory than their share: end warns before it ends them.")  # fmt: skip

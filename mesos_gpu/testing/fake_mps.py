@@ -26,14 +26,13 @@ WORDS_OF_FAULT = (
 )
 
 
-def program(directory: str, protocol: int) -> str:
-    """Make the executable of that protocol in a directory; its path."""
+def program(directory: str, protocol: int, *, multiuser: bool = False) -> str:
+    """Make the executable of that protocol in a directory; its path. `multiuser`: one that knows several users."""
     path = os.path.join(directory, "nvidia-cuda-mps-control")
     with open(path, "w") as file:
-        file.write(
-            f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(os.path.abspath(__file__))} "
-            f'{protocol} "$@"\n'
-        )
+        kind = f"{protocol} multiuser" if multiuser else f"{protocol} -"
+        python, fake = shlex.quote(sys.executable), shlex.quote(os.path.abspath(__file__))
+        file.write(f'#!/bin/sh\nexec {python} -I -S {fake} {kind} "$@"\n')
     os.chmod(path, 0o755)
     return path
 
@@ -160,9 +159,9 @@ class Daemon3:
     """Servers with namespaces; lists as CSV. Each answer has its source: [doc] NVIDIA's "MPS v3 Interface" and "MPS v3
     Namespaces" of release 615; [meas] others' measurements; [guess] ours, where neither says anything."""
 
-    def __init__(self, pipes: str) -> None:
+    def __init__(self, pipes: str, *, multiuser: bool = False) -> None:
         """Begin without servers."""
-        self._pipes = pipes
+        self._pipes, self._multiuser = pipes, multiuser
         #: By name: uid, cards, and of each namespace percentage and memory.
         self._servers: dict[str, tuple[str, str, dict[str, tuple[str, str]]]] = {}
 
@@ -184,6 +183,8 @@ class Daemon3:
 
     def _server_create(self, name: str, uid: str, allowed_devices: str) -> list[str]:
         _see_name(name)
+        if self._multiuser and uid != "0":
+            raise Refused("only --uid=0 is allowed in multiuser mode")  # [doc]
         if set(allowed_devices.split(",")) & set(seen(self._pipes)["absent"]):
             return []  # [meas] it is made, and ends at once
         self._servers[name] = (
@@ -273,12 +274,12 @@ def _let_go(pipes: str, pid: int) -> None:
 # --- both
 
 
-def serve(pipes: str, protocol: int) -> None:
-    """Answer one after the other, for ever. Settings are lost with the process."""
+def serve(pipes: str, protocol: int, *, multiuser: bool = False) -> None:
+    """Answer one after the other, for ever. Settings are lost with the process. `multiuser`: for all users."""
     path = os.path.join(pipes, "control")
     if os.path.exists(path):
         os.unlink(path)
-    daemon = Daemon3(pipes) if protocol == 3 else Daemon2(pipes)
+    daemon = Daemon3(pipes, multiuser=multiuser) if protocol == 3 else Daemon2(pipes)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         os.chmod(path, 0o666)
@@ -318,10 +319,14 @@ def ask(pipes: str, commands: Iterable[str]) -> int:
 
 def main() -> int:
     """Be the daemon, or ask one."""
-    protocol, *arguments = sys.argv[1:]
+    protocol, known, *arguments = sys.argv[1:]
     pipes = os.environ["CUDA_MPS_PIPE_DIRECTORY"]
+    multiuser = bool({"-multiuser-server", "-m"} & set(arguments))
+    if multiuser and known != "multiuser":  # as 535 does with options that it does not know
+        print("Cannot find MPS control daemon process", file=sys.stderr)
+        return 1
     if "-f" in arguments:
-        serve(pipes, int(protocol))
+        serve(pipes, int(protocol), multiuser=multiuser)
     # [doc] protocol 2 has a shell; protocol 3 takes one command, as arguments.
     return ask(pipes, [" ".join(arguments)] if protocol == "3" else sys.stdin)
 

@@ -21,6 +21,7 @@ from isolator.shares import card
 from isolator.shares.by_mps import ByMps
 from isolator.shares.mps import compute_mode
 from isolator.shares.mps import daemon as mps
+from isolator.shares.mps.ability import no_users
 from isolator.shares.mps.compute_mode_child import EXCLUSIVE_PROCESS
 from isolator.shares.mps.daemon import Domain, Host, join
 from isolator.shares.tenancy import Tenancy
@@ -475,6 +476,35 @@ def test_each_task_has_a_namespace_of_its_own(host3: Host) -> None:
     pid = daemon_of(host3, domain)
     assert mps.undo(host3, str(domain)) == []
     assert gone(pid)
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_tasks_of_several_users_have_one_server_of_root(
+    tmp_path: Path, bindings: Bindings, protocol: int
+) -> None:
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    program = Path(fake_mps.program(str(tmp_path / "usr/bin"), protocol, multiuser=True))
+    with host_with(program, bindings) as host:
+        domain = domain_on(host, 0, protocol)
+        join(host, domain, "t1", QUARTER, {})
+        join(host, domain, "t2", HALF, {"t1": QUARTER})
+        host.mps(domain).holds({"t1": QUARTER, "t2": HALF}, mps.most_of((QUARTER, HALF)))
+        command = Path(f"/proc/{daemon_of(host, domain)}/cmdline").read_text().split("\0")
+        assert command[-2] == {2: "-multiuser-server", 3: "-m"}[protocol]
+        assert mps.undo(host, str(domain)) == []
+
+
+def test_a_driver_that_serves_one_user_at_a_time_has_no_server_of_several(
+    host: Host, bindings: Bindings
+) -> None:
+    """NVIDIA's of 535: its host does not offer it, and what is tried nevertheless is refused."""
+    permitted = {"MESOS_GPU_MPS_USERS": "all"}
+    assert no_users(permitted, host) == "this driver's MPS daemon serves one user at a time"
+    domain = domain_on(host, 0)
+    with pytest.raises(Unavailable, match="does not start"):
+        join(host, domain, "t1", QUARTER, {})
+    assert mps.undo(host, str(domain)) == []
+    assert bindings.mode(domain.gpu) == 0
 
 
 def test_a_running_share_of_protocol_3_is_resized(

@@ -13,6 +13,7 @@ from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.sharing.percentages import Cap, cap_of
 
 PERCENTAGES: Final = "MESOS_GPU_MPS_PERCENTAGES"
+USERS: Final = "MESOS_GPU_MPS_USERS"
 FIRST_LIMITED: Final = 7  # the major compute capability of Volta
 FIRST_3: Final = 615  # the first driver with protocol 3
 #: Clients of a server on one card, before and from CUDA 13.1 on. Source: NVIDIA's MPS documentation of release 615,
@@ -32,6 +33,40 @@ def any_percentage(env: Mapping[str, str]) -> bool:
     if said not in ("measured", "any"):
         raise BadConfiguration(f"{PERCENTAGES} is {said!r}", remedy="set it to measured or any")
     return said == "any"
+
+
+def across_users(env: Mapping[str, str]) -> bool:
+    """Whether this host's operator permits tasks of several users to have one server.
+
+    Raises:
+        BadConfiguration: The setting is none of its values.
+    """
+    said = env.get(USERS) or "own"
+    if said not in ("own", "all"):
+        raise BadConfiguration(f"{USERS} is {said!r}", remedy="set it to own or all")
+    return said == "all"
+
+
+def no_users(env: Mapping[str, str], host: Host | None = None) -> str:
+    """Why tasks of several users cannot have one server here; "": they can.
+
+    Args:
+        env: The environment of an executor or a monitor.
+        host: None: what that says of this host.
+
+    Raises:
+        BadConfiguration: As of `across_users`.
+    """
+    if not across_users(env):
+        return f"{USERS} is not all: a server is one user's"
+    program = (host or host_of(env)).program
+    if program is None:
+        return f"{PROGRAM} is not installed"
+    try:
+        knows = b"multiuser" in program.read_bytes()  # the option has it in its name, by both protocols
+    except OSError as error:
+        return f"{program} cannot be read: {error.strerror}"
+    return "" if knows else "this driver's MPS daemon serves one user at a time"
 
 
 def cap_for(share: Share, compute_capability: str | None, env: Mapping[str, str]) -> Cap:

@@ -75,7 +75,13 @@ MOST_FILES: Final = 1 << 16  # in that of one domain; each takes about 1 KiB tha
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A card and the user who shares it with nobody else. Its text is what the ledger's row of the card says."""
+    """A card and the user who shares it with nobody else. Its text is what the ledger's row of the card says.
+
+    Attributes:
+        gpu: The card.
+        uid: Of the user; 0: a server of root has the tasks of several, as no task of root is ever a client.
+        protocol: 2 or 3.
+    """
 
     gpu: GpuId
     uid: int
@@ -388,7 +394,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
     for group in groups:
         if rules is not None and group in _of_devices(groups):
             group.allow(rules)
-    arguments, more = mps.daemon(most)
+    arguments, more = mps.daemon(most, across_users=domain.uid == 0)
     paths = [str(group.path) for group in groups]
     with processes.not_adopting():
         done = subprocess.run(

@@ -70,7 +70,10 @@ class Guarantee(TypedDict):
     compute: str
     faults: Annotated[
         str,
-        says(enum=["contained", "user"], description="user: what one of its user's breaks, all of them lose"),
+        says(
+            enum=["contained", "user", "card"],
+            description="user: what one of its user's breaks, all of them lose; card: all that are on the GPU",
+        ),
     ]
 
 
@@ -262,7 +265,12 @@ class GpuSharing(TypedDict):
     free_memory_mib: Count | None
     free_compute_pct: float
     method: Annotated[str, one_of(*Method)] | None
-    domain: Annotated[str, says(description="the user whose shares alone it takes; null: anybody's")] | None
+    domain: (
+        Annotated[
+            str, says(description="the user whose shares alone it takes; *: several users'; null: anybody's")
+        ]
+        | None
+    )
 
 
 class Gpu(TypedDict):

@@ -124,7 +124,7 @@ def _state(resize: Resizing) -> str:
 
 def share(share: Share) -> shapes.Share:
     """What is granted of each GPU, and who guarantees it."""
-    by = guarantee(share.method)
+    by = guarantee(share)
     return {
         "memory_mib": share.memory_mib,
         "memory_max_mib": share.memory_max_mib,

@@ -50,7 +50,7 @@ def request_of(job: Job, settings: Settings) -> Request:
     """What each task of the job takes from an offer, with its executor's share. Ports are left out: only a match
     knows them."""
     spec = job.spec
-    share = spec.share_request(settings.isolation)
+    share = spec.share_request(settings.isolation, across_users=settings.mps_across_users)
     gpu = GpuRequest(
         spec.gpus,
         models=spec.gpu_model,

@@ -426,8 +426,13 @@ class JobSpec:
         """Thousandths of GPUs that all its tasks count as, in limits."""
         return self.counted_milli * self.tasks
 
-    def share_request(self, isolation: Isolation) -> ShareRequest | None:
-        """What each of its tasks asks for of each card; None: all of it. `isolation`: where it asks for none."""
+    def share_request(self, isolation: Isolation, *, across_users: bool = False) -> ShareRequest | None:
+        """What each of its tasks asks for of each card; None: all of it.
+
+        Args:
+            isolation: Where it asks for none.
+            across_users: As of `ShareRequest`; a strict share never does.
+        """
         if not self.is_share:
             return None
         exact = self.gpu_memory_mib is not None
@@ -436,7 +441,8 @@ class JobSpec:
             memory_milli=0 if exact else self.gpu_milli,
             memory_mib=self.gpu_memory_mib,
             memory_max_mib=self.gpu_memory_max_mib,
-            isolation=self.isolation or isolation,
+            isolation=(least := self.isolation or isolation),
+            across_users=across_users and least is not Isolation.STRICT,
         )
 
 

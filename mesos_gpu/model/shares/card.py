@@ -73,6 +73,7 @@ class Sharing:
         mig: Whether its MIG mode is on; then only its instances can be shared out.
         instances: Those that it has.
         profiles: Of instances that its host makes as shares need them; none: it has those that an operator made.
+        mps_users: Whether its host permits shares of several users to have one server of MPS.
         mps_clients: How many clients a server of MPS takes, of which each share needs one; 0: nothing limits them.
     """
 
@@ -83,6 +84,7 @@ class Sharing:
     instances: tuple[MigInstance, ...] = ()
     profiles: tuple[MigProfile, ...] = ()
     mps_clients: int = 0
+    mps_users: bool = False
 
     def lacks(self, ability: Ability) -> str:
         """Why the host cannot use an ability; "": it can."""

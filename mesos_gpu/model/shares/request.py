@@ -32,6 +32,7 @@ class ShareRequest:
         memory_mib: The memory in MiB; None: `memory_milli` says it.
         memory_max_mib: The most that it may use while nobody else needs it; None: no more than its share.
         isolation: The least that will do.
+        across_users: Whether it may share a server of MPS with other users' shares, where its host permits that, too.
     """
 
     compute_milli: int
@@ -39,6 +40,7 @@ class ShareRequest:
     memory_mib: int | None = None
     memory_max_mib: int | None = None
     isolation: Isolation = Isolation.SHARED
+    across_users: bool = False
 
     def memory_of(self, capacity_mib: int) -> int:
         """The memory that it asks for of a card that has so much for shares, in MiB; rounded down, so that as many

@@ -9,6 +9,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final
 
+#: The domain of shares of several users, whom one server serves: no name of a user, useradd(8).
+EVERYBODY: Final = "*"
+
 
 class Method(Enum):
     """How a share is enforced: what limits its memory, and what its compute. The best come first."""
@@ -47,7 +50,8 @@ class Share:
         memory_mib: Its memory.
         memory_max_mib: The most that it may use; equal to `memory_mib` unless it may burst.
         method: How that is enforced.
-        domain: The UNIX user whose shares alone the card has while the method needs that; "": anybody's.
+        domain: The UNIX user whose shares alone the card has while the method needs that; EVERYBODY: several users',
+            where operators allow it; "": it needs none.
         instance: The UUID of its MIG instance, or "PROFILE@START" of one that its host makes for it; "": it has none.
     """
 
@@ -76,7 +80,8 @@ class Guarantee:
     Attributes:
         memory: That it gets no more memory, and nobody takes its own.
         compute: That it gets no more compute.
-        faults: What a neighbour's fault does: `contained`, or `user`: all shares of its user on that card end.
+        faults: What a neighbour's fault does: `contained`; `user`: all shares of its user on that card end; or `card`:
+            all shares on that card end, whosever they are.
     """
 
     memory: str
@@ -98,7 +103,9 @@ _BY: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def guarantee(method: Method) -> Guarantee:
-    """What a method guarantees."""
-    faults = "user" if method.has_domain else "contained"
+def guarantee(share: Share) -> Guarantee:
+    """What is guaranteed of a share, by its method and by who shares its server."""
+    method, faults = share.method, "contained"
+    if method.has_domain:
+        faults = "card" if share.domain == EVERYBODY else "user"
     return Guarantee(_BY[method.memory_by], _BY[method.compute_by], faults)

@@ -12,7 +12,7 @@ from typing import Final
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
-from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.share import EVERYBODY, Method, Share
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.mig import slot_for
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
@@ -65,11 +65,12 @@ def choose(
     short = "" if part is None or sharing.mig else _short(memory_mib, request.compute_milli, part)
     if short:
         return short  # of most cards that is known soonest
+    domains = _domains(request, sharing, user)
     able = _able(request.isolation, sharing, _may_be_root(user), cards)
     if not able:
         return _lacks(request.isolation, sharing, user, cards)
     free = part or unshared(gpu, compute_milli)
-    method = next((method for method in able if _agrees(method, free, user)), None)
+    method = next((method for method in able if _agrees(method, free, domains)), None)
     if method is None:
         return _other_method(able, free)
     if method is Method.MIG:
@@ -81,7 +82,7 @@ def choose(
         memory_mib=memory_mib,
         memory_max_mib=most_mib(request, memory_mib, sharing.memory_mib, method),
         method=method,
-        domain=(user or "") if method.has_domain else "",
+        domain=(free.domain or domains[0]) if method.has_domain else "",
     )
 
 
@@ -159,15 +160,23 @@ def _lacks(isolation: Isolation, sharing: Sharing, user: str | None, cards: int)
     return f"cannot enforce a share with isolation {isolation.value} ({'; '.join(words)})"
 
 
-def _agrees(method: Method, free: GpuPart, user: str | None) -> bool:
+def _domains(request: ShareRequest, sharing: Sharing, user: str | None) -> tuple[str, ...]:
+    """Whose shares it may have beside it by MPS, what it would rather have first."""
+    own = user or ""
+    return (EVERYBODY, own) if request.across_users and sharing.mps_users else (own,)
+
+
+def _agrees(method: Method, free: GpuPart, domains: Sequence[str]) -> bool:
     """Whether the shares that are on the card are enforced likewise, and their owner is no other."""
     if free.method is None:
         return True
-    return method is free.method and (not method.has_domain or free.domain == user)
+    return method is free.method and (not method.has_domain or free.domain in domains)
 
 
 def _other_method(able: Sequence[Method], free: GpuPart) -> str:
     assert free.method is not None, "a card without shares agrees with every method"
+    if free.domain == EVERYBODY and free.method in able:
+        return "has shares of several users, whose fate they share by MPS, as long as they are there"
     if free.method.has_domain and free.method in able:
         return f"is user {free.domain}'s alone, as long as its shares are kept by MPS"
     names = " or ".join(method.value for method in able)

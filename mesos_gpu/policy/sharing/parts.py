@@ -17,7 +17,7 @@ class GpuPart:
         milli: Thousandths of its compute; below 0: more is kept than is free now.
         memory_mib: Of what it has for shares; below 0 likewise.
         method: How the shares on it are enforced, all of them alike; None: there are none now.
-        domain: The user whose shares alone may be on it; "": anybody's.
+        domain: The user whose shares alone may be on it; EVERYBODY: of those who may share a server; "": anybody's.
         taken: UUIDs of its MIG instances that tasks hold; once for each that holds it or has it kept.
         shares: How many are on it, or are kept.
     """

@@ -46,7 +46,7 @@ def own_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def _share_labels(gpus: Sequence[GpuId], share: Share) -> dict[str, str]:
-    given = guarantee(share.method)
+    given = guarantee(share)
     return {
         GPU: ",".join(gpus),
         SHARE: f"{share.compute_milli / WHOLE:g}",

@@ -25,6 +25,7 @@ def sharing_to_json(sharing: Sharing) -> dict[str, Any]:
         "instances": [asdict(each) for each in sharing.instances],
         "profiles": [asdict(each) for each in sharing.profiles],
         "mps_clients": sharing.mps_clients,
+        "mps_users": sharing.mps_users,
     }
 
 
@@ -41,17 +42,15 @@ def sharing_from_json(value: Any) -> Sharing:
         raise ValueError(
             f'sharing.abilities must be an object of names with why not ("": usable), got {abilities!r}'
         )
-    mig = value.get("mig", False)
-    if not isinstance(mig, bool):
-        raise ValueError(f"sharing.mig must be true or false, got {mig!r}")
     return Sharing(
         memory_mib=_number(value, "memory_mib"),
         abilities=tuple((Ability(name), why) for name, why in abilities.items() if name in ABILITIES),
         sm_count=None if value.get("sm_count") is None else _number(value, "sm_count"),
-        mig=mig,
+        mig=_flag(value, "mig"),
         instances=tuple(_instance(where, each) for where, each in _listed(value, "instances")),
         profiles=tuple(_profile(where, each) for where, each in _listed(value, "profiles")),
         mps_clients=_number(value, "mps_clients") if "mps_clients" in value else 0,
+        mps_users=_flag(value, "mps_users"),
     )
 
 
@@ -70,6 +69,13 @@ def _number(value: Mapping[str, Any], name: str, where: str = "sharing") -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{where}.{name} must be a whole number, 0 or more, got {number!r}")
     return number
+
+
+def _flag(value: Mapping[str, Any], name: str) -> bool:
+    flag = value.get(name, False)
+    if not isinstance(flag, bool):
+        raise ValueError(f"sharing.{name} must be true or false, got {flag!r}")
+    return flag
 
 
 def _text(value: Mapping[str, Any], name: str, where: str) -> str:

@@ -60,6 +60,28 @@ def test_the_command_line_comes_before_the_environment(
 
 
 @pytest.mark.parametrize(
+    ("words", "env", "permitted"),
+    [
+        ((), {}, False),
+        (("--mps-across-users",), {}, True),
+        ((), {"MESOS_GPU_MPS_ACROSS_USERS": "true"}, True),
+        (("--no-mps-across-users",), {"MESOS_GPU_MPS_ACROSS_USERS": "1"}, False),
+    ],
+)
+def test_users_share_a_server_of_mps_if_both_operators_say_so(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], env: dict[str, str], permitted: bool
+) -> None:
+    settings = settings_of(monkeypatch, *words, env=env)
+    for host_permits in (False, True):
+        world = World(replace(settings, report_stale_s=1e9, sealed=False))
+        world.register()
+        able = ((Ability.MPS2, ""), (Ability.SHIM, ""))
+        world.node("a1", replace(gpu("g1"), sharing=Sharing(80_000, able, mps_users=host_permits)))
+        assert submit(world, "alices", gpu_milli=250, user="alice")
+        assert submit(world, "bobs", gpu_milli=250, user="bob") is (permitted and host_permits)
+
+
+@pytest.mark.parametrize(
     ("option", "text", "said"),
     [
         ("--gpu-isolation", "hard", "'hard' is not one of 'strict', 'shared', 'any'"),

@@ -16,12 +16,14 @@ from isolator.node.findings import Host, Level
 from isolator.shares import abilities
 from isolator.shares.abilities import MPS_RESERVE_MIB, Abilities, Known, Settings, settings_of, words_of
 from isolator.shares.mps import ability as mps
+from isolator.shares.mps.daemon import Host as MpsHost
 from isolator.shares.shim import ability as shim_ability
 from mesos_gpu.adapters.nvml.mig import MINORS
 from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.nodes.gpu import Inventory
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
+from mesos_gpu.testing import fake_mps
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -169,6 +171,30 @@ def test_clients_of_mps_are_reported_where_it_is_used(able: Able) -> None:
         assert card.sharing.mps_clients == clients
 
 
+def test_users_may_share_a_server_where_the_operator_permits_it_and_there_is_one(
+    able: Able, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = fake_mps.program(str(tmp_path), 2, multiuser=True)
+    monkeypatch.setattr(mps, "host_of", lambda env: MpsHost(Path(program)))
+    for wish, served, permitted in (("all", MPS, True), ("all", NO_MPS, False), ("own", MPS, False)):
+        (card, _) = able(env={"MESOS_GPU_MPS_USERS": wish}, served=served).at_once(inventory()).gpus
+        assert card.sharing is not None
+        assert card.sharing.mps_users is permitted
+
+
+def test_an_operator_is_told_once_why_users_cannot_share_a_server(
+    able: Able, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = fake_mps.program(str(tmp_path), 2)
+    monkeypatch.setattr(mps, "host_of", lambda env: MpsHost(Path(program)))
+    host = able(env={"MESOS_GPU_MPS_USERS": "all"}, served=MPS)
+    for _ in range(2):
+        host.at_once(inventory())
+    assert [record.getMessage() for record in caplog.records] == [
+        "tasks of several users cannot have one server of MPS: this driver's MPS daemon serves one user at a time"
+    ]
+
+
 def test_profiles_are_reported_only_where_the_host_makes_instances(able: Able) -> None:
     sharing = Sharing(80000, mig=True, profiles=MIG_TABLES[H100].profiles())
     for wish, profiles in (("static", ()), ("dynamic", sharing.profiles), ("off", ())):
@@ -201,6 +227,8 @@ def test_what_a_server_of_mps_takes_is_for_nobody(
     ("env", "says"),
     [
         ({"MESOS_GPU_MIG": "on"}, "MESOS_GPU_MIG is 'on'"),
+        ({"MESOS_GPU_MPS_USERS": "yes"}, "MESOS_GPU_MPS_USERS is 'yes'"),
+        ({"MESOS_GPU_MPS_PERCENTAGES": "50"}, "MESOS_GPU_MPS_PERCENTAGES is '50'"),
         ({"MESOS_GPU_SHARE_RESERVE_MIB": "-1"}, "MESOS_GPU_SHARE_RESERVE_MIB is '-1'"),
         ({"MESOS_GPU_SHARE_RESERVE_MIB": "1GiB"}, "MESOS_GPU_SHARE_RESERVE_MIB is '1GiB'"),
     ],

@@ -5,15 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from isolator.shares.by_mps import ByMps, domain_of
 from isolator.shares.mps import ability, compute_mode
 from isolator.shares.mps import daemon as mps
-from isolator.shares.mps.ability import cap_for, most_clients, probe, refusal
+from isolator.shares.mps.ability import cap_for, most_clients, no_users, probe, refusal
 from isolator.shares.mps.daemon import Domain, Host, own_cgroups
+from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps_control import LONGEST_PATH, Limits, too_long
+from mesos_gpu.adapters.simulated_gpus import simulated_gpus
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.card import Ability
-from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.share import EVERYBODY, Method, Share
+from mesos_gpu.testing import fake_mps
 
 GPU = GpuId("GPU-00112233-4455-6677-8899-aabbccddeeff")
 HALF = Share(500, 20480, 20480, Method.SHIM_MPS2, "alice")
@@ -104,6 +108,46 @@ def test_cards_before_volta_are_too_old(capability: str | None, old: bool) -> No
 )
 def test_a_server_takes_so_many_clients(cuda: str | None, most: int) -> None:
     assert most_clients(cuda) == most
+
+
+def test_users_share_a_server_where_the_host_permits_it_and_the_daemon_can(tmp_path: Path) -> None:
+    program = Path(fake_mps.program(str(tmp_path), 2))
+    permitted = {"MESOS_GPU_MPS_USERS": "all"}
+    assert no_users({}, Host(program)) == "MESOS_GPU_MPS_USERS is not all: a server is one user's"
+    assert no_users(permitted, Host(program)) == "this driver's MPS daemon serves one user at a time"
+    assert no_users(permitted, Host(None)) == "nvidia-cuda-mps-control is not installed"
+    program = Path(fake_mps.program(str(tmp_path), 2, multiuser=True))
+    assert no_users(permitted, Host(program)) == ""
+    with pytest.raises(BadConfiguration, match="MESOS_GPU_MPS_USERS is 'yes'") as bad:
+        no_users({"MESOS_GPU_MPS_USERS": "yes"}, Host(program))
+    assert bad.value.remedy == "set it to own or all"
+
+
+@pytest.mark.parametrize(
+    ("domain", "user", "permitted", "words"),
+    [
+        ("nobody", "nobody", False, ""),
+        (EVERYBODY, "nobody", True, ""),
+        (EVERYBODY, "nobody", False, "MESOS_GPU_MPS_USERS is not all"),
+        (EVERYBODY, "root", True, "MPS would let a task of root change the limits of others"),
+        (EVERYBODY, None, True, "MPS needs to know the user"),
+        (EVERYBODY, "no-such-user", True, "it has no user no-such-user"),
+        ("no-such-user", "nobody", True, "it has no user no-such-user"),
+    ],
+)
+def test_a_host_believes_no_scheduler_that_several_users_may_share(
+    tmp_path: Path, domain: str, user: str | None, permitted: bool, words: str
+) -> None:
+    by = ByMps(Host(Path(fake_mps.program(str(tmp_path), 2, multiuser=True))))
+    share = Share(250, 1, 1, Method.SHIM_MPS2, domain)
+    (card,) = simulated_gpus(1, "NVIDIA A100-SXM4-80GB", seed="mps")
+    own = {"MESOS_GPU_MPS_USERS": "all"} if permitted else {}
+    tenancy = Tenancy("t1", "c1", (card,), share, tmp_path, own, user=user)
+    said = by.lacks(tenancy)
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+    if not words and domain == EVERYBODY:
+        assert domain_of(tenancy, card).uid == 0
 
 
 def test_a_row_says_which_domain_it_is() -> None:

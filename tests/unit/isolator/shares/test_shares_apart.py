@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from mesos_gpu.model.shares.request import Isolation
-from mesos_gpu.model.shares.share import Method, guarantee
+from mesos_gpu.model.shares.share import Method, Share, guarantee
 
 ROOT = Path(__file__).parents[4]
 
@@ -24,7 +24,7 @@ def test_the_page_has_each_method_with_its_guarantee_the_best_first() -> None:
     table = rows()
     assert list(table) == [method.value for method in Method]
     for method in Method:
-        given = guarantee(method)
+        given = guarantee(Share(250, 1, 1, method, "alice"))
         assert table[method.value][:3] == [given.memory, given.compute, given.faults], method
         firm = given.memory in ("hardware", "kernel", "driver")
         least = Isolation.STRICT if firm else Isolation.ANY if given.memory == "none" else Isolation.SHARED

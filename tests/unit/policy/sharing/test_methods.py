@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from mesos_gpu.model.jobs.job import JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
-from mesos_gpu.model.shares.share import Method, Share
+from mesos_gpu.model.shares.share import EVERYBODY, Method, Share, guarantee
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.sharing.methods import choose, times
 from mesos_gpu.policy.sharing.parts import unshared
@@ -85,6 +86,56 @@ def test_a_card_is_full_by_clients_of_mps() -> None:
     assert granted(choose(tiny, served, free.more(share, unshared(served)), "alice")) == share
     by_turns = free.less(Share(10, 100, 100, Method.SHIM_WINDOWS))
     assert times(tiny, card(SHIM), by_turns, None) > 3
+
+
+def across(*usable: Ability) -> Gpu:
+    """A card whose host permits several users to have one server."""
+    one = card(*usable)
+    assert one.sharing is not None
+    return replace(one, sharing=replace(one.sharing, mps_users=True))
+
+
+def test_users_share_a_server_only_where_scheduler_and_host_permit_it() -> None:
+    asked = replace(QUARTER, across_users=True)
+    for request, there in ((QUARTER, across(MPS2, SHIM)), (asked, card(MPS2, SHIM))):
+        first = granted(choose(request, there, None, "alice"))
+        assert (first.method, first.domain) == (Method.SHIM_MPS2, "alice")
+        words = refused(choose(request, there, unshared(there).less(first), "bob"))
+        assert words == "is user alice's alone, as long as its shares are kept by MPS"
+    there = across(MPS2, SHIM)
+    first = granted(choose(asked, there, None, "alice"))
+    assert (first.domain, guarantee(first).faults) == (EVERYBODY, "card")
+    free = unshared(there).less(first)
+    assert granted(choose(asked, there, free, "bob")) == first
+    words = refused(choose(QUARTER, there, free, "alice"))  # one whose scheduler does not permit it any more
+    assert words == "has shares of several users, whose fate they share by MPS, as long as they are there"
+
+
+def test_who_permits_it_may_still_join_ones_own_server() -> None:
+    there = across(MPS2, SHIM)
+    free = unshared(there).less(granted(choose(QUARTER, there, None, "alice")))
+    asked = replace(QUARTER, across_users=True)
+    assert granted(choose(asked, there, free, "alice")).domain == "alice"
+    assert "is user alice's alone" in refused(choose(asked, there, free, "bob"))
+
+
+@pytest.mark.parametrize("user", [None, "root", "0", ""])
+def test_no_permission_lets_a_task_of_root_in(user: str | None) -> None:
+    asked = replace(QUARTER, across_users=True)
+    assert granted(choose(asked, across(MPS2, SHIM), None, user)).method is Method.SHIM_WINDOWS
+
+
+def test_a_strict_share_never_has_another_users_beside_it() -> None:
+    spec = JobSpec(name="strict", command="true", gpu_milli=250, gpus=1, isolation=Isolation.STRICT)
+    asked = spec.share_request(Isolation.SHARED, across_users=True)
+    assert asked is not None
+    there = across(DMEM, MPS3)
+    share = granted(choose(asked, there, None, "alice"))
+    assert (share.domain, guarantee(share).faults) == ("alice", "user")
+    shared = Share(250, 20_000, 20_000, Method.DMEM_MPS3, EVERYBODY)
+    assert refused(choose(asked, there, unshared(there).less(shared), "alice")).startswith(
+        "has shares of several users"
+    )
 
 
 def test_strict_wants_memory_that_hardware_kernel_or_driver_keeps() -> None:
