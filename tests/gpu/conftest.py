@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,8 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.health import Reading, Survey
 from mesos_gpu.testing.cuda import CARD_MIB, Cards
 from tests.conftest import wait_until
-from tests.cuda import Program, compiled
-from tests.gpu.sites import MIB, Record, Site
+from tests.cuda import compiled
+from tests.gpu.sites import MIB, Mps, Record, Site
 from volumes.keys import REPLACED
 
 #: What was measured, and answers of drivers, to be put below tests/data: files named by driver and model.
@@ -159,8 +159,8 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
 @pytest.fixture
 def record(request: pytest.FixtureRequest, tmp_path: Path) -> Record:
     """Keep what was measured, by its name: of a card in `FACTS`, where it stays."""
-    site: Site | None = request.getfixturevalue("site") if "site" in request.fixturenames else None
-    is_real = site is None or site.is_real
+    places = [request.getfixturevalue(name) for name in ("site", "mps") if name in request.fixturenames]
+    is_real = all(place.is_real for place in places)
     path = (
         FACTS / f"{request.getfixturevalue('facts_name')}-measured.json" if is_real else tmp_path / "measured"
     )
@@ -184,19 +184,31 @@ def torch_python() -> str:
     pytest.skip("needs PyTorch with CUDA in the Python of the tests, or in python3")
 
 
+#: Stands for the control program: it answers as one does that has a server.
+_CONTROL = """#!/bin/sh
+while read -r command of; do case $command in
+get_server_list) echo 4242;; get_server_status) echo "ACTIVE";; get_default_*) echo 100.0;;
+esac; done
+"""
+
+
 @contextlib.contextmanager
 def daemon_of_mps(control: str, path: Path, uuid: str) -> Iterator[dict[str, str]]:
     """Run an MPS daemon with pipes of its own; the environment of its clients."""
     path.mkdir(mode=0o700)
     pipes = {"CUDA_MPS_PIPE_DIRECTORY": str(path), "CUDA_MPS_LOG_DIRECTORY": str(path)}
-    env = {**os.environ, **pipes, "CUDA_VISIBLE_DEVICES": uuid, "MPS_CONTROL": control}
+    env = {**os.environ, **pipes, "CUDA_VISIBLE_DEVICES": uuid}
     daemon = subprocess.Popen([control, "-f"], env=env, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    asked = Mps(env, control)
     try:
-        wait_until("the daemon answers, or is gone", lambda: daemon.poll() is not None or answers(env))
+        wait_until(
+            "the daemon answers, or is gone",
+            lambda: daemon.poll() is not None or asked.answer("get_default_active_thread_percentage"),
+        )
         yield {**env, "CUDA_VISIBLE_DEVICES": "0"}
     finally:
         if daemon.poll() is None:
-            asked_of_mps(env, "quit")
+            asked.answer("quit")
         try:
             daemon.wait(30)
         except subprocess.TimeoutExpired:
@@ -205,14 +217,9 @@ def daemon_of_mps(control: str, path: Path, uuid: str) -> Iterator[dict[str, str
         shutil.rmtree(path, ignore_errors=True)
 
 
-def answers(env: Mapping[str, str]) -> bool:
-    """Whether a daemon takes commands."""
-    return asked_of_mps(env, "get_default_active_thread_percentage") != ""
-
-
-@pytest.fixture(scope="module")
-def mps(card: Gpu) -> Iterator[Mapping[str, str]]:
-    """The environment of clients of an MPS daemon of the tests' own: the card keeps its compute mode (DEFAULT)."""
+@contextlib.contextmanager
+def mps_on_the_card(card: Gpu) -> Iterator[Mps]:
+    """A daemon of the tests' own: the card keeps its compute mode (DEFAULT)."""
     if card.sharing is None or card.sharing.mig:
         pytest.skip("needs a card whose MIG mode is off")
     control = shutil.which("nvidia-cuda-mps-control")
@@ -220,27 +227,33 @@ def mps(card: Gpu) -> Iterator[Mapping[str, str]]:
         pytest.skip("needs nvidia-cuda-mps-control")
     # A short name: sockets are below it.
     with daemon_of_mps(control, Path(f"/tmp/mps-{os.getpid()}"), card.id) as env:
-        with Program(env, "gpa") as client:
-            servers = asked_of_mps(env, "get_server_list").split()
-            if client.started != "0" or not servers:
+        mps = Mps(env, control, True, card.compute_capability)
+        with mps.program() as client:
+            if client.started != "0" or not mps.servers():
                 pytest.skip(
-                    f"needs MPS, as this user and in this container: a client gets {client.started}, of {len(servers)}"
-                    " servers"
+                    f"needs MPS, as this user and in this container: a client gets {client.started}, of"
+                    f" {len(mps.servers())} servers"
                 )
-        yield env
+        yield mps
 
 
-def asked_of_mps(env: Mapping[str, str], command: str) -> str:
-    """What the daemon answers to a command; "": nothing."""
-    try:
-        done = subprocess.run(
-            [env["MPS_CONTROL"]],
-            env=dict(env),
-            input=f"{command}\n",
-            text=True,
-            capture_output=True,
-            timeout=30,
-        )
-    except subprocess.TimeoutExpired:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+@contextlib.contextmanager
+def mps_on_a_double(stubs: Path, path: Path) -> Iterator[Mps]:
+    """Clients of a double of the driver, and a program that answers as the control program does."""
+    control = path / "control"
+    control.write_text(_CONTROL)
+    control.chmod(0o755)
+    (path / "server.log").write_text("a server's last words\n")
+    own = {"LD_LIBRARY_PATH": str(stubs), "STUB_CARDS": str(Cards(path / "cards").path)}
+    yield Mps({**os.environ, **own, "CUDA_MPS_LOG_DIRECTORY": str(path)}, str(control))
+
+
+@pytest.fixture(params=[pytest.param("card", marks=pytest.mark.gpu), "double"], scope="module")
+def mps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mps]:
+    """Clients of MPS: on a card of this host, or on a double."""
+    with (
+        mps_on_the_card(request.getfixturevalue("card"))
+        if request.param == "card"
+        else mps_on_a_double(request.getfixturevalue("doubles")[0], tmp_path_factory.mktemp("mps"))
+    ) as each:
+        yield each

@@ -1,6 +1,7 @@
 """Where tests of cards run: on a card of this host, and on a double of the driver, which proves their code."""
 
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,52 @@ class Site:
     def time_s(self, real_s: float) -> float:
         """How long something is done: long enough to measure it, or to prove that it runs."""
         return real_s if self.is_real else real_s / 20
+
+
+@dataclass(frozen=True)
+class Mps:
+    """Clients of an MPS daemon, and its control program.
+
+    Attributes:
+        env: Of clients.
+        control: The program.
+        is_real: As of `Site`.
+        compute_capability: The card's.
+    """
+
+    env: Mapping[str, str]
+    control: str
+    is_real: bool = False
+    compute_capability: str | None = None
+
+    def program(self, percentage: int | None = None) -> Program:
+        """Start a client, with so many percent of the card."""
+        own = {} if percentage is None else {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percentage)}
+        return Program({**self.env, **own}, "gpa")
+
+    def servers(self) -> list[str]:
+        """The pids of the daemon's servers."""
+        return self.answer("get_server_list").split()
+
+    def answer(self, command: str) -> str:
+        """What the daemon answers to a command; "": nothing."""
+        try:
+            done = subprocess.run(
+                [self.control],
+                env=dict(self.env),
+                input=f"{command}\n",
+                text=True,
+                capture_output=True,
+                timeout=30,
+            )
+        except subprocess.TimeoutExpired:
+            return ""
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    def log(self, name: str) -> str:
+        """The end of a log; "": there is none."""
+        path = Path(self.env["CUDA_MPS_LOG_DIRECTORY"], name)
+        return "\n".join(path.read_text(errors="replace").splitlines()[-30:]) if path.exists() else ""
 
 
 def ready(program: Program) -> Program:

@@ -11,9 +11,9 @@ import pytest
 
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.policy.sharing.percentages import allowed
-from tests.gpu.sites import Record
+from tests.gpu.sites import Mps, Record
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("mps", ["card"], indirect=True)]
 
 DOUBTED = (14, 40, 70)  # whether the card is affected is recorded there
 #: Shapes of products as layers have them; the result is poisoned first, so that what is not written is seen.
@@ -57,18 +57,18 @@ def handed_out(card: Gpu) -> list[int]:
 
 @pytest.mark.timeout(2400)
 def test_products_are_right_at_every_percentage_that_is_handed_out(
-    card: Gpu, mps: Mapping[str, str], torch_python: str, record: Record
+    card: Gpu, mps: Mps, torch_python: str, record: Record
 ) -> None:
-    results = {percentage: products(torch_python, mps, percentage) for percentage in handed_out(card)}
+    results = {percentage: products(torch_python, mps.env, percentage) for percentage in handed_out(card)}
     record("products that are wrong, and multiprocessors, by percentage", results)
     assert {percentage: wrong for percentage, (wrong, _) in results.items() if wrong} == {}
 
 
 @pytest.mark.parametrize("percentage", DOUBTED)
 def test_whether_the_card_is_affected_is_recorded(
-    card: Gpu, mps: Mapping[str, str], torch_python: str, record: Record, percentage: int
+    card: Gpu, mps: Mps, torch_python: str, record: Record, percentage: int
 ) -> None:
-    wrong, sms = products(torch_python, mps, percentage)
+    wrong, sms = products(torch_python, mps.env, percentage)
     record(f"products at {percentage} %", {"wrong": wrong, "multiprocessors": sms})
     if wrong:
         ranges = allowed(card.compute_capability)
