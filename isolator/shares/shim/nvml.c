@@ -74,7 +74,7 @@ static int share_of(void *device, struct memory *share) {
     if (!started() || !nvml.uuid || nvml.uuid(device, text, sizeof text) || bytes_of(text, uuid)) return -1;
     int card = card_with(uuid);
     if (limits_of(card, &limits)) return -1;
-    uint64_t used = used_of(card, &limits);
+    uint64_t used = used_by_living(card, &limits);
     share->total = limits.memory;
     share->used = used < limits.memory ? used : limits.memory;
     share->free = share->total - share->used;

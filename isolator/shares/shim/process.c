@@ -29,6 +29,7 @@ static struct {
 static int wrapped_count;
 
 static void find_functions(const struct object *real) {
+    wrapped_count = 0;
 #define WRAP(name, parameters)                                                                                         \
     driver.name = (CUresult(*) parameters)symbol_of(real, #name);                                                      \
     wrapped[wrapped_count].theirs = (void *)driver.name;                                                               \
@@ -68,6 +69,11 @@ const char *start_problem(void) { return problem; }
 
 /* A fork is a process of its own, which holds nothing yet. */
 static void in_child(void) {
+    if (state == STARTING) { /* by a thread that is not in the child, which starts by itself */
+        share_closed();
+        accounts_forget();
+        state = NEW;
+    }
     if (state != OPEN) return;
     accounts_forget();
     tables_forked();

@@ -74,11 +74,18 @@ static int map_usage(void) {
     return usage && usage->magic == USAGE_MAGIC && usage->version == LAYOUT_VERSION ? 0 : -1;
 }
 
-int share_forked(void) {
+void share_closed(void) {
     pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     last_lock = fresh;
-    close(lock_fd);
-    munmap(usage, sizeof *usage); /* else the parent's slot would seem to live as long as this process */
+    if (lock_fd >= 0) close(lock_fd);
+    if (map_fd >= 0) close(map_fd);
+    if (usage) munmap(usage, sizeof *usage); /* else the parent's slot would seem to live as long as this process */
+    lock_fd = map_fd = -1;
+    usage = NULL;
+}
+
+int share_forked(void) {
+    share_closed();
     return open_for_locks() || map_usage();
 }
 
@@ -173,12 +180,18 @@ int slot_lives(int slot) {
     return lock_call(lock_fd, F_OFD_GETLK, F_WRLCK, 1 + slot, &answer) == 0 && answer.l_type != F_UNLCK;
 }
 
-uint64_t used_of(int card, const struct card_limits *limits) {
+static uint64_t used_by(int card, const struct card_limits *limits, int (*counts)(int slot)) {
     uint64_t used = limits->unaccounted;
     uint32_t slots = usage->slots < MOST_PROCESSES ? usage->slots : MOST_PROCESSES;
     for (uint32_t slot = 0; slot < slots; slot++) {
         const struct process_usage *process = &usage->process[slot];
-        if (process->pid) used = plus(used, plus(process->held[card], process->context[card]));
+        if (process->pid && counts((int)slot)) used = plus(used, plus(process->held[card], process->context[card]));
     }
     return used;
 }
+
+static int any_slot(int slot) { return slot >= 0; }
+
+uint64_t used_of(int card, const struct card_limits *limits) { return used_by(card, limits, any_slot); }
+
+uint64_t used_by_living(int card, const struct card_limits *limits) { return used_by(card, limits, slot_lives); }

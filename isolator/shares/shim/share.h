@@ -14,6 +14,8 @@ extern struct usage *usage; /* null until share_open was right */
 int share_open(const struct object *real, int flags, char *why, size_t size);
 /* In the child of a fork: let go of what is the parent's, and map `usage` anew. 0: right. */
 int share_forked(void);
+/* In the child of a fork amid share_open: let go of what the parent has opened. */
+void share_closed(void);
 /* Open the file of locks anew if the program has closed it: it may close what it does not know. 0: right. */
 int share_reopened(void);
 
@@ -35,6 +37,8 @@ void slot_locked(void);
 int slot_lives(int slot);
 /* Bytes that the task holds of a card; to be called with byte 0 locked, or for a look. */
 uint64_t used_of(int card, const struct card_limits *limits);
+/* Of processes that live: for who shows accounts, and does not clear those of the dead. */
+uint64_t used_by_living(int card, const struct card_limits *limits);
 
 uint64_t now_ns(void);
 #endif

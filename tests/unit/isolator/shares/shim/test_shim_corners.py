@@ -1,5 +1,11 @@
 """Sizes, pools, graphs, handles and threads at which an account of memory goes wrong easily. On doubles."""
 
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+
 import pytest
 
 from isolator.shares.shim.region import CardLimits
@@ -112,6 +118,47 @@ def test_numbers_that_the_driver_uses_again_are_kept_apart(bench: Bench) -> None
         assert program.ask("in_threads(4, 200, 10)") == "0"
         assert task.usage().memory_bytes == 0
         assert program.ask("alloc(1000)") == "0"
+
+
+#: Calls the driver for the first time in a thread, forks meanwhile, and says what the child gets.
+_FORKS_AMID = """
+import ctypes, os, select, sys, threading, time
+cuda = ctypes.CDLL("libcuda.so.1")
+thread = threading.Thread(target=cuda.cuInit, args=(0,), daemon=True)
+thread.start()
+thread.join(1.0)
+print("waits" if thread.is_alive() else "too late", flush=True)
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(writer, b"%d" % cuda.cuInit(0))
+    os._exit(0)
+sys.stdin.readline()
+answered, _, _ = select.select([reader], [], [], 60)
+print(os.read(reader, 8).decode() if answered else "hangs", flush=True)
+os.kill(child, 9)
+"""
+
+
+def test_the_child_of_a_fork_amid_the_first_call_starts_by_itself(bench: Bench) -> None:
+    task = bench.task(1000)
+    with open(task.region.usage_path, "r+b") as usage:
+        lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        fcntl.fcntl(usage, fcntl.F_OFD_SETLK, lock)  # as if a process were changing accounts
+        with subprocess.Popen(
+            [sys.executable, "-c", _FORKS_AMID],
+            env=task.host.env(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as program:
+            assert program.stdout is not None
+            assert program.stdin is not None
+            assert program.stdout.readline() == "waits\n"
+            fcntl.fcntl(usage, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
+            program.stdin.write("\n")
+            program.stdin.flush()
+            assert program.stdout.readline() == "0\n"
 
 
 def test_a_library_that_is_closed_and_opened_again_knows_what_is_allocated(bench: Bench) -> None:

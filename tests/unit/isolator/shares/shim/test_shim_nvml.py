@@ -36,6 +36,8 @@ def test_memory_is_the_share_and_all_else_is_the_cards(bench: Bench) -> None:
         program.ask("alloc(600)")
         assert seen(task.host) == ["Stub GPU 999.1 1000 600 400 1000 600 400"]
         assert seen(bench.bare()) == ["Stub GPU 999.1 16384 600 15784 16384 600 15784"]
+        program.kill()
+        assert seen(task.host) == ["Stub GPU 999.1 1000 0 1000 1000 0 1000"], "the dead hold nothing"
 
 
 def test_more_used_than_granted_and_a_limit_above_the_card_show_sound_figures(bench: Bench) -> None:
