@@ -89,10 +89,15 @@ class Narrator:
                 self._uncovered[gpu] = late
                 tenants = ", ".join(state.sharers.get(gpu, ()))
                 words = f"for {now - since:.0f} s: others have the GPUs of its node" if late else "now"
+                remedy = (
+                    f"; to start them elsewhere: mesos-gpu gpu drain {gpu} --reason uncovered --deadline 1s"
+                    if late
+                    else ""
+                )
                 fields = {"gpu": gpu, "uncovered_s": round(now - since, 1)}
                 level = logging.ERROR if late else logging.WARNING
-                text = "GPU %s: no task holds it in Mesos %s; it is shared by %s, and takes no more"
-                logger.log(level, text, gpu, words, tenants, extra={"fields": fields})
+                text = "GPU %s: no task holds it in Mesos %s; it is shared by %s, and takes no more%s"
+                logger.log(level, text, gpu, words, tenants, remedy, extra={"fields": fields})
 
     def _job(self, job: Job) -> None:
         old = self._jobs.get(job.id)

@@ -34,6 +34,7 @@ _FIRM: Final = ("mig", "dmem", "misc")  # what keeps memory by hardware, kernel 
 _BURSTS: Final = ("dmem", "misc")  # what has a soft limit beside the hard one
 _ANY_NUMBER: Final = 1 << 31
 _OF_ONE_CARD: Final = "MPS is not for a task with shares of several cards: a process reaches one server only"
+_ALL: Final = " (a share of memory alone counts as all; several have room by --gpu-compute-overcommit)"
 _NOT_AS_ROOT: Final = "MPS is not for a task that may be root: it could command the server"
 
 
@@ -208,7 +209,7 @@ def _short(memory_mib: int, compute_milli: int, free: GpuPart) -> str:
         return f"is full by memory: {max(free.memory_mib, 0)} MiB are free, and {memory_mib} are asked for"
     if free.milli < compute_milli:
         left, asked = _percent(max(free.milli, 0)), _percent(compute_milli)
-        return f"is full by compute: {left} are free, and {asked} are asked for"
+        return f"is full by compute: {left} are free, and {asked} are asked for{_ALL if compute_milli == WHOLE else ''}"
     return ""
 
 

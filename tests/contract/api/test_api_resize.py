@@ -191,3 +191,15 @@ def test_what_is_no_running_share_is_refused(rig: Rig) -> None:
     merge = {"Content-Type": "application/merge-patch+json"}
     taken = rig.call("PATCH", "/v1/jobs/j?timeout_s=0", data='{"gpu_memory_mib": 9000}', headers=merge)
     assert taken.status_code == 202
+
+
+def test_a_drain_and_a_resize_do_not_go_together(rig: Rig) -> None:
+    run(rig)
+    drained = rig.call("POST", "/v1/gpus/GPU-1/drain", json={"reason": "a new fan", "by": "ann"})
+    assert drained.status_code == 200
+    refused = patch(rig)
+    assert code_of(refused) == (409, "conflict")
+    assert "GPU-1 is drained by ann: a new fan" in refused.json()["error"]["message"]
+    assert rig.call("GET", "/v1/jobs/j").json()["resize"] is None
+    assert rig.call("DELETE", "/v1/gpus/GPU-1/drain").status_code == 200
+    assert patch(rig).status_code == 202

@@ -166,7 +166,7 @@ def test_a_shared_card_that_nothing_holds_in_mesos_is_told_of_and_called_an_erro
         (
             "ERROR",
             "GPU g1: no task holds it in Mesos for 300 s: others have the GPUs of its node; it is shared by j1.1, "
-            "and takes no more",
+            "and takes no more; to start them elsewhere: mesos-gpu gpu drain g1 --reason uncovered --deadline 1s",
         ),
         ("INFO", "GPU g1: its shares are counted in Mesos again"),
     ]

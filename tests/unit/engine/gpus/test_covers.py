@@ -17,6 +17,7 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import Conflict
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
+from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState, OnGpuFailure, Placement
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
@@ -185,6 +186,34 @@ def test_without_its_keeper_a_card_takes_no_shares_until_it_is_covered_again() -
     assert world.job("j2").state is JobState.STARTING, "a card that is covered takes shares"
     world.tick(1)
     assert world.state.uncovered == {}
+
+
+def test_an_operator_has_the_shares_of_an_uncovered_card_start_elsewhere() -> None:
+    world = world_of(shared("g1"))
+    for n in (1, 2):
+        submit(world, f"j{n}", **QUARTER)
+        rest(world, f"o{n}", 0)
+    run(world, cover_task(world), *(world.state.tasks[TaskId(f"j{n}.1")] for n in (1, 2)))
+    world.status(cover_task(world).id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
+    world.feed(ev.DrainRequested(Target.GPU, "g1", "uncovered", "ann", 1.0))
+    assert every(world.tick(0.5), fx.Kill) == []
+    assert {kill.task_id for kill in every(world.tick(1), fx.Kill)} == {"j1.1", "j2.1"}
+    for n in (1, 2):
+        world.status(f"j{n}.1", "TASK_KILLED")
+    assert world.state.sharers == {}
+    assert covers_in(rest(world, "o3", 1)) == [], "nobody has a share of it"
+    world.node("a2", shared("h1"))
+    world.tick(3)
+    for n in (1, 2):
+        rest(world, f"p{n}", 1, agent="a2")
+    jobs = [world.job(f"j{n}") for n in (1, 2)]
+    assert [(job.state, job.attempts, job.launches) for job in jobs] == [(JobState.STARTING, 0, 2)] * 2
+    assert set(world.state.sharers) == {"h1"}
+    world.feed(ev.UndrainRequested(Target.GPU, "g1"))
+    world.report("a1", shared("g1"))
+    world.submit("whole", gpus=1, constraints=(Constraint("hostname", Operator.CLUSTER, "a1.example"),))
+    rest(world, "o4", 1)
+    assert world.job("whole").state is JobState.STARTING
 
 
 def test_offers_are_asked_for_while_a_card_is_uncovered() -> None:

@@ -82,6 +82,21 @@ def test_why_says_what_a_card_is_full_by_and_of_whom() -> None:
     )
     submit(world, "compute", gpus=1, gpu_compute_pct=95, gpu_memory_mib=1_000)
     assert "g1 is full by compute: 90 % are free, and 95 % are asked for" in why(world, "compute").summary
+    submit(world, "turns", gpus=1, gpu_compute_pct=100, gpu_memory_mib=1_000)
+    assert (
+        "100 % are asked for (a share of memory alone counts as all; several" in why(world, "turns").summary
+    )
+
+
+def test_several_shares_of_memory_alone_have_room_as_the_operator_says() -> None:
+    alone = {"gpus": 1, "gpu_compute_pct": 100, "gpu_memory_mib": 20_000}
+    for overcommit, fit in ((1.0, 1), (2.0, 2)):
+        world = world_of(card("g1"), gpu_compute_overcommit=overcommit)
+        names = [f"j{n}" for n in range(3)]
+        for name in names:
+            submit(world, name, **alone)
+        rest(world)
+        assert states(world, *names) == ["running"] * fit + ["pending"] * (3 - fit)
 
 
 def test_why_says_what_each_host_lacks() -> None:
