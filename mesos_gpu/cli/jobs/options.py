@@ -1,6 +1,8 @@
 """Options of commands that make a job request, from the fields that `JobSpec` declares."""
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Final
 
@@ -107,3 +109,30 @@ def _sent(field: Field, value: Any) -> Any:
     if isinstance(value, tuple):
         return dict(value) if isinstance(field.kind, of.Strings) else list(value)
     return value
+
+
+@contextmanager
+def by_options() -> Iterator[None]:
+    """Name what is wrong with a request as options, which made it; the interface names fields."""
+    from mesos_gpu.cli.client import Refused
+
+    try:
+        yield
+    except Refused as error:
+        error.problems = tuple(
+            {
+                "path": _FLAGS.get(each["path"].removeprefix("/"), each["path"]),
+                "reason": _in_flags(each["reason"]),
+            }
+            for each in error.problems
+        )
+        raise
+
+
+_FLAGS: Final = {field.key: field.option.flag for field in FIELDS if field.option is not None}
+#: Names of fields that are no words: what is said of a field may name others.
+_NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key)})\b")
+
+
+def _in_flags(reason: str) -> str:
+    return _NAMES.sub(lambda match: _FLAGS[match[1]], reason)

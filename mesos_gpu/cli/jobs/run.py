@@ -6,7 +6,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.jobs.options import job_options, request_of
+from mesos_gpu.cli.jobs.options import by_options, job_options, request_of
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -39,7 +39,9 @@ def run(app: App, shell: bool, detach: bool, as_json: bool, cmd: tuple[str, ...]
     refuse_stdin()
     client = app.client()
     if not detach:
-        click.get_current_context().exit(submit_and_stay(client, request))
-    with held_interrupt():
+        with by_options():
+            code = submit_and_stay(client, request)
+        click.get_current_context().exit(code)
+    with by_options(), held_interrupt():
         job = client.submit(request)
         output.document(job) if as_json else output.line(job["id"])

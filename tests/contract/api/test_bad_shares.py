@@ -135,14 +135,18 @@ def test_not_a_number_is_no_number_of_gpus_anywhere(
             "'0.1234' is not a number of GPUs, as 0 or 8, nor a part of one in thousandths",
         ),
         (("--gpus", "1.5"), 2, "'1.5' is not a number of GPUs"),
-        (("--gpu-compute", "30"), 65, "/gpu_compute_pct: got 30 without memory"),
+        (("--gpu-compute", "30"), 65, "  --gpu-compute: got 30 without memory: set --gpu-memory too"),
         (
             ("--gpus", "0.5", "--gpu-memory", "2GiB", "--gpu-memory-max", "1GiB"),
             65,
-            "/gpu_memory_max_mib: must be gpu_memory_mib or more, which is 2048; got 1024",
+            "  --gpu-memory-max: must be --gpu-memory or more, which is 2048; got 1024",
         ),
         (("--gpus", "0.5", "--gpu-memory", "16GiB", "--gpu-model", "T4"), 65, "T4 has 15360 MiB for shares"),
-        (("--gpus", "1", "--gpu-isolation", "strict"), 65, "/isolation: is for a share of a GPU, got strict"),
+        (
+            ("--gpus", "1", "--gpu-isolation", "strict"),
+            65,
+            "  --gpu-isolation: is for a share of a GPU, got strict",
+        ),
     ],
 )
 def test_the_command_line_refuses_it(
