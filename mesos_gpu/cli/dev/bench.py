@@ -23,6 +23,8 @@ from mesos_gpu.local.processes import poll
 from mesos_gpu.local.stack import NodeSpec, Stack
 
 IDLE_JOBS = 20
+MOST_ROUNDS = 10  # of a whole GPU, the first share of a card, and a further one
+LONGEST_LAUNCH_S = 30.0
 
 
 @click.group()
@@ -36,7 +38,7 @@ def bench() -> None:
 @click.option("--gpus", default=8, show_default=True, type=click.IntRange(1, 64), help="GPUs of each agent.")
 @json_option
 def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
-    """Launch one-GPU `true` tasks: latency on an idle cluster, then throughput of a burst."""
+    """Launch one-GPU `true` tasks: latency on an idle cluster, also of shares of GPUs, then throughput of a burst."""
     with tempfile.TemporaryDirectory(prefix="mesos-gpu-bench-") as top:
         Path(top).chmod(0o755)
         output.note(f"starting {agents} agents with {gpus} GPUs each")
@@ -44,6 +46,9 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
             poll("the nodes report their GPUs", lambda: len(client.gpus()) == agents * gpus, 60)
             output.note(f"{IDLE_JOBS} jobs one after the other")
             idle = [_one(client) for _ in range(IDLE_JOBS)]
+            rounds = min(MOST_ROUNDS, agents * gpus - 1)
+            output.note(f"a whole GPU, the first share of one and a further one, {rounds} times")
+            shares = _shares(client, rounds) if rounds else {}
             output.note("the executor")
             executor = _executor(client, stack)
             output.note(f"{tasks} jobs at once")
@@ -53,6 +58,7 @@ def launch(tasks: int, agents: int, gpus: int, as_json: bool) -> None:
         "agents": agents,
         "gpus": agents * gpus,
         "idle": _latency(idle),
+        "shares": shares,
         **burst,
         **executor,
     }
@@ -74,14 +80,53 @@ bench.add_command(shim)
 bench.add_command(placement)
 
 
-def _submit(client: Client, command: str = "true") -> Job:
-    return client.submit({"name": "bench", "command": command, "gpus": 1, "cpus": 0.1, "mem_mib": 32})
+def _submit(client: Client, command: str = "true", gpus: float = 1) -> Job:
+    return client.submit({"name": "bench", "command": command, "gpus": gpus, "cpus": 0.1, "mem_mib": 32})
 
 
 def _one(client: Client) -> Job:
     job = _submit(client)
     changes = list(client.follow(job, deadline=time.monotonic() + 30))
     return changes[-1]
+
+
+def _shares(client: Client, rounds: int) -> dict[str, float]:
+    """Launch by turns on whole GPUs, on cards that are opened for it, and on those. Each first share takes more of its
+    card than it leaves, and stays: so the next opens another."""
+    waits_ms: dict[str, list[float]] = {"whole": [], "first": [], "further": []}
+    stay: list[Job] = []
+    for _ in range(rounds):
+        for kind, gpus, command in (
+            ("whole", 1, "true"),
+            ("first", 0.6, "sleep 600"),
+            ("further", 0.25, "true"),
+        ):
+            job = _running(client, _submit(client, command, gpus))
+            waits_ms[kind].append(((job["started_at"] or 0.0) - job["submitted_at"]) * 1000)
+            if kind == "first":
+                stay.append(job)
+    for job in stay:
+        client.kill(job["id"])
+    poll("the shares end", lambda: not client.jobs(states=["active"]))
+    p50_ms = {kind: statistics.median(waits) for kind, waits in waits_ms.items()}
+    return {
+        **{f"{kind}_p50_ms": round(value, 1) for kind, value in p50_ms.items()},
+        **{f"{kind}_by_whole": round(p50_ms[kind] / p50_ms["whole"], 2) for kind in ("first", "further")},
+    }
+
+
+def _running(client: Client, job: Job) -> Job:
+    """The job once it has started; one that is short has ended, too."""
+    deadline = time.monotonic() + LONGEST_LAUNCH_S
+    for seen in client.follow(job, deadline=deadline):
+        job = seen
+        if job["command"] != "true" and job["started_at"]:
+            break
+    if not job["started_at"]:
+        raise MesosGpuError(
+            f"job {job['id']} has not started in {LONGEST_LAUNCH_S:g} s", remedy="see its reason"
+        )
+    return job
 
 
 def _latency(jobs: Sequence[Job]) -> dict[str, float]:
