@@ -16,7 +16,8 @@ from mesos_gpu.model.resources import AMOUNTS, Resources
 from mesos_gpu.model.saves import NOUNS, Saved
 from mesos_gpu.model.tasks.assignment import Outcome
 from mesos_gpu.model.tasks.status import Status
-from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.wire.mesos import assignment, report
 
 E = TypeVar("E")

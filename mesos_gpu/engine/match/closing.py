@@ -9,7 +9,9 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.policy.capacity import Misfit, NodeCapacity, Request, fit
+from mesos_gpu.policy.capacity.fit import Misfit, fit
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 
 Nodes = dict[AgentId, NodeCapacity]
 

@@ -11,7 +11,9 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import GpuNodes, Job, JobSpec, Placement
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request
+from mesos_gpu.policy.capacity.fit import Chosen
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.registry import POLICIES

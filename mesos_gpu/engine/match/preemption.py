@@ -10,7 +10,8 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.shares.units import number_of
-from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.preemption import Victim, plan
 
 _MOST_TRIED = 16  # blocked jobs in one match: each is a look at every node

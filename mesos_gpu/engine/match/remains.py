@@ -17,7 +17,7 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, PortRange, Scalar, carve, carve_most, resources_of
 from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.policy.apps.ports import without
-from mesos_gpu.policy.capacity import NodeCapacity
+from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.sharing.parts import GpuPart, unshared
 from mesos_gpu.wire.mesos.reservations import is_ours, reserved, summed
 

@@ -14,7 +14,9 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import Resources, peak
 from mesos_gpu.policy.apps.ports import choose, enough, first
 from mesos_gpu.policy.apps.task_ids import launch_id
-from mesos_gpu.policy.capacity import Chosen, NodeCapacity, Request, room_for
+from mesos_gpu.policy.capacity.fit import Chosen, room_for
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 
 Nodes = Mapping[AgentId, NodeCapacity]
 

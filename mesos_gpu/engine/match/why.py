@@ -19,7 +19,7 @@ from mesos_gpu.model.jobs.why import Why
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.nodes.offer import Offer, resources_of
-from mesos_gpu.policy.capacity import OFF_GPUS, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.node import OFF_GPUS, NodeCapacity, Reservation
 from mesos_gpu.policy.explain.estimate import beyond_limit
 from mesos_gpu.policy.explain.silence import lost, silent
 from mesos_gpu.policy.explain.why import QueueView, explain

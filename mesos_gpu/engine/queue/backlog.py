@@ -18,19 +18,9 @@ from mesos_gpu.model.nodes.node import Node
 from mesos_gpu.model.resources import Resources, total
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.policy.capacity import (
-    ENDLESS,
-    Allocation,
-    Chosen,
-    GpuRequest,
-    Misfit,
-    NodeCapacity,
-    Request,
-    Reservation,
-    by_end,
-    fit,
-    share_for,
-)
+from mesos_gpu.policy.capacity.fit import Chosen, Misfit, fit, share_for
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.queueing.queue import in_order
 from mesos_gpu.policy.room.reservation import (
     after_launch,

@@ -12,7 +12,7 @@ from mesos_gpu.model.jobs.queue import Estimate, Kept, QueueUse, Waiting
 from mesos_gpu.model.nodes.offer import Scalar, resources_of
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.units import WHOLE, number_of
-from mesos_gpu.policy.capacity import ENDLESS, Reservation
+from mesos_gpu.policy.capacity.node import ENDLESS, Reservation
 from mesos_gpu.policy.explain.estimate import RunTimes, after, beyond_limit, estimate_of, gpus_of
 from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 

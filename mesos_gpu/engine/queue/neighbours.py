@@ -7,7 +7,8 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.node import Node
-from mesos_gpu.policy.capacity import Fit, NodeCapacity
+from mesos_gpu.policy.capacity.fit import Fit
+from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.constraints import UNDECIDED, Placed, excluded, violated
 from mesos_gpu.policy.cluster.verdicts import Verdicts
 from mesos_gpu.policy.room.allotment import allot

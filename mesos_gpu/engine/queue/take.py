@@ -7,7 +7,7 @@ from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.shares.share import Share
-from mesos_gpu.policy.capacity import Request
+from mesos_gpu.policy.capacity.request import Request
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.capacity import Reservation
+from mesos_gpu.policy.capacity.node import Reservation
 from mesos_gpu.policy.room.reservation import beyond, ends_by, outlasts
 from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
 from mesos_gpu.wire.mesos.resize import decode_answer

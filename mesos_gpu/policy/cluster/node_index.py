@@ -11,17 +11,9 @@ from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.resources import NOTHING
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.policy.capacity import (
-    Chosen,
-    GpuRequest,
-    Misfit,
-    NodeCapacity,
-    Request,
-    beside_all,
-    fit,
-    room_for,
-    share_for,
-)
+from mesos_gpu.policy.capacity.fit import Chosen, Misfit, beside_all, fit, room_for, share_for
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.cluster.fragmentation import Mix
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.registry import POLICIES

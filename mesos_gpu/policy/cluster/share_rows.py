@@ -15,7 +15,8 @@ from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.model.shares.share import Method
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.policy.capacity import GpuRequest, NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.cluster.shapes import Row, Shape
 from mesos_gpu.policy.sharing.methods import neighbours
 from mesos_gpu.policy.sharing.parts import GpuPart

@@ -8,7 +8,7 @@ from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.jobs.queue import Estimate
 from mesos_gpu.model.shares.units import WHOLE, number_of
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.capacity import ENDLESS, Allocation, Reservation
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, Reservation
 
 
 class RunTimes:

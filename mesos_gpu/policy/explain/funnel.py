@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from mesos_gpu.model.ids import AgentId
 from mesos_gpu.model.jobs.why import Removed, Stage
 from mesos_gpu.model.words import counted
-from mesos_gpu.policy.capacity import NodeCapacity, Request, beside_all, room_for
+from mesos_gpu.policy.capacity.fit import beside_all, room_for
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import Hurdle, free_here, hurdles
 
 _ORDER = tuple(Stage)

@@ -12,7 +12,9 @@ from mesos_gpu.model.nodes.offer import PortRange, count_ports
 from mesos_gpu.model.shares.units import PER_PERCENT, number_of
 from mesos_gpu.model.words import counted
 from mesos_gpu.policy.apps.ports import offers
-from mesos_gpu.policy.capacity import GpuRequest, Misfit, NodeCapacity, Request, largest, misfits
+from mesos_gpu.policy.capacity.fit import Misfit, largest, misfits
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.estimate import gpus_of
 
 _DAY_S: Final = 86400.0

@@ -9,14 +9,9 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Move, Target
 from mesos_gpu.model.resources import AMOUNTS
 from mesos_gpu.model.shares.share import Share
-from mesos_gpu.policy.capacity import (
-    Allocation,
-    Chosen,
-    NodeCapacity,
-    Request,
-    room_for,
-    share_for,
-)
+from mesos_gpu.policy.capacity.fit import Chosen, room_for, share_for
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 
 #: Whether a job (None: the request) may go to an agent, when some jobs have moved, and members of the request are
 #: placed already.

@@ -16,7 +16,8 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.model.resources import AMOUNTS, NOTHING, total, units
-from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, Open, Stage, chosen, least_departures
 
 MOST_MOVES: Final = 16

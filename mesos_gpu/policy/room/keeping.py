@@ -7,7 +7,9 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.share import Share
-from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request, Reservation, share_for
+from mesos_gpu.policy.capacity.fit import share_for
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.sharing.parts import GpuPart
 
 

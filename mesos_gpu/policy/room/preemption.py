@@ -9,7 +9,9 @@ from itertools import combinations
 from typing import Final
 
 from mesos_gpu.model.ids import JobId
-from mesos_gpu.policy.capacity import NodeCapacity, Request, room_for
+from mesos_gpu.policy.capacity.fit import room_for
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 
 MOST_TRIED: Final = 8  # victims on one node, of which every choice is looked at
 

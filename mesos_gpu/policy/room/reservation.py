@@ -14,17 +14,9 @@ from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.driver import as_new_as
 from mesos_gpu.model.shares.units import PER_PERCENT
-from mesos_gpu.policy.capacity import (
-    ENDLESS,
-    Allocation,
-    Chosen,
-    NodeCapacity,
-    Request,
-    Reservation,
-    by_end,
-    room_for,
-    soonest,
-)
+from mesos_gpu.policy.capacity.fit import Chosen, room_for, soonest
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation, by_end
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 from mesos_gpu.policy.sharing.parts import GpuPart
 

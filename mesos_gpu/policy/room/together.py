@@ -5,7 +5,9 @@ from functools import partial
 
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.driver import as_new_as
-from mesos_gpu.policy.capacity import Allocation, Fit, NodeCapacity, Request, Reservation, room_for
+from mesos_gpu.policy.capacity.fit import Fit, room_for
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room import allotment
 from mesos_gpu.policy.room.keeping import Kept, keep_shares, reservation_of
 

@@ -10,20 +10,9 @@ from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.gpu import Health
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import (
-    ENDLESS,
-    Allocation,
-    Fit,
-    Misfit,
-    NodeCapacity,
-    Request,
-    Reservation,
-    beside_all,
-    fit,
-    misfits,
-    room_for,
-    soonest,
-)
+from mesos_gpu.policy.capacity.fit import Fit, Misfit, beside_all, fit, misfits, room_for, soonest
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.testing.builders import gpu, request
 

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request, room_for
+from mesos_gpu.policy.capacity.fit import room_for
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.preemption import Victim, plan
 from mesos_gpu.testing.builders import gpu, request
 

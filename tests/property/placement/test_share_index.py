@@ -12,7 +12,9 @@ from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.model.shares.share import Method
-from mesos_gpu.policy.capacity import Chosen, Fit, GpuRequest, Misfit, NodeCapacity, Request, fit
+from mesos_gpu.policy.capacity.fit import Chosen, Fit, Misfit, fit
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.cluster import node_index
 from mesos_gpu.policy.cluster.fragmentation import mix_of
 from mesos_gpu.policy.cluster.node_index import NodeIndex

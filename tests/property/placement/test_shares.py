@@ -15,23 +15,19 @@ from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import WHOLE
-from mesos_gpu.policy.capacity import (
-    ENDLESS,
-    Allocation,
+from mesos_gpu.policy.capacity.fit import (
     Chosen,
     Fit,
-    GpuRequest,
     Misfit,
-    NodeCapacity,
-    Request,
     beside_all,
-    by_end,
     fit,
     misfits,
     room_for,
     share_for,
     soonest,
 )
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, by_end
+from mesos_gpu.policy.capacity.request import GpuRequest, Request
 from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.policy.room.reservation import after_launch, reserve
 from mesos_gpu.policy.room.together import reserve_together

@@ -15,7 +15,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import Placement
-from mesos_gpu.policy.capacity import NodeCapacity
+from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.simulate.chaos import run as chaos
 from mesos_gpu.simulate.chaos import world

@@ -16,7 +16,7 @@ from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange, Scalar
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import NodeCapacity
+from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer, request, seen, spec

@@ -11,7 +11,8 @@ from mesos_gpu.model.ids import AgentId, JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import Allocation, NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import Allocation, NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.reservation import reserve
 from mesos_gpu.testing.builders import gpu, request, spec
 from mesos_gpu.wire.jobs import spec_from_mapping

@@ -9,7 +9,8 @@ import pytest
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Link
 from mesos_gpu.model.resources import AMOUNTS, Resources
-from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.node_index import NodeIndex

@@ -15,7 +15,8 @@ from mesos_gpu.model.jobs.why import Stage, Why
 from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.nodes.offer import PortRange
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import NodeCapacity, Request, Reservation
+from mesos_gpu.policy.capacity.node import NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, request, seen, spec

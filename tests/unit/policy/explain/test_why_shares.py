@@ -8,7 +8,8 @@ import pytest
 from mesos_gpu.model.ids import GpuId, JobId
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
-from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.hurdles import hurdles
 from mesos_gpu.policy.explain.why import QueueView, explain
 from mesos_gpu.scheduler.view import StateView

@@ -16,7 +16,8 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.resources import Resources
-from mesos_gpu.policy.capacity import ENDLESS, Allocation, NodeCapacity, Request, Reservation
+from mesos_gpu.policy.capacity.node import ENDLESS, Allocation, NodeCapacity, Reservation
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.explain.estimate import RunTimes, estimate_of, span
 from mesos_gpu.policy.queueing.queue import effective_priority, in_order, position_of
 from mesos_gpu.policy.room.reservation import after_launch, ends_by, leave_of, outlasts, reserve

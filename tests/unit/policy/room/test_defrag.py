@@ -19,7 +19,8 @@ from mesos_gpu.model.resources import NOTHING, Resources
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
 from mesos_gpu.model.tasks.task import Task, TaskState
-from mesos_gpu.policy.capacity import NodeCapacity, Request
+from mesos_gpu.policy.capacity.node import NodeCapacity
+from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.room.candidates import CandidateNode, Movable, chosen
 from mesos_gpu.policy.room.defrag import Problem, plan
 from mesos_gpu.scheduler.view import StateView
