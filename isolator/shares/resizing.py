@@ -43,7 +43,9 @@ def answer_to(data: bytes, enforcing: Enforcing | None, owner: Owner) -> Answer 
         refusal = Resized(wish.number, 0, 0, 0, refused="it has no share of a GPU")
         return Answer(f"not resized: {refusal.refused}", encode_answer(refusal))
     resized = enforcing.resized
-    if resized is None or wish.number > resized.number:
+    if resized is None and not wish.number:
+        resized = _has(wish.number, enforcing.tenancy.share)
+    elif resized is None or wish.number > resized.number:
         resized = enforcing.resized = _done(wish, enforcing, owner)
     return Answer(_words(resized), encode_answer(resized))
 
@@ -68,7 +70,11 @@ def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
     except (MesosGpuError, OSError) as error:
         what = error.what if isinstance(error, MesosGpuError) else str(error)
         return _refusal(wish, before, what, restart=isinstance(error, Conflict))
-    return Resized(wish.number, wanted.memory_mib, wanted.memory_max_mib, wanted.compute_milli)
+    return _has(wish.number, wanted)
+
+
+def _has(number: int, share: Share) -> Resized:
+    return Resized(number, share.memory_mib, share.memory_max_mib, share.compute_milli)
 
 
 def _cannot(before: Share, wanted: Share) -> str:
@@ -109,14 +115,7 @@ def _hold(enforcing: Enforcing, owner: Owner, share: Share) -> None:
 
 
 def _refusal(wish: Resize, before: Share, why: str, *, restart: bool = False) -> Resized:
-    return Resized(
-        wish.number,
-        before.memory_mib,
-        before.memory_max_mib,
-        before.compute_milli,
-        refused=why,
-        restart=restart,
-    )
+    return replace(_has(wish.number, before), refused=why, restart=restart)
 
 
 def _words(resized: Resized) -> str:

@@ -12,7 +12,7 @@ class Resize:
     counts, and one that was done is answered again.
 
     Attributes:
-        number: Grows with each request of the task, from 1.
+        number: Grows with each request of the task, from 1; 0: nothing is to change, it is to say what it has.
         memory_mib, memory_max_mib, compute_milli: As of a `Share`.
     """
 

@@ -94,6 +94,18 @@ def test_a_share_grows_and_its_neighbours_windows_with_it(ledger: Ledger) -> Non
     assert other.limits() == (1000, 250)
 
 
+def test_asked_what_it_has_it_says_so_and_changes_nothing(ledger: Ledger) -> None:
+    one = Tenant(ledger, "one")
+    before = one.limits()
+    with one.uses(1500):
+        assert one.resize(0, 500, 100) == Resized(0, 1000, 1000, 250)
+    assert (one.held(), one.limits()) == (QUARTER, before)
+    done = one.resize(1, 2000, 500)
+    after = one.held(), one.limits()
+    assert one.resize(0, 1000, 250) == done == Resized(1, 2000, 2000, 500)
+    assert (one.held(), one.limits()) == after != (QUARTER, before)
+
+
 def test_a_share_shrinks_and_leaves_room(ledger: Ledger) -> None:
     one = Tenant(ledger, "one", replace(QUARTER, memory_mib=4000, memory_max_mib=4000, compute_milli=1000))
     with one.uses(500):
