@@ -66,7 +66,7 @@ def choose(
     short = "" if part is None or sharing.mig else _short(memory_mib, request.compute_milli, part)
     if short:
         return short  # of most cards that is known soonest
-    domains = _domains(request, sharing, user)
+    domains = _domains(request, user)[0 if sharing.mps_users else -1 :]
     able = _able(request.isolation, sharing, _may_be_root(user), cards)
     if not able:
         return _lacks(request.isolation, sharing, user, cards)
@@ -140,7 +140,8 @@ def neighbours(request: ShareRequest, user: str | None, cards: int) -> list[tupl
     Arguments as of `choose`. What the host can do is left out: `choose` refuses more.
     """
     methods = [method for method in NEEDS if _accepts(request.isolation, method, _may_be_root(user), cards)]
-    return [(method, (user or "") if method.has_domain else "") for method in methods]
+    owners = _domains(request, user)
+    return [(method, owner) for method in methods for owner in (owners if method.has_domain else ("",))]
 
 
 def _may_be_root(user: str | None) -> bool:
@@ -161,10 +162,10 @@ def _lacks(isolation: Isolation, sharing: Sharing, user: str | None, cards: int)
     return f"cannot enforce a share with isolation {isolation.value} ({'; '.join(words)})"
 
 
-def _domains(request: ShareRequest, sharing: Sharing, user: str | None) -> tuple[str, ...]:
-    """Whose shares it may have beside it by MPS, what it would rather have first."""
+def _domains(request: ShareRequest, user: str | None) -> tuple[str, ...]:
+    """Whose shares it may have beside it by MPS, if its host permits those of several users; its own user's last."""
     own = user or ""
-    return (EVERYBODY, own) if request.across_users and sharing.mps_users else (own,)
+    return (EVERYBODY, own) if request.across_users else (own,)
 
 
 def _agrees(method: Method, free: GpuPart, domains: Sequence[str]) -> bool:

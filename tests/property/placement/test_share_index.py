@@ -11,7 +11,7 @@ from mesos_gpu.model.nodes.gpu import Gpu
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import ShareRequest
-from mesos_gpu.model.shares.share import Method
+from mesos_gpu.model.shares.share import EVERYBODY, Method
 from mesos_gpu.policy.capacity.fit import Chosen, Fit, Misfit, fit
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import GpuRequest, Request
@@ -124,6 +124,18 @@ def test_cards_of_another_owner_are_not_looked_at_one_by_one(monkeypatch: pytest
     table.index.update(owned("bobs07", "alice"))
     assert table.cards(share(100, 100)) == ["bobs07-0"]
     assert looked == ["bobs07"]
+
+
+def test_cards_of_several_users_are_looked_at_by_those_who_may_share_them() -> None:
+    sharing = Sharing(80_000, ((Ability.SHIM, ""), (Ability.MPS2, "")), mps_users=True)
+    only = replace(gpu("a-0"), sharing=sharing)
+    part = GpuPart(only.id, 900, 72_000, Method.SHIM_MPS2, EVERYBODY)
+    table = Table(replace(node("a", only), parts=(part,)))
+    assert table.cards(share(100, 100)) == [""]
+    asked = share(100, 100)
+    assert asked.gpu.share is not None
+    across = replace(asked, gpu=replace(asked.gpu, share=replace(asked.gpu.share, across_users=True)))
+    assert table.cards(across) == ["a-0"]
 
 
 def test_whole_gpus_stay_off_open_cards() -> None:
