@@ -512,12 +512,13 @@ def seconds(action: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def gauge(ms: float) -> int:
-    """For how many rounds `burn` has to compute to take so long, alone on the card."""
+def gauge(ms: float, warm_s: float) -> int:
+    """For how many rounds `burn` has to compute to take so long, alone on a card whose clocks have risen."""
     rounds = 64
-    step(rounds, 1)
-    while (took_s := step(rounds, 1)) < ms / 1e3 and rounds < 1 << 28:
+    while step(rounds, 1) < ms / 1e3 and rounds < 1 << 28:
         rounds *= 2
+    rate(rounds, warm_s)
+    took_s = min(step(rounds, 8) / 8 for _ in range(5))
     return max(1, int(rounds * ms / 1e3 / took_s))
 
 

@@ -38,7 +38,7 @@ def slower(programs: dict[str, Program], expression: str, turns: int) -> dict[st
 def test_steps_are_as_fast_as_with_the_drivers_own_libraries(site: Site, record: Record) -> None:
     with contextlib.ExitStack() as stack:
         programs = {"bare": ready(stack.enter_context(site.bare()))}
-        rounds = int(programs["bare"].ask(f"gauge({KERNEL_MS})"))
+        rounds = int(programs["bare"].ask(f"gauge({KERNEL_MS}, {site.time_s(2.0)})"))
         for name, (memory_mib, window) in kinds(site).items():
             programs[name] = ready(stack.enter_context(site.task(memory_mib, window).program()))
         by = slower(programs, f"step({rounds}, {KERNELS})", TURNS if site.is_real else 1)

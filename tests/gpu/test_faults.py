@@ -12,7 +12,7 @@ ILLEGAL = ("700", "719")  # CUDA_ERROR_ILLEGAL_ADDRESS, …LAUNCH_FAILED
 def test_a_fault_of_one_tenant_is_its_own(site: Site, record: Record) -> None:
     one, other = site.task(SHARE_MIB), site.task(SHARE_MIB)
     with one.program() as culprit, other.program() as neighbour:
-        rounds = ready(neighbour).ask("gauge(1.0)")
+        rounds = ready(neighbour).ask("gauge(1.0, 0.1)")
         assert ready(culprit).ask(f"allocs({CHUNK_MIB}, 8)") == "8"
         neighbour.tell(f"rate({rounds}, {site.time_s(5.0)})")
         began = time.monotonic()
@@ -32,7 +32,7 @@ def test_what_a_fault_does_under_mps_is_recorded_and_is_over_when_its_clients_ar
     mps: Mps, record: Record
 ) -> None:
     with mps.program() as culprit, mps.program() as neighbour:
-        rounds = ready(neighbour).ask("gauge(1.0)")
+        rounds = ready(neighbour).ask("gauge(1.0, 0.1)")
         ready(culprit)
         neighbour.tell(f"(rate({rounds}, {5.0 if mps.is_real else 0.2}), sync())")
         began = time.monotonic()

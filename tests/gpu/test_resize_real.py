@@ -12,7 +12,7 @@ OFF_MOST = 0.05
 
 def test_compute_grows_from_a_quarter_to_three(site: Site, record: Record) -> None:
     with site.task(site.whole_mib).program() as alone:
-        rounds = int(ready(alone).ask(f"gauge({KERNEL_MS})"))
+        rounds = int(ready(alone).ask(f"gauge({KERNEL_MS}, {site.time_s(2.0)})"))
         whole = float(alone.ask(f"rate({rounds}, {site.time_s(5.0)})"))
     task = site.task(site.whole_mib // 2, Window(0, PERIOD_US // 4))
     with task.program() as program:

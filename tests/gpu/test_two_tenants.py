@@ -28,7 +28,7 @@ def test_windows_split_the_card_as_granted(site: Site, record: Record, granted: 
     tenants = [Tenant(TaskId(str(number)), milli) for number, milli in enumerate(granted)]
     windows = plan(tenants).granted
     with site.task(site.whole_mib).program() as alone:
-        rounds = int(ready(alone).ask(f"gauge({KERNEL_MS})"))
+        rounds = int(ready(alone).ask(f"gauge({KERNEL_MS}, {site.time_s(2.0)})"))
         (whole,) = rates([alone], rounds, site.time_s(LONG_S))
     with contextlib.ExitStack() as stack:
         tasks = [site.task(site.whole_mib // 2, windows[tenant.task]) for tenant in tenants]
@@ -45,7 +45,7 @@ def work_of_two(mps: Mps, percentage: int | None) -> tuple[float, list[int]]:
     """What two clients of MPS do in a second together, and the multiprocessors that each is told of."""
     with contextlib.ExitStack() as stack:
         programs = [ready(stack.enter_context(mps.program(percentage))) for _ in range(2)]
-        rounds = int(programs[0].ask(f"gauge({KERNEL_MS})"))
+        rounds = int(programs[0].ask(f"gauge({KERNEL_MS}, {2.0 if mps.is_real else 0.1})"))
         sms = [int(program.ask("sms()")) for program in programs]
         kernels = rates(programs, rounds, LONG_S if mps.is_real else LONG_S / 20)
     return sum(rate * rounds * told for rate, told in zip(kernels, sms, strict=True)), sms
