@@ -419,8 +419,8 @@ class Witness(Account):
         for problem in state.problems():
             raise Violation("the state is sound", problem)
         shares.counted(self)
-        tasks = {task_id: replace(task, heard_at=0.0) for task_id, task in state.tasks.items()}
-        saved = {task_id: replace(task, heard_at=0.0) for task_id, task in self.disk.tasks.items()}
+        saved = self.disk.tasks
+        tasks = {task_id: _heard_as(saved.get(task_id), task) for task_id, task in state.tasks.items()}
         pairs: tuple[tuple[str, Mapping[Any, object], Mapping[Any, object]], ...] = (
             ("jobs", state.jobs, self.disk.jobs),
             ("tasks", tasks, saved),
@@ -434,6 +434,11 @@ class Witness(Account):
             if here != there:
                 keys = [k for k in {**here, **there} if here.get(k) != there.get(k)]
                 raise Violation("what is known is on disk", f"{name} differ: {keys}", *map(str, keys))
+
+
+def _heard_as(saved: Task | None, task: Task) -> Task:
+    """The task as if it had been heard of when the saved one was: not all that is heard is saved."""
+    return task if saved is None or saved is task else replace(task, heard_at=saved.heard_at)
 
 
 def _by_version(catalog: AppCatalog) -> Mapping[Any, object]:
