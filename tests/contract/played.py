@@ -8,6 +8,7 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, TaskId
 from mesos_gpu.model.tasks.status import Status
 from mesos_gpu.testing.builders import offer
+from tests.conftest import wait_until
 from tests.contract.marathon.test_marathon_api import Marathon
 
 _STEP_S = 0.02
@@ -24,12 +25,13 @@ class Played(Marathon):
         self.room, self.works, self.ends_as = True, True, ""
         self._running: list[tuple[float, str, str]] = []  # when it began, task, agent
         self._over = threading.Event()
-        self._seen = 0
+        self._seen, self._steps = 0, 0
         self._thread = threading.Thread(target=self._play, name="cluster")
         self._thread.start()
 
     def _play(self) -> None:
         while not self._over.wait(_STEP_S):
+            self._steps += 1
             self.clock.time += 0.5
             if self.room:
                 self.offered = getattr(self, "offered", 0) + 1
@@ -42,6 +44,12 @@ class Played(Marathon):
                 if time.monotonic() - began > _RUNS_S:
                     self._running.remove((began, task, agent))
                     self._tell(task, self.ends_as, agent)
+
+    def full(self) -> None:
+        """No room from now on: the last offer was made before this returns."""
+        self.room = False
+        begun = self._steps
+        wait_until("the step that may have seen room ends", lambda: self._steps > begun)
 
     def _answer(self, name: str, what: Any) -> None:
         if name == "kill":

@@ -276,11 +276,12 @@ def test_a_deployment_that_is_stuck(rig: Played) -> None:
 
 def test_an_update_is_undone(rig: Played) -> None:
     made("/a", instances=2)
-    rig.room = False
+    rig.full()
     id = json.loads(good("app", "update", "/a", "env.A=1", "--json"))["deploymentId"]
     assert good("deployment", "stop", id, "--wait").splitlines()[-1].startswith("undoing it: done")
     rig.room = True
     assert "env" not in rig.shown("/a")
+    rig.room = True
     good("app", "update", "/a", "args=sleep,8", "--unset", "cmd", "--wait")
     app = rig.shown("/a")
     assert (app["args"], "cmd" in app, app["instances"], app["mem"]) == (["sleep", "8"], False, 2, 16)
@@ -330,7 +331,7 @@ def test_an_app_that_runs_and_ends_is_no_success(rig: Played, state: str) -> Non
 
 def test_a_change_that_is_overtaken_is_no_success(rig: Played) -> None:
     made("/a")
-    rig.room = False
+    rig.full()
     with subprocess.Popen(
         [sys.executable, "-m", "mesos_gpu", "app", "scale", "/a", "3", "--wait"],
         stdout=subprocess.PIPE,
@@ -357,7 +358,7 @@ def test_json_goes_to_stdout_and_progress_to_stderr(rig: Played) -> None:
 def test_a_bar_on_a_terminal(rig: Played) -> None:
     made("/a")
     primary, secondary = pty.openpty()
-    rig.room = False
+    rig.full()
     with subprocess.Popen(
         [sys.executable, "-m", "mesos_gpu", "app", "scale", "/a", "2", "--wait"],
         stdout=secondary,
@@ -380,7 +381,7 @@ def test_a_bar_on_a_terminal(rig: Played) -> None:
 
 
 def test_tasks_with_their_gpus(rig: Played) -> None:
-    rig.room = False
+    rig.full()
     gpus = (gpu("GPU-1"), gpu("GPU-2"))
     rig.node("g", gpus)
     good("app", "create", "-", stdin={"id": "/train", **APP, "gpus": 2})
@@ -407,13 +408,13 @@ def test_ids_are_completed(rig: Played) -> None:
     assert _completed(["app", "show"], "/s") == ["/store/web"]
     assert _completed(["app", "delete", "/db"], "/") == ["/db", "/store/web"]
     assert _completed(["why"], "/d") == ["/db"]
-    rig.room = False
+    rig.full()
     (id,) = [json.loads(good("app", "scale", "/db", "2", "--json"))["deploymentId"]]
     assert _completed(["deployment", "stop"], id[:3]) == [id]
 
 
 def test_the_share_of_an_app_is_listed_and_assigned(rig: Played) -> None:
-    rig.room = False
+    rig.full()
     rig.call("PUT", "/v2/apps/half", json={**APP, "gpus": 0.5})
     rig.call("PUT", "/v2/apps/part", json={**APP, "gpus": 1, "labels": {"GPU_SHARE": "0.250"}})
     rig.call("PUT", "/v2/apps/whole", json={**APP, "gpus": 1})
