@@ -17,7 +17,7 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.stack import NodeSpec, Stack
 from tests.conftest import wait_until
 
-JOBS = 24
+JOBS = 16  # twice what there are GPUs
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
