@@ -15,6 +15,7 @@ from mesos_gpu.local import cluster, task_ports
 from tests import progress
 
 T = TypeVar("T")
+TESTS = Path(__file__).parent
 # An example that took long says that the machine was busy: pytest-timeout bounds the test.
 hypothesis.settings.register_profile(
     "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -29,16 +30,29 @@ if (
 
 def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -> T:
     """The first true value of `condition()`; a test that waits longer fails and says for what."""
-    deadline = time.monotonic() + timeout_s
+    began_at = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.03)
+        waited_s = time.monotonic() - began_at
+        assert waited_s < timeout_s, f"{what}: not within {timeout_s:g} s"
+        time.sleep(min(0.02 + 0.05 * waited_s, 0.1))  # what takes long leaves the processor to what it waits for
     return value
 
 
+#: Files and folders of tests, below this one, that keep one worker of xdist busy for longest.
+LONGEST = ("unit/simulate", "unit/test_run.py", "e2e/local/test_documents.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts a cluster comes first, in its order: so no worker of xdist ends long after the others."""
-    items.sort(key=lambda item: item.get_closest_marker("cluster") is None)
+    """The long files come first, what starts a cluster next, units last: so no worker ends long after the others."""
+
+    def rank(item: pytest.Item) -> int:
+        if any(item.path.is_relative_to(TESTS / each) for each in LONGEST):
+            return 0
+        if item.get_closest_marker("cluster"):
+            return 1
+        return 3 if item.path.is_relative_to(TESTS / "unit") else 2
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,6 +27,8 @@ POLL_S = 0.2
 TELL_S = 2.0  # for xdist to tell of a worker that died, before its run is interrupted
 SETTLE_S = 10.0  # for what a test ended without waiting for it
 FAILED, SIGNALLED = 1, 128
+#: Each of the thousands of processes that tests start would compile its modules anew.
+_NOT_PASSED_ON = {"PYTHONDONTWRITEBYTECODE"}
 
 
 class Run:
@@ -63,7 +65,8 @@ class Run:
         # pytest's own directories stay where they are looked for after a failure.
         mine["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()
         # A session of its own: a test that signals its own group does not end this process.
-        child = subprocess.Popen(command, env={**os.environ, **mine}, start_new_session=True)
+        env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+        child = subprocess.Popen(command, env={**env, **mine}, start_new_session=True)
         try:
             status = self._watch(child.pid)
         finally:
