@@ -34,7 +34,9 @@ def wait_until(what: str, condition: Callable[[], T], timeout_s: float = 60.0) -
     while not (value := condition()):
         waited_s = time.monotonic() - began_at
         assert waited_s < timeout_s, f"{what}: not within {timeout_s:g} s"
-        time.sleep(min(0.02 + 0.05 * waited_s, 0.1))  # what takes long leaves the processor to what it waits for
+        time.sleep(
+            min(0.02 + 0.05 * waited_s, 0.1)
+        )  # what takes long leaves the processor to what it waits for
     return value
 
 
