@@ -83,7 +83,7 @@ class Apps:
         app = _read(app_of(await json_body(request)))
 
         def target(root: Group) -> Group:
-            self._core.check([("", app)])
+            self._core.check([("", app)], root)
             if tree.app_at(root, app.id) is not None:
                 raise Refused(409, f"An app with id [{app.id}] already exists.")
             return _with(root, [app])
@@ -149,7 +149,7 @@ class Apps:
                     apps.append((place, meant))
             if wrong:
                 raise all_refused(wrong)
-            self._core.check(apps)
+            self._core.check(apps, root)
             return _with(root, [app for _, app in apps])
 
         if flag(request, "dryRun"):

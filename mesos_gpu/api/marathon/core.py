@@ -124,8 +124,11 @@ class Core:
 
         return await run_in_threadpool(foreseen)
 
-    def check(self, apps: Iterable[tuple[str, App]]) -> None:
+    def check(self, apps: Iterable[tuple[str, App]], root: Group) -> None:
         """Refuse what cannot be run here; each app comes with its place in the request, as "/apps(0)".
+
+        What GPUs are large enough for changes with the nodes: only what an app of the tree at `root` has not asked
+        for until now is refused for that, so that what is there can be scaled.
 
         It may wait for the engine: not to be called on the thread that answers all requests.
 
@@ -134,7 +137,9 @@ class Core:
         """
         placed = list(apps)
         details = [detail for place, app in placed for detail in self._unfit(place, app)]
-        details += self._beyond_models([(place, asked_of(app)) for place, app in placed])
+        details += self._beyond_models(
+            [(place, asked_of(app)) for place, app in placed if _asks_anew(app, root)]
+        )
         if details:
             raise not_valid(details)
 
@@ -155,6 +160,11 @@ class Core:
         wrong = problem(docker.image) if docker else None
         if wrong is not None:
             yield Detail(f"{place}/container/docker/image", (wrong,))
+
+
+def _asks_anew(app: App, root: Group) -> bool:
+    before = tree.app_at(root, app.id)
+    return before is None or asked_of(before) != asked_of(app)
 
 
 def _refuse_too_many(root: Group) -> None:

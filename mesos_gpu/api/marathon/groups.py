@@ -124,7 +124,7 @@ class Groups:
             return tree.with_group(root, past.at(meant.version))
         if isinstance(meant, Scale):
             return tree.with_group(root, tree.map_apps(_there(root, id), partial(_scaled, by=meant.by)))
-        self._core.check(_placed(meant, ""))
+        self._core.check(_placed(meant, ""), root)
         root = tree.with_group(root, meant)
         refuse_clash(root, [id, *(app.id for app in meant.all_apps())])
         return root

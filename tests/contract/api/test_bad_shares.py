@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,17 @@ def test_v1_says_more_than_its_model_has_with_all_else(rig: Marathon) -> None:
     problems = rig.call("POST", "/v1/jobs", json={"command": "true", **asked}).json()["error"]["problems"]
     want = {"gpu_memory_mib": "T4 has 15360 MiB", "gpu_memory_max_mib": "is 15361; got 9", "cpus": "got 0"}
     _said({each["path"].removeprefix("/"): each["reason"] for each in problems}, want)
+
+
+def test_an_app_whose_cards_are_too_small_by_now_can_still_be_scaled() -> None:
+    options: dict[str, Any] = {"memory_mib": 20_000, "models": ["L4"]}
+    with closing(Marathon()) as rig:
+        rig.ask("POST", "/v2/apps", 201, json={"id": "/early", **CMD, "gpus": 0.5, "gpu": options})
+        rig.node(gpus=(replace(gpu("g0", "L4"), sharing=Sharing(10_000)),))
+        late = rig.ask("POST", "/v2/apps", 422, json={"id": "/late", **CMD, "gpus": 0.5, "gpu": options})
+        assert "L4 has 10000 MiB" in str(late)
+        rig.ask("PUT", "/v2/apps/early?force=true", json={"instances": 0})
+        more = {"gpu": {**options, "memory_mib": 20_001}}
+        assert "got 20001: L4 has 10000 MiB" in str(
+            rig.ask("PUT", "/v2/apps/early?force=true", 422, json=more)
+        )
