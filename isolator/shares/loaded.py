@@ -21,6 +21,9 @@ LOOK_S: Final = 0.5  # at one process
 _ALL_S: Final = 1.0  # at all processes of all tasks; who is left is the first of the next look
 _MOST_BYTES: Final = 16 << 20  # of the list of mappings; PyTorch's takes 0.5 MB
 _MOST_DESCRIPTORS: Final = 65536
+#: So much is read however late it is: a host that is busy makes nobody suspicious.
+_FEW_BYTES: Final = 2 << 20
+_FEW_DESCRIPTORS: Final = 4096
 _MOST_FILES: Final = 64
 _MOST_WAITING: Final = 4  # threads that wait for processes of one task which do not let themselves be read
 _CHUNK: Final = 1 << 16
@@ -118,7 +121,7 @@ def _lines(question: Question) -> Iterator[bytes]:
             left -= len(chunk)
             whole, _, rest = (rest + chunk).rpartition(b"\n")
             yield whole
-            if left < 0 or time.monotonic() > question.until:
+            if left < 0 or (left < _MOST_BYTES - _FEW_BYTES and time.monotonic() > question.until):
                 raise _TooMuchError("it has more mappings than are looked at")
 
 
@@ -137,7 +140,7 @@ def _has_driver(question: Question) -> bool:
         return False
     with os.scandir(f"/proc/{question.pid}/fd") as descriptors:
         for count, entry in enumerate(descriptors):
-            if count > _MOST_DESCRIPTORS or time.monotonic() > question.until:
+            if count > _MOST_DESCRIPTORS or (count > _FEW_DESCRIPTORS and time.monotonic() > question.until):
                 raise _TooMuchError("it has more files open than are looked at")
             with contextlib.suppress(OSError):  # closed meanwhile
                 status = entry.stat()
@@ -187,10 +190,12 @@ class Looker:
             pid = process[0]
             question = Question(pid, ("libcuda.so", self._real), major, pid in computing, now + LOOK_S)
             seen = self._seen(process, group_of[process], question)
-            self._found[process] = now, self._verdict(seen, ours)
+            before = self._found.get(process, (0.0, ""))[1]
+            self._found[process] = now, before if seen is None else self._verdict(seen, ours)
         return {pid: what for (pid, _), (_, what) in self._found.items() if what}
 
-    def _seen(self, process: _Process, group: Collection[_Process], question: Question) -> Loaded:
+    def _seen(self, process: _Process, group: Collection[_Process], question: Question) -> Loaded | None:
+        """What a process has; None: that takes long this time, which may be the host's fault."""
         if process in self._waiting or len(self._waiting.keys() & group) >= _MOST_WAITING:
             return _SILENT
         answers: list[Loaded] = []
@@ -199,7 +204,7 @@ class Looker:
         thread.join(2 * LOOK_S)
         if thread.is_alive():
             self._waiting[process] = thread
-        return answers[0] if answers else _SILENT
+        return answers[0] if answers else None
 
     def _verdict(self, seen: Loaded, ours: frozenset[File]) -> str:
         if seen.problem:

@@ -109,7 +109,10 @@ def test_a_process_with_too_many_mappings_is_named_and_not_read_for_ever(
         assert read(replace(ALL, pid=ME)).problem == ""
         monkeypatch.setattr(loaded, "_MOST_BYTES", 1 << 17)
         assert read(replace(ALL, pid=ME)).problem == "it has more mappings than are looked at"
-    assert read(replace(ALL, pid=ME, until=0.0)).problem == "it has more mappings than are looked at"
+        monkeypatch.undo()
+        assert read(replace(ALL, pid=ME, until=0.0)).problem == "", "a busy host makes nobody suspicious"
+        monkeypatch.setattr(loaded, "_FEW_BYTES", 1 << 17)
+        assert read(replace(ALL, pid=ME, until=0.0)).problem == "it has more mappings than are looked at"
 
 
 def test_a_process_with_too_many_files_open_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +135,13 @@ def test_one_that_does_not_let_itself_be_read_delays_nobody_for_long(monkeypatch
     looker = Looker(REAL, ask)
     hostile = {process.pid for process in sleepers}
     try:
-        for _ in range(3):
+        for look in range(3):
             began = time.monotonic()
             named = looker.look([hostile, {ME}], hostile, frozenset({(1, 1)}), None)
             assert time.monotonic() - began < 10
-            assert named == dict.fromkeys(hostile, "cannot be looked at: it does not answer")
+            silent = hostile if look else hostile & named.keys()  # once may be the host's fault
+            assert named == dict.fromkeys(silent, "cannot be looked at: it does not answer")
+            assert look or len(named) == 2
         assert len(set(asked) - {ME}) == 4, "no more threads wait for one task"
         assert asked.count(ME) == 3, "its neighbour is looked at each time"
         let_go.set()
