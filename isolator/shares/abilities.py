@@ -22,12 +22,11 @@ from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.shares.card import Ability, Sharing
+from mesos_gpu.model.shares.host_settings import MIG
 
 AGAIN_S: Final = 600.0  # a package may be installed, a module loaded with other parameters
 RETRY_S: Final = 60.0
 FIRST_S: Final = 5.0  # a first report waits for the first look, but no longer
-MIG: Final = "MESOS_GPU_MIG"
-MIG_WISHES: Final = ("static", "dynamic", "off")
 RESERVE: Final = "MESOS_GPU_SHARE_RESERVE_MIB"
 #: What the driver keeps of a card for a server of MPS, where one may be started. Source: NVIDIA KAI-Scheduler, which
 #: subtracts as much; measured by its authors, not by us.
@@ -57,9 +56,7 @@ def settings_of(env: Mapping[str, str]) -> Settings:
     Raises:
         BadConfiguration: One is something else; names it.
     """
-    mig, reserve = env.get(MIG) or "static", env.get(RESERVE) or ""
-    if mig not in MIG_WISHES:
-        raise BadConfiguration(f"{MIG} is {mig!r}", remedy=f"set it to one of {', '.join(MIG_WISHES)}")
+    mig, reserve = MIG.of(env), env.get(RESERVE) or ""
     if reserve and not (reserve.isascii() and reserve.isdigit()):
         raise BadConfiguration(
             f"{RESERVE} is {reserve!r}", remedy="set it to a whole number of MiB, 0 or more"
@@ -210,14 +207,14 @@ class Abilities:
 
     def _undivided(self, sharing: Sharing) -> str:
         if self._settings.mig == "off":
-            return f"{MIG}=off"
+            return f"{MIG.name}=off"
         if not (self._root / MINORS).exists():
             return f"the driver has no /{MINORS}"
         if sharing.instances or (self._settings.mig == "dynamic" and sharing.profiles):
             return ""
         if self._settings.mig == "dynamic":
             return "the driver names no profiles of instances"
-        return f"it has no instances: make them (nvidia-smi mig), or set {MIG}=dynamic"
+        return f"it has no instances: make them (nvidia-smi mig), or set {MIG.name}=dynamic"
 
     def _shim(self, inventory: Inventory) -> str:
         """Why our libraries cannot be used now; an operator's switch takes effect at once."""

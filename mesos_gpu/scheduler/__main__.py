@@ -36,6 +36,7 @@ from mesos_gpu.model.jobs.permits import ROOTS, Control, Permits, Root
 from mesos_gpu.model.jobs.quota import Quota
 from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.model.nodes.user_pool import POOL, parse_pool
+from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
@@ -76,6 +77,8 @@ class Options:
     isolation: str = Isolation.SHARED.value
     gpu_compute_overcommit: float = 1.0
     mps_across_users: bool = False
+    mig: str | None = None  # of all hosts; None: as each of them says
+    mps_percentages: str | None = None  # likewise
     on_gpu_excess: str = OnExcess.END.value
     gpu_nodes: str = GpuNodes.LAST.value
     queue_limits: Mapping[str, int] = field(default_factory=dict)
@@ -120,7 +123,7 @@ def engine_settings(options: Options) -> Settings:
         queue_quota=Quota(options.queue_pending, options.queue_stored_mib),
         aging_step_s=options.aging_step_s or inf,
         log_limit_mib=options.log_limit_mib,
-        executor_env={POOL: options.user_pool} if options.user_pool else {},
+        executor_env=_executor_env(options),
         preemption=options.preemption,
         control_access=options.permits.control_access,
         sealed=True,
@@ -280,6 +283,12 @@ def _queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str
     return limits
 
 
+def _executor_env(options: Options) -> dict[str, str]:
+    """What comes before the variables of agents."""
+    given = {POOL: options.user_pool, MIG.name: options.mig, MPS_PERCENTAGES.name: options.mps_percentages}
+    return {name: value for name, value in given.items() if value}
+
+
 def _overcommit(_ctx: click.Context, _param: click.Parameter, text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", text, re.ASCII) or not 1 <= float(text) <= 100:
         raise click.BadParameter(f"{text!r} is not a number from 1 to 100 with 3 decimals at most, as 1.5")
@@ -414,6 +423,12 @@ def _own_user() -> str:
               envvar="MESOS_GPU_COMPUTE_OVERCOMMIT",
               help="How often the compute of a shared GPU may be promised, from 1; its memory never is more than "
               "once.")  # fmt: skip
+@click.option("--mig", type=click.Choice(MIG.values),
+              help="Whether MIG instances are shares: those that operators made; also those that hosts make (dynamic); "
+              "or none. Comes before MESOS_GPU_MIG of an agent.")  # fmt: skip
+@click.option("--mps-percentages", type=click.Choice(MPS_PERCENTAGES.values),
+              help="Percentages that shares by MPS get: those with which results were right, or any; comes before "
+              "MESOS_GPU_MPS_PERCENTAGES of an agent.")  # fmt: skip
 @click.option("--mps-across-users/--no-mps-across-users", default=False, show_default=True,
               envvar="MESOS_GPU_MPS_ACROSS_USERS",
               help="Let shares of several users have one server of MPS, on hosts that permit it "

@@ -19,10 +19,10 @@ from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Inventory
 from mesos_gpu.model.shares.card import MigInstance
+from mesos_gpu.model.shares.host_settings import MIG
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.sharing.mig import place_of
 
-SETTING: Final = "MESOS_GPU_MIG"
 _SIMULATED: Final = "simulated"  # state of a row: no driver made it
 
 
@@ -36,10 +36,10 @@ class Instance:
 
     def lacks(self, tenancy: Tenancy) -> str:
         """Say what is missing, as `Measure.lacks`."""
-        dynamic = tenancy.simulated or tenancy.own.get(SETTING) == "dynamic"
+        dynamic = tenancy.simulated or MIG.of(tenancy.own) == "dynamic"
         if dynamic or place_of(tenancy.share.instance) is None:
             return ""
-        return f"{SETTING} is not dynamic here: no instances are made"
+        return f"{MIG.name} is not dynamic here: no instances are made"
 
     def traces(self, tenancy: Tenancy) -> tuple[Trace, ...]:
         """Leave nothing of the task."""

@@ -7,13 +7,12 @@ from typing import Final
 
 from isolator.shares.mps.daemon import Host, host_of
 from mesos_gpu.adapters.mps_control import PROGRAM, SERVER, Control
-from mesos_gpu.errors import BadConfiguration, Unavailable
+from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.shares.card import Ability
+from mesos_gpu.model.shares.host_settings import MPS_PERCENTAGES, MPS_USERS
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.sharing.percentages import Cap, cap_of
 
-PERCENTAGES: Final = "MESOS_GPU_MPS_PERCENTAGES"
-USERS: Final = "MESOS_GPU_MPS_USERS"
 FIRST_LIMITED: Final = 7  # the major compute capability of Volta
 FIRST_3: Final = 615  # the first driver with protocol 3
 #: Clients of a server on one card, before and from CUDA 13.1 on. Source: NVIDIA's MPS documentation of release 615,
@@ -29,10 +28,7 @@ def any_percentage(env: Mapping[str, str]) -> bool:
     Raises:
         BadConfiguration: The setting is none of its values.
     """
-    said = env.get(PERCENTAGES) or "measured"
-    if said not in ("measured", "any"):
-        raise BadConfiguration(f"{PERCENTAGES} is {said!r}", remedy="set it to measured or any")
-    return said == "any"
+    return MPS_PERCENTAGES.of(env) == "any"
 
 
 def across_users(env: Mapping[str, str]) -> bool:
@@ -41,10 +37,7 @@ def across_users(env: Mapping[str, str]) -> bool:
     Raises:
         BadConfiguration: The setting is none of its values.
     """
-    said = env.get(USERS) or "own"
-    if said not in ("own", "all"):
-        raise BadConfiguration(f"{USERS} is {said!r}", remedy="set it to own or all")
-    return said == "all"
+    return MPS_USERS.of(env) == "all"
 
 
 def no_users(env: Mapping[str, str], host: Host | None = None) -> str:
@@ -58,7 +51,7 @@ def no_users(env: Mapping[str, str], host: Host | None = None) -> str:
         BadConfiguration: As of `across_users`.
     """
     if not across_users(env):
-        return f"{USERS} is not all: a server is one user's"
+        return f"{MPS_USERS.name} is not all: a server is one user's"
     program = (host or host_of(env)).program
     if program is None:
         return f"{PROGRAM} is not installed"

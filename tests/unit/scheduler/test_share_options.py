@@ -60,6 +60,27 @@ def test_the_command_line_comes_before_the_environment(
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), {}),
+        (("--mig", "dynamic"), {"MESOS_GPU_MIG": "dynamic"}),
+        (
+            ("--mps-percentages=any", "--mig=off"),
+            {"MESOS_GPU_MIG": "off", "MESOS_GPU_MPS_PERCENTAGES": "any"},
+        ),
+        (
+            ("--mps-across-users", "--user-pool", "60000-60009"),
+            {"MESOS_GPU_USER_POOL": "60000-60009"},  # not that users share a server: a host says that itself
+        ),
+    ],
+)
+def test_what_is_said_for_all_hosts_is_told_to_executors_and_monitors(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: dict[str, str]
+) -> None:
+    assert settings_of(monkeypatch, *words).executor_env == told
+
+
+@pytest.mark.parametrize(
     ("words", "env", "permitted"),
     [
         ((), {}, False),
@@ -85,6 +106,8 @@ def test_users_share_a_server_of_mps_if_both_operators_say_so(
     ("option", "text", "said"),
     [
         ("--gpu-isolation", "hard", "'hard' is not one of 'strict', 'shared', 'any'"),
+        ("--mig", "on", "'on' is not one of 'static', 'dynamic', 'off'"),
+        ("--mps-percentages", "50", "'50' is not one of 'measured', 'any'"),
         *(
             (
                 "--gpu-compute-overcommit",
