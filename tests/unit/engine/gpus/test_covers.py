@@ -3,7 +3,6 @@
 import base64
 import json
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from mesos_gpu.model.jobs.constraint import Constraint, Operator
 from mesos_gpu.model.jobs.job import JobState, OnGpuFailure, Placement
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.nodes.gpu import Gpu, Health
-from mesos_gpu.model.nodes.offer import Offer, Scalar
+from mesos_gpu.model.nodes.offer import Scalar
 from mesos_gpu.model.saves import ForgetTask, SaveTask
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.tasks.status import Status
@@ -30,7 +29,6 @@ from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.testing.builders import World, every, gpu, offer, only, spec
 from mesos_gpu.wire.mesos.assignment import decode_assignment
 from mesos_gpu.wire.mesos.labels import listed_from_json
-from mesos_gpu.wire.mesos.reservations import owner_of, reserved
 
 QUARTER = {"gpus": 1, "gpu_milli": 250}
 PLAIN = '{"role":"*"}'
@@ -243,115 +241,6 @@ def test_a_keeper_that_does_not_start_is_tried_less_and_less_and_opens_nothing()
     assert world.job("j2").state is JobState.PENDING
     world.submit("whole", gpus=1)
     assert world.job("whole").state is JobState.STARTING, "whole cards are none of its business"
-
-
-def test_with_a_role_the_gpu_is_reserved_with_what_its_keeper_takes() -> None:
-    world = world_of(shared("g1"), role="gpu", principal="me")
-    world.state.offers.clear()
-    rest(world, "o2", 1, kind=PLAIN)
-    launch = only(submit(world, "j1", **QUARTER), fx.Launch)
-    cover, fraction = launch.tasks
-    assert launch.unreserve == ()
-    assert amounts(launch.reserve) == {"gpus": 1, "cpus": 0.011, "mem": 33}
-    assert {owner_of(each) for each in (*cover.resources, *cover.executor_resources)} == {"fw-1"}
-    assert not any(map(owner_of, (*fraction.resources, *fraction.executor_resources)))
-    kind = json.loads(launch.reserve[0].kind)
-    assert (kind["role"], kind["reservation"]["principal"]) == ("gpu", "me")
-
-
-def test_what_comes_back_reserved_is_given_back_or_covers_a_card_again() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    rest(world, "o2", 1, kind=PLAIN)
-    world.submit("j1", **QUARTER)
-    cover = cover_task(world)
-    run(world, cover, world.state.tasks[TaskId("j1.1")])
-    world.status(cover.id, "TASK_FAILED", reason="REASON_EXECUTOR_TERMINATED")
-    world.tick(1)
-    launch = only(world.offers(_reserved_offer("o3", "fw-1", cpus=0.011, mem=33, gpus=1)), fx.Launch)
-    assert (launch.reserve, launch.unreserve) == ((), ())
-    assert [item.task.covers for item in launch.tasks] == ["g1"]
-    run(world, cover_task(world))
-    world.status("j1.1", "TASK_FINISHED")
-    world.tick(61)
-    world.status(cover_task(world).id, "TASK_KILLED")
-    launch = only(world.offers(_reserved_offer("o4", "fw-1", cpus=0.001, mem=1, gpus=1)), fx.Launch)
-    assert launch.tasks == ()
-    assert amounts(launch.unreserve) == {"gpus": 1, "cpus": 0.001, "mem": 1}
-
-
-def _reserved_offer(name: str, by: str, **given: float) -> Offer:
-    scalars = tuple(reserved(Scalar(kind, amount, PLAIN), "gpu", None, by) for kind, amount in given.items())
-    plain = (Scalar("cpus", 4.0, PLAIN), Scalar("mem", 4096.0, PLAIN))
-    return replace(offer(name), resources=(*scalars, *plain))
-
-
-KEPT: dict[str, float] = {"cpus": 0.011, "mem": 33, "gpus": 1}
-
-
-def test_what_another_framework_of_the_role_has_reserved_is_left_alone() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    assert every(world.offers(_reserved_offer("o2", "fw-2", **KEPT)), fx.Launch) == []
-    assert every(submit(world, "whole", gpus=1), fx.Launch) == []
-    assert every(submit(world, "j1", **QUARTER), fx.Launch) == []
-    assert only(submit(world, "no GPU", gpus=0), fx.Launch).unreserve == ()
-
-
-def test_a_reservation_from_before_they_named_their_framework_is_given_back() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    launch = only(world.offers(_reserved_offer("o2", "shared GPU", **KEPT)), fx.Launch)
-    assert amounts(launch.unreserve) == KEPT
-
-
-def test_what_the_master_does_not_take_back_is_given_back_less_and_less() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    tried = []
-    for n in range(600):
-        effects = [*world.offers(_reserved_offer(f"o{n}", "fw-1", **KEPT)), *world.tick(1)]
-        tried += [world.now for launch in every(effects, fx.Launch) if launch.unreserve]
-        world.state.offers.clear()
-    waits = [round(later - now) for now, later in pairwise(tried)]
-    assert waits[:4] == [1, 2, 4, 8]
-    assert len(tried) < 12
-    world.offers(replace(offer("plain"), resources=(Scalar("gpus", 1, PLAIN),)))  # an operator did it
-    world.state.offers.clear()
-    assert only(world.offers(_reserved_offer("again", "fw-1", **KEPT)), fx.Launch).unreserve
-
-
-def test_what_an_executor_leaves_is_given_back_at_once_after_what_its_task_left() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    for name, given in (
-        ("o2", {"gpus": 1.0, "cpus": 0.001, "mem": 1.0}),
-        ("o3", {"cpus": 0.01, "mem": 32.0}),
-    ):
-        assert (
-            amounts(only(world.offers(_reserved_offer(name, "fw-1", **given)), fx.Launch).unreserve) == given
-        )
-        world.state.offers.clear()
-
-
-def test_a_reservation_that_the_master_refuses_is_done_without() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    rest(world, "o2", 1, kind=PLAIN)
-    world.submit("j1", **QUARTER)
-    world.status(cover_task(world).id, "TASK_ERROR", reason="REASON_TASK_INVALID")
-    world.tick(1)
-    launch = only(rest(world, "o3", 1, kind=PLAIN), fx.Launch)
-    assert launch.reserve == ()
-    assert [item.task.covers for item in launch.tasks] == ["g1"]
-    assert not any(map(owner_of, launch.tasks[0].resources))
-
-
-def test_what_is_reserved_already_for_our_role_need_not_be() -> None:
-    world = world_of(shared("g1"), role="gpu")
-    world.state.offers.clear()
-    rest(world, "o2", 1, kind='{"role":"gpu"}')
-    assert only(submit(world, "j1", **QUARTER), fx.Launch).reserve == ()
 
 
 def test_gpu_memory_that_an_agent_offers_is_taken_as_far_as_it_goes() -> None:
