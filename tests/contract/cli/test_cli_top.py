@@ -54,16 +54,17 @@ def _answer(rest: FakeRest, *gpus: Any) -> None:
 
 
 @contextmanager
-def _on_a_terminal(*words: str) -> Iterator[tuple[Popen[bytes], int]]:
-    """`top` on a terminal of 100 columns and 12 lines, and what can be read and typed there."""
+def _on_a_terminal(*words: str) -> Iterator[tuple[Popen[bytes], int, list[Any]]]:
+    """`top` on a terminal of 100 columns and 12 lines, what can be read and typed there, and how that was before."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 100, 0, 0))
+    before = termios.tcgetattr(ours)
     env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
     try:
         with started(
             "top", *words, stdin=theirs, stdout=theirs, stderr=theirs, env={**env, "TERM": "xterm"}
         ) as process:
-            yield process, ours
+            yield process, ours, before
     finally:
         os.close(ours)
         os.close(theirs)
@@ -124,8 +125,7 @@ def test_what_a_node_says_commands_no_terminal(rest: FakeRest) -> None:
 
 
 def test_the_screen_follows_keys_and_the_cluster_and_is_given_back(rest: FakeRest) -> None:
-    with _on_a_terminal("--interval", "1s") as (process, terminal):
-        before = termios.tcgetattr(terminal)
+    with _on_a_terminal("--interval", "1s") as (process, terminal, before):
         seen = read_until(terminal, b"q quit")
         assert b"\x1b[?1049h" in seen  # the other page of the terminal
         assert b"GPUs: 1 on 1 host, 1 shared, 0 held whole; every 1s, by card" in seen
@@ -147,8 +147,7 @@ def test_the_screen_follows_keys_and_the_cluster_and_is_given_back(rest: FakeRes
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_gives_the_screen_back(rest: FakeRest, number: int) -> None:
-    with _on_a_terminal() as (process, terminal):
-        before = termios.tcgetattr(terminal)
+    with _on_a_terminal() as (process, terminal, before):
         read_until(terminal, b"q quit")
         process.send_signal(number)
         read_until(terminal, b"\x1b[?1049l")
