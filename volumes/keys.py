@@ -7,6 +7,7 @@ from typing import Final
 
 DEFAULT_PATH: Final = "/var/lib/mesos/volumes"
 RECORD: Final = "volume.json"  # of a build: what is in it
+SHARE: Final = "share"  # of a variant, a directory: where a task's own limits are mounted
 
 #: Stem of a library, what ours is called, and what the driver's is called beside it.
 REPLACED: Final = (

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.errors import Damaged, MesosGpuError, NotFound, Unavailable
-from volumes.keys import RECORD, current, key_of, link_of
+from volumes.keys import RECORD, SHARE, current, key_of, link_of
 
 DIRECTORIES: Final = ("bin", "lib", "lib64")
-SHARE: Final = "share"  # of a variant: where a task's own limits are mounted
 FORMAT: Final = 1
 BUILDING: Final = ".building"
 _REMOVED: Final = ".removed-"

@@ -14,8 +14,7 @@ from mesos_gpu.errors import Conflict, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
-from volumes.keys import default_path
-from volumes.store import SHARE, Store
+from volumes.keys import SHARE, default_path
 
 KIND: Final = "share"  # of a trace: the directory of the files
 WINDOWS: Final = "windows"  # kind of a row: how the tasks of a card take turns; its state is the last plan
@@ -96,6 +95,7 @@ def _write(region: Region, memory_bytes: Mapping[GpuId, int]) -> None:
 def _over(own: Mapping[str, str], build: Path) -> tuple[tuple[str, str], ...]:
     """Our libraries, and where the host has the driver's own: a task that loads those gets ours."""
     from isolator.shares.shim.volume import covers
+    from volumes.store import Store
 
     volume = Store(default_path(own)).read(build)
     return tuple((str(ours), theirs) for ours, theirs in covers(volume)) if volume.variant else ()

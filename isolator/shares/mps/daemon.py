@@ -7,7 +7,6 @@ What a task gets is one directory of pipes, the shared memory of its domain, and
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -42,6 +41,7 @@ from mesos_gpu.adapters.mps_control import (
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
+from mesos_gpu.wire.digest import blake2b
 
 KIND: Final = "mps"  # of a card's row in the ledger
 ROOT: Final = Path("/run/mesos-gpu/mps")
@@ -90,7 +90,7 @@ class Domain:
     @property
     def key(self) -> str:
         """Eight hexadecimal digits: paths of sockets must be short."""
-        return hashlib.sha256(f"{self.gpu} {self.uid}".encode()).hexdigest()[:8]
+        return blake2b(f"{self.gpu} {self.uid}".encode(), digest_size=4).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.gpu} {self.uid} {self.protocol}"

@@ -8,10 +8,8 @@ Lean: the executor imports it.
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import re
-import shutil
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from isolator.gpus.locks import locked_within
 from mesos_gpu.errors import Damaged, Unavailable
 from mesos_gpu.model.ids import GpuId, TaskId
 from mesos_gpu.policy.sharing.windows import Window
+from mesos_gpu.wire.digest import blake2b
 
 MAGIC_LIMITS: Final = 0x4C53474D  # "MGSL", little endian
 MAGIC_USAGE: Final = 0x5553474D  # "MGSU"
@@ -109,13 +108,13 @@ def regions(node_directory: Path) -> Path:
 
 def region_of(node_directory: Path, task: TaskId) -> "Region":
     """The region of a task, whether or not it is there yet."""
-    return Region(regions(node_directory) / hashlib.sha256(task.encode()).hexdigest()[:16])
+    return Region(regions(node_directory) / blake2b(task.encode(), digest_size=8).hexdigest())
 
 
 def uuid_bytes(gpu: GpuId) -> bytes:
     """The 16 bytes that CUDA gives for a card; of an id that is no UUID, as of a simulated card, a digest."""
     text = gpu.partition("-")[2].replace("-", "").lower()
-    return bytes.fromhex(text) if _HEX.fullmatch(text) else hashlib.sha256(gpu.encode()).digest()[:16]
+    return bytes.fromhex(text) if _HEX.fullmatch(text) else blake2b(gpu.encode(), digest_size=16).digest()
 
 
 class Region:
@@ -143,6 +142,8 @@ class Region:
     def remove(self) -> None:
         """Remove all of it; harmless if it is not there."""
         with contextlib.suppress(FileNotFoundError):
+            import shutil  # not before the task is at its end
+
             shutil.rmtree(self.path)
 
     def write(self, cards: Sequence[CardLimits]) -> None:

@@ -1,11 +1,11 @@
 """What our libraries for shares are built from, and what names a build. Lean: the executor imports it."""
 
 import functools
-import hashlib
 from pathlib import Path
 from typing import Final
 
 from mesos_gpu.policy.gpus.volume_paths import VOLUME_PATH
+from mesos_gpu.wire.digest import blake2b
 from volumes.keys import variant_of
 
 SOURCES: Final = Path(__file__).parent
@@ -37,7 +37,7 @@ FLAGS: Final = (
 @functools.cache
 def digest() -> str:
     """The digest of all that decides what is built, hexadecimal."""
-    told = hashlib.sha256("\n".join(FLAGS).encode())
+    told = blake2b("\n".join(FLAGS).encode(), digest_size=32)
     for path in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
         told.update(f"\n{path.name}\n".encode() + path.read_bytes())
     return told.hexdigest()

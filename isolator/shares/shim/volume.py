@@ -7,12 +7,15 @@ Lean: the executor imports it.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isolator.gpus import driver_volume
 from isolator.shares.shim.sources import variant
 from mesos_gpu.model.nodes.gpu import Inventory
 from volumes.keys import REPLACED
-from volumes.store import Volume
+
+if TYPE_CHECKING:  # it costs each share what only a task that sees the host's own libraries need pay
+    from volumes.store import Volume
 
 
 def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
@@ -21,7 +24,7 @@ def for_tasks(env: Mapping[str, str], inventory: Inventory) -> Path | None:
     return driver_volume.for_tasks(env, inventory, variant())
 
 
-def covers(volume: Volume) -> tuple[tuple[Path, str], ...]:
+def covers(volume: "Volume") -> tuple[tuple[Path, str], ...]:
     """What to mount over a host's own libraries, so that a task which loads those gets ours: file in the volume, and
     path on the host without symbolic links. Ours then find the driver's at /usr/local/nvidia/lib64."""
     sources = {file.target: file.source for file in volume.files}

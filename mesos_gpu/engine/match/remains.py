@@ -80,8 +80,10 @@ class Remains:
                 agent.offers.append(offer)
                 agent.scalars += offer.resources
                 agent.ports += offer.ports
+            if settings.role == "*":  # nothing is reserved
+                continue
             ours = [each for each in offer.resources if is_ours(each, state.framework_id)]
-            if settings.role != "*" and ours:
+            if ours:
                 agent.reserved += tuple(ours)
                 agent.scalars = tuple([each for each in agent.scalars if each not in ours])
 
@@ -116,6 +118,8 @@ class Remains:
         After a (re)registration an offer may come before the word that a task has ended which held a shared card.
         """
         agent = self._agents[agent_id]
+        if not agent.reserve and not agent.reserved:  # nearly all: this is asked of each in each match
+            return (), ()
         known = self._state.reconciliation is None and not self._state.doubtful
         unreserve = summed(agent.reserved) if known else ()
         again = may_unreserve(self._state, agent_id, unreserve, self._now)

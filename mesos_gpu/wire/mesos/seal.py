@@ -11,10 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-try:  # what hashlib has this from, without the OpenSSL that hashlib loads
-    from _blake2 import blake2b
-except ImportError:
-    from hashlib import blake2b
+from mesos_gpu.wire.digest import blake2b
 
 _SIZE: Final = 16  # bytes of a seal, and of a secret
 _FORM: Final = {"seal", "number", "body"}
