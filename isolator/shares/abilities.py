@@ -271,6 +271,7 @@ def words_of(sharing: Sharing | None) -> str:
         if able
         else "shares cannot be enforced"
     )
+    said += "; users may share a server of MPS" if sharing.mps_users else ""
     return said + (f"; not {', '.join(lacking)}" if lacking else "")
 
 

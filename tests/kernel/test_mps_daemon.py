@@ -204,9 +204,13 @@ def test_two_domains_on_one_host_are_apart(host: Host, domain: Domain) -> None:
 
 def test_the_first_share_waits_50_ms_at_most(host: Host) -> None:
     """Best of several, with its compute mode set, as others are at work on the machine, too; where a bare interpreter
-    takes over 12 ms to start, four such starts: three of the steps are programs."""
+    takes over 12 ms to start at that moment, four such starts: three of the steps are programs."""
     took_ms, bare_ms = list[float](), list[float]()
-    while len(took_ms) < 40 and (len(took_ms) < 5 or min(took_ms) > max(50.0, 4 * min(bare_ms))):
+
+    def is_quick() -> bool:
+        return any(took <= max(50.0, 4 * bare) for took, bare in zip(took_ms, bare_ms, strict=True))
+
+    while len(took_ms) < 40 and (len(took_ms) < 5 or not is_quick()):
         domain = domain_on(host)
         begun = time.monotonic()
         join(host, domain, "t1", QUARTER, {})
@@ -219,7 +223,7 @@ def test_the_first_share_waits_50_ms_at_most(host: Host) -> None:
     print(
         f"first share, ms: best {min(took_ms):.1f}, median {median:.1f}; a bare interpreter {min(bare_ms):.1f}"
     )
-    assert min(took_ms) <= max(50.0, 4 * min(bare_ms))
+    assert is_quick()
 
 
 # --- what it is told

@@ -180,6 +180,7 @@ def test_users_may_share_a_server_where_the_operator_permits_it_and_there_is_one
         (card, _) = able(env={"MESOS_GPU_MPS_USERS": wish}, served=served).at_once(inventory()).gpus
         assert card.sharing is not None
         assert card.sharing.mps_users is permitted
+        assert ("users may share a server of MPS" in words_of(card.sharing)) is permitted
 
 
 def test_an_operator_is_told_once_why_users_cannot_share_a_server(
