@@ -1,6 +1,7 @@
 """Shares of GPUs on the real Mesos: what its master counts, and who gets what it does not."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,18 +111,30 @@ def test_twelve_jobs_at_once_onto_two_cards_all_start_or_wait_with_a_reason(
     """KAI #2153: pods that come at once over-pack a card, or keep each other from it for ever."""
     whole = [submit(client, "sleep 600", gpus=1) for _ in range(2)]
     running(client, *whole)
-    jobs = [submit(client, "sleep 600") for _ in range(12)]
+
+    def one(_: int) -> Job:
+        with Client(stack.url) as own:
+            return submit(own, "sleep 600")
+
+    with ThreadPoolExecutor(12) as pool:
+        jobs = list(pool.map(one, range(12)))
     wait_until("eight run", lambda: states(client, jobs).count("running") == 8, 60)
     assert sorted(states(client, jobs)) == ["pending"] * 4 + ["running"] * 8
     runs = [job for job in jobs if client.job(job["id"])["state"] == "running"]
     assert sorted(map(cards_of(client, *runs).count, set(cards_of(client, *runs)))) == [4, 4]
     waits = [client.why(job["id"])["summary"] for job in jobs if job not in runs]
-    assert all(waits), waits
+    assert all("is full by memory" in words for words in waits), waits
     assert used(stack) == 4
+    for gpu in client.gpus():
+        if gpu["sharing"]:
+            capacity_mib = gpu["sharing"]["memory_mib"]
+            assert capacity_mib is not None
+            assert sum(share["memory_mib"] for share in gpu["shares"]) <= capacity_mib
     for job in runs:
         client.kill(job["id"])
     rest = [job for job in jobs if job not in runs]
     running(client, *rest)
+    assert {client.job(job["id"])["launches"] for job in jobs} == {1}, "nobody was refused by a host"
     gone(stack, client, *jobs, *whole)
 
 

@@ -342,8 +342,8 @@ def test_a_kill_loses_no_share_and_counts_no_card_twice(
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("role", ["gpu", "*"])
 def test_twenty_kills_of_each_part_at_each_time(open_directory: Path, role: str) -> None:
-    """By turns, not twenty of one part after each other: what dies again and again is started more and more slowly."""
-    table = {(victim, when): Counter[str]() for victim in VICTIMS for when in TIMES}
+    """By turns, not one part again and again: what dies soon after its start is started more and more slowly."""
+    table = {(victim, when): Counter[str]() for when in TIMES for victim in VICTIMS}
     longest_s = dict.fromkeys(table, 0.0)
     with cluster(open_directory / "long", "--role", role) as (stack, client):
         for _ in range(20):

@@ -49,6 +49,7 @@ def seen(frame, event, argument):
         os.kill(os.getpid(), signal.SIGKILL)
 sys.path.insert(0, ROOT)
 from isolator.executor import main as executor
+exec(compile(PATCH, "isolator, as a test has it", "exec"))
 def counted(step):
     def taken(self, *given):
         sys.setprofile(seen)
@@ -63,10 +64,11 @@ sys.exit(executor.main())
 """
 
 
-def bootstrap(*steps: str) -> str:
-    """The command of an executor that is killed in one of these steps."""
+def bootstrap(*steps: str, patch: str = "") -> str:
+    """The command of an executor that is killed in one of these steps. `patch`: code that runs in it first, whose
+    changes count."""
     root = str(Path(processes.__file__).resolve().parents[2])
-    code = BOOTSTRAP.replace("ROOT", repr(root)).replace("STEPS", repr(steps))
+    code = BOOTSTRAP.replace("ROOT", repr(root)).replace("STEPS", repr(steps)).replace("PATCH", repr(patch))
     return f"exec {os.path.realpath(sys.executable)} -IS -c {shlex.quote(code)}"
 
 

@@ -18,6 +18,8 @@ from isolator.host import processes
 from isolator.node.reaper import reap
 from isolator.shares.shim.region import MIB, region_of, regions
 from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.testing.scripted_agent import scripted_agent
 from mesos_gpu.wire.mesos.resize import encode_request
@@ -35,21 +37,38 @@ REST = replace(QUARTER, memory_mib=3000, memory_max_mib=3000, compute_milli=750)
 class Card:
     """A card with a neighbour on it, and whoever else comes."""
 
-    def __init__(self, directory: Path, version: str, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        version: str,
+        stack: ExitStack,
+        *,
+        share: Share = QUARTER,
+        rest: Share = REST,
+        inventory: Inventory = SHARED,
+    ) -> None:
+        """`share`: of the neighbour; `rest`: all that it leaves."""
         self.directory, self._version = directory, version
+        self.share, self.rest, self._inventory = share, rest, inventory
+        self.gpu = inventory.gpus[0].id
         agent = stack.enter_context(scripted_agent())
         task = f"neighbour-{time.monotonic_ns()}.0"
         given = {"MESOS_GPU_ISOLATION": version, "KILL_AT": "0"}
         self.neighbour = stack.enter_context(host(directory, agent, task=task, **given))
-        write_inventory(directory / "node", SHARED)
-        self.neighbour.launch("echo ready; exec sleep 900", user="nobody", gpus=GPUS[:1], share=QUARTER)
+        write_inventory(directory / "node", inventory)
+        self.neighbour.launch("echo ready; exec sleep 900", user="nobody", gpus=(self.gpu,), share=share)
         wait_until("the neighbour runs", lambda: "ready" in self.neighbour.stdout(), 60)
         self.ledger = Ledger(directory / "node" / "ledger.sqlite")
+
+    @property
+    def comers_share(self) -> Share:
+        """What whoever is killed asks for."""
+        return self.share
 
     def window_milli(self) -> int:
         """How much of the card's time the neighbour has."""
         (limits,) = region_of(self.directory / "node", TaskId(self.neighbour.task)).limits(GPUS[:1])
-        assert limits.memory_bytes == 1000 * MIB
+        assert limits.memory_bytes == self.share.memory_max_mib * MIB
         assert limits.window is not None
         return limits.window.length_us * 1000 // limits.window.period_us
 
@@ -57,6 +76,10 @@ class Card:
         """The neighbour has all that it had, and nobody else has anything."""
         assert [held.task for held in self.ledger.holdings()] == [self.neighbour.task], step
         assert self.neighbour.states()[-1] == "TASK_RUNNING"
+        self.is_enforced_as_before(step)
+
+    def is_enforced_as_before(self, step: str) -> None:
+        """What keeps the neighbour to its share does, and there is nothing more of that kind."""
         files = [path.name for path in regions(self.directory / "node").iterdir()]
         assert files == [region_of(self.directory / "node", TaskId(self.neighbour.task)).path.name], step
         assert self.window_milli() == 1000, step
@@ -70,8 +93,8 @@ class Card:
             with host(
                 self.directory, agent, task=task, MESOS_GPU_ISOLATION=self._version, KILL_AT="0"
             ) as one:
-                write_inventory(self.directory / "node", SHARED)
-                one.launch("true", user="nobody", gpus=GPUS[:1], share=REST)
+                write_inventory(self.directory / "node", self._inventory)
+                one.launch("true", user="nobody", gpus=(self.gpu,), share=self.rest)
                 message, _ = one.update("TASK_FINISHED")
                 assert one.process.wait(60) == 0, message
 
@@ -82,8 +105,9 @@ class Card:
             task, container = f"job-{number}-{now}.0", f"step-{number}-{now}"
             given = {"MESOS_GPU_ISOLATION": self._version, "KILL_AT": str(number)}
             with host(self.directory, agent, task=task, container=container, **given) as one:
-                write_inventory(self.directory / "node", SHARED)
-                one.launch("sleep 600" if wish else "exit 3", user="nobody", gpus=GPUS[:1], share=QUARTER)
+                write_inventory(self.directory / "node", self._inventory)
+                command = "sleep 600" if wish else "exit 3"
+                one.launch(command, user="nobody", gpus=(self.gpu,), share=self.comers_share)
                 if wish is not None:
                     one.update("TASK_RUNNING")
                     data = base64.b64encode(encode_request(wish)).decode()
