@@ -503,6 +503,16 @@ def lost(world: World) -> None:
     world.register()
 
 
+def taken_up(world: World) -> None:
+    """A task runs, the state is lost, and an operator adopts the task."""
+    running(world)
+    told = listed(world)
+    lost(world)
+    world.node("a1", CARD)
+    world.feed(ev.TasksListed((told,)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+
+
 def asked_what_it_has(world: World) -> fx.AskResize:
     return only(world.tick(2), fx.AskResize)
 
@@ -527,12 +537,7 @@ def test_a_task_that_was_taken_up_by_its_labels_has_what_its_executor_says(world
 
 
 def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> None:
-    running(world)
-    told = listed(world)
-    lost(world)
-    world.node("a1", CARD)
-    world.feed(ev.TasksListed((told,)))
-    world.feed(ev.UnknownAdopted(told.task_id))
+    taken_up(world)
     before = world.job().spec
     with pytest.raises(Conflict, match="has not said yet what it has"):
         ask(world, gpu_memory_mib=10000)
@@ -543,12 +548,7 @@ def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> No
 
 
 def test_it_counts_no_more_than_its_card_has_beside_others_and_is_asked_again(world: World) -> None:
-    running(world)
-    told = listed(world)
-    lost(world)
-    world.node("a1", CARD)
-    world.feed(ev.TasksListed((told,)))
-    world.feed(ev.UnknownAdopted(told.task_id))
+    taken_up(world)
     running(world, "j2", share=replace(QUARTER, memory_mib=55000, memory_max_mib=55000))
     asked_what_it_has(world)
     answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
