@@ -45,8 +45,9 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept) -> None:
     wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
     _check_limit(turn, job, spec)
     why = _cannot(turn, job, tasks, wanted)
-    if why and event.restart:
+    if why:
         _check_ever(turn, spec)
+    if why and event.restart:
         _start_again(turn, job, spec, why)
         return
     if why:
@@ -193,7 +194,7 @@ def _check_kept(
 
 
 def _check_ever(turn: Turn, spec: JobSpec) -> None:
-    """See that a job which is to start again would not wait for ever.
+    """See that a job which has to start again for its share would not wait for ever.
 
     Raises:
         Conflict: No GPU that is known has so much memory for a share.

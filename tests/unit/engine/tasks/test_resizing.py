@@ -279,10 +279,12 @@ def test_a_limit_counts_what_a_share_has_until_it_has_ended_however_small_it_is_
         ask(world, "j2", gpu_compute_pct=40)
 
 
-def test_a_job_does_not_start_again_for_what_no_card_has(world: World) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_job_does_not_start_again_for_what_no_card_has(world: World, restart: bool) -> None:
     running(world)
-    with pytest.raises(Conflict, match="no GPU has 80001 MiB for a share; the largest has 80000"):
-        ask(world, restart=True, gpu_memory_mib=80001)
+    with pytest.raises(Conflict, match="no GPU has 80001 MiB for a share; the largest has 80000") as refused:
+        ask(world, restart=restart, gpu_memory_mib=80001)
+    assert refused.value.remedy == "ask for less"
     assert world.state.tasks[TaskId("j1.1")].evicted == ""
     running(world, "j2", share=replace(QUARTER, memory_mib=10000))
     assert only(ask(world, restart=True, gpu_memory_mib=75000), fx.Kill).task_id == "j1.1"
