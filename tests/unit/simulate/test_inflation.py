@@ -94,7 +94,11 @@ def given(share: float) -> list[Shape]:
     ]
 
 
-MANY_NAME_MODELS = {"drawn 20": (drawn, 0.2, 4), "drawn 33": (drawn, 0.33, 4), "given 33": (given, 0.33, 5)}
+MANY_NAME_MODELS = {
+    "drawn 20": (drawn, 0.2, 4),
+    "drawn 33": pytest.param(drawn, 0.33, 4, marks=pytest.mark.long),
+    "given 33": (given, 0.33, 5),
+}
 
 
 @pytest.mark.parametrize(("make", "share", "more"), MANY_NAME_MODELS.values(), ids=MANY_NAME_MODELS)
