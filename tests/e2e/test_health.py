@@ -88,7 +88,7 @@ def test_one_of_eight_turns_sick_its_job_moves_and_it_comes_back(
     (card,) = client.job(ids[3])["gpu_ids"]
 
     edit(stack, card, health="sick", reason="XID 48: double-bit ECC error")
-    wait_until("it is out", lambda: health(client, card) == "sick", 15)
+    wait_until("it is out", lambda: health(client, card) == "sick")
     wait_until("its job runs elsewhere", lambda: client.job(ids[3])["gpu_ids"] not in ([card], []))
     wait_until("and is told why", lambda: state(client, ids[3]) == "running")
     others = [job for job in ids if job != ids[3]]
@@ -122,7 +122,7 @@ def test_a_job_may_want_to_stay(stack: Stack, client: Client, done: Path, wish: 
     wait_until("it runs", lambda: state(client, job) == "running")
     (card,) = client.job(job)["gpu_ids"]
     edit(stack, card, health="sick", reason="XID 95")
-    wait_until("it is out", lambda: health(client, card) == "sick", 15)
+    wait_until("it is out", lambda: health(client, card) == "sick")
     if wish == "notify":
         wait_until("it is told", lambda: "XID 95" in str(client.job(job)["message"]))
     edit(stack, card, health="ok", reason="")
@@ -133,7 +133,7 @@ def test_a_job_may_want_to_stay(stack: Stack, client: Client, done: Path, wish: 
 def test_a_sick_card_without_a_job_gets_none(stack: Stack, client: Client, done: Path) -> None:
     card = client.gpus()[0]["uuid"]
     edit(stack, card, health="lost", reason="fallen off the bus")
-    wait_until("it is out", lambda: health(client, card) == "lost", 15)
+    wait_until("it is out", lambda: health(client, card) == "lost")
     ids = [submit(client, done, 0.2) for _ in range(16)]
     wait_until("all have finished", lambda: {state(client, job) for job in ids} == {"finished"}, 60)
     assert card not in {gpu for job in ids for gpu in client.job(job)["gpu_ids"]}
@@ -144,7 +144,7 @@ def test_a_card_with_a_strangers_process_is_dirty_until_it_is_gone(stack: Stack,
     card = client.gpus()[5]["uuid"]
     with subprocess.Popen(["sleep", "600"]) as stranger:
         edit(stack, card, pids=[stranger.pid])
-        wait_until("it is dirty", lambda: health(client, card) == "dirty", 15)
+        wait_until("it is dirty", lambda: health(client, card) == "dirty")
         (dirty,) = [gpu for gpu in client.gpus() if gpu["uuid"] == card]
         user = pwd.getpwuid(os.geteuid()).pw_name
         assert dirty["reason"] == f"pid {stranger.pid} (sleep) of {user}, which no task accounts for"
@@ -176,7 +176,7 @@ def test_a_drained_card_stays_out_over_restarts_and_its_job_leaves_at_the_deadli
 def test_a_card_that_needs_an_operator_is_reset_by_one(stack: Stack, client: Client) -> None:
     card = client.gpus()[7]["uuid"]
     edit(stack, card, health=None, reason=None, xids=[54])
-    wait_until("it is out", lambda: health(client, card) in ("sick", "lost"), 15)
+    wait_until("it is out", lambda: health(client, card) in ("sick", "lost"))
     edit(stack, card, xids=None)
     said = cli(stack, "gpu", "reset", card, "--reason", "reseated")
     assert said.returncode == 0, said.stderr

@@ -99,7 +99,7 @@ def test_instances_that_an_operator_made_are_shares_of_fixed_size(stack: Stack, 
     assert (instance_of(client, small), instance_of(client, large)) == ("MIG-small", "MIG-large")
     assert (seen_by(client, small), seen_by(client, large)) == ("MIG-small", "MIG-large")
     third = submit(client, gpus=0.125)
-    wait_until("why it waits", lambda: "MIG instances" in str(client.why(third["id"])), 20)
+    wait_until("why it waits", lambda: "MIG instances" in str(client.why(third["id"])))
     gone(client, small)
     runs(client, third)
     assert instance_of(client, third) == "MIG-small"

@@ -63,7 +63,7 @@ class Rig:
         self.tell(Inventory(gpus, "simulated", "535", "12.2", isolation), agent)
 
     def tell(self, inventory: Inventory, agent: str = "a1") -> None:
-        monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(10)
+        monitor = self.daemon.read(lambda view: view.nodes[AgentId(agent)].monitor).result(60)
         assert monitor is not None
         self.status(monitor, "TASK_RUNNING", agent, report.encode(inventory))
 
@@ -388,18 +388,18 @@ def test_a_request_that_is_given_up_does_not_hurt_the_engine() -> None:
 
     def block(_view: object) -> bool:
         busy.set()
-        return go_on.wait(20)
+        return go_on.wait(60)
 
     blocked = rig.daemon.read(block)
-    assert busy.wait(10)
+    assert busy.wait(60)
     asker = threading.Thread(target=lambda: _ignore(lambda: rig.call("GET", "/v1/status")))
     asker.start()
     wait_until("it asks", lambda: daemon.reads == 2)
     rig.server.stop()  # gives up what does not end in time
     go_on.set()
-    blocked.result(10)
+    blocked.result(60)
     asker.join(60)
-    assert rig.daemon.read(lambda view: view.framework_id).result(10) == "fw"
+    assert rig.daemon.read(lambda view: view.framework_id).result(60) == "fw"
     rig.close()
 
 

@@ -42,7 +42,7 @@ def run(rig: Rig, share: Share = QUARTER, name: str = "j") -> None:
         view._state.set_task(task)
         view._state.set_job(replace(job, state=JobState.RUNNING, task_id=task.id, launches=1))
 
-    rig.daemon.read(put).result(10)
+    rig.daemon.read(put).result(60)
 
 
 def patch(rig: Rig, body: Any = PATCH, query: str = "?timeout_s=0", job: str = "j") -> requests.Response:

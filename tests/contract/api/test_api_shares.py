@@ -35,7 +35,7 @@ def hold(rig: Rig, name: str, share: Share | None = None, card: Gpu = CARD, *, c
     job_id = None if covers else JobId(name.rpartition(".")[0])
     task = Task(TaskId(name), AgentId("a1"), name, job_id, TaskState.RUNNING, 1.0)
     task = replace(task, covers=card.id) if covers else replace(task, gpus=(card.id,), share=share)
-    rig.daemon.read(lambda view: view._state.set_task(task)).result(10)
+    rig.daemon.read(lambda view: view._state.set_task(task)).result(60)
 
 
 def cards(rig: Rig) -> dict[str, dict[str, Any]]:
@@ -135,7 +135,7 @@ def test_a_job_tells_its_share_and_the_guarantee(rig: Rig) -> None:
         state = view._state
         state.set_task(replace(state.tasks[TaskId(task_id)], gpus=(GpuId("GPU-1"),), share=BURSTS))
 
-    rig.daemon.read(grant).result(10)
+    rig.daemon.read(grant).result(60)
     share = rig.call("GET", f"/v1/jobs/{job['id']}").json()["share"]
     assert (share["memory_mib"], share["memory_max_mib"], share["compute_pct"]) == (20480, 40960, 30.0)
     assert share["guarantee"] == {"memory": "cooperative", "compute": "cooperative", "faults": "user"}
@@ -151,7 +151,7 @@ def test_what_a_task_uses_is_shown_with_its_share_and_measured(rig: Rig) -> None
         state = view._state
         state.set_task(replace(state.tasks[task_id], gpus=(CARD.id,), share=QUARTER))
 
-    rig.daemon.read(grant).result(10)
+    rig.daemon.read(grant).result(60)
     use = ShareUse(task_id, CARD.id, 18000, 19500, 240, 3, 7, 1, "process 7 has loaded /x/libcuda.so.1")
     stranger = ShareUse(TaskId("nobody.1"), CARD.id, 1)
     rig.tell(Inventory((CARD, gpu("GPU-2")), "simulated", uses=(use, stranger)))

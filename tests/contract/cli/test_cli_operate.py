@@ -138,7 +138,7 @@ def test_a_drain_of_what_is_away_is_given_back(rig: Rig) -> None:
     good("gpu", "drain", "GPU-1", "--reason", "x")
     good("node", "drain", "a1", "--reason", "x")
     rig.daemon.put(ev.AgentLost(AgentId("a1")))
-    (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(10)
+    (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(60)
     rig.status(monitor, "TASK_GONE")
     rig.clock.time += Settings("", "").keep_lost_nodes_s + 1
     wait_until("it is forgotten", lambda: rig.call("GET", "/v1/nodes").json() == {"nodes": []})

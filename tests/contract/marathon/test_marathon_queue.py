@@ -121,7 +121,7 @@ def test_a_delay_that_is_reset_begins_anew(rig: Marathon) -> None:
         (task,) = rig.tasks("/a", 1)
         rig.status(task["id"], "TASK_FAILED")
         wait_until("it waits", lambda: queue(rig))
-        delay = rig.daemon.read(lambda view: view.launch_delays["/a"]).result(10)
+        delay = rig.daemon.read(lambda view: view.launch_delays["/a"]).result(60)
         assert delay.until - delay.since == 5000
         assert rig.call("DELETE", "/v2/queue/a/delay").status_code == 204
 

@@ -60,7 +60,7 @@ def test_living_tasks_have_different_uids_and_give_them_back(directory: Path) ->
         assert "every uid of MESOS_GPU_USER_POOL" in message, outcome
         one.kill()
         one.update("TASK_KILLED")
-        assert one.process.wait(10) == 0
+        assert one.process.wait(60) == 0
         assert stat.S_IMODE(one.sandbox.stat().st_mode) == 0o700, "the next of that uid does not get in"
         assert one.sandbox.stat().st_uid == 0
         four = start(stack, directory, 4)

@@ -490,11 +490,11 @@ class Rig:
 def test_a_daemon_s_batches_are_kept_with_what_was_refused(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    job = rig.daemon.submit(spec(name="train")).result(10)
+    job = rig.daemon.submit(spec(name="train")).result(60)
     with pytest.raises(NotFound):
-        rig.daemon.drain(Target.GPU, "g9", "why").result(10)
+        rig.daemon.drain(Target.GPU, "g9", "why").result(60)
     rig.clock.time += 1.0
-    rig.daemon.kill(job.id).result(10)
+    rig.daemon.kill(job.id).result(60)
     rig.daemon.stop()
     done = call(tmp_path, "--json", "--explain")
     printed = json.loads(done.output)
@@ -508,9 +508,9 @@ def test_a_daemon_s_batches_are_kept_with_what_was_refused(tmp_path: Path) -> No
 def test_a_reader_of_the_state_changes_no_replay(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    job = rig.daemon.submit(spec(gpus=4)).result(10)
-    rig.daemon.read(lambda view: view.explain(job.id)).result(10)
-    rig.daemon.submit(replace(spec(), name="other")).result(10)
+    job = rig.daemon.submit(spec(gpus=4)).result(60)
+    rig.daemon.read(lambda view: view.explain(job.id)).result(60)
+    rig.daemon.submit(replace(spec(), name="other")).result(60)
     rig.daemon.stop()
     assert replay(files_of(tmp_path)).first_difference is None
 
@@ -518,7 +518,7 @@ def test_a_reader_of_the_state_changes_no_replay(tmp_path: Path) -> None:
 def test_what_broke_the_engine_is_the_last_step(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.daemon.put(ev.StatusArrived(None))  # type: ignore[arg-type] # no such event can come
-    assert rig.daemon.wait(10)
+    assert rig.daemon.wait(60)
     assert isinstance(rig.daemon.failure, AttributeError)
     rig.daemon.stop()
     last = json.loads(files_of(tmp_path)[-1].read_text().splitlines()[-1])

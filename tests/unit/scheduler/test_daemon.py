@@ -49,7 +49,7 @@ def rig() -> Iterator[Rig]:
 
 
 def test_a_submitted_job_is_saved_before_the_answer(rig: Rig) -> None:
-    job = rig.daemon.submit(spec(name="train")).result(10)
+    job = rig.daemon.submit(spec(name="train")).result(60)
     assert job.id.startswith("train-")
     assert any(isinstance(s, SaveJob) and s.job.id == job.id for batch in rig.store.batches for s in batch)
 
@@ -64,7 +64,7 @@ def test_the_launch_is_on_disk_before_it_is_sent(rig: Rig) -> None:
 
     rig.driver.on_call = look
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    rig.daemon.submit(spec()).result(10)
+    rig.daemon.submit(spec()).result(60)
     offers, infos = rig.driver.wait_for("accept")
     assert offers == ("o1",)
     assert seen == [True]
@@ -75,41 +75,41 @@ def test_the_launch_is_on_disk_before_it_is_sent(rig: Rig) -> None:
 def test_listeners_hear_of_each_change(rig: Rig) -> None:
     heard: list[tuple[JobId, int]] = []
     unlisten = rig.daemon.listen(lambda job_id, version: heard.append((job_id, version)))
-    job = rig.daemon.submit(spec()).result(10)
-    rig.daemon.kill(job.id).result(10)
+    job = rig.daemon.submit(spec()).result(60)
+    rig.daemon.kill(job.id).result(60)
     assert heard == [(job.id, 1), (job.id, 2)]
     unlisten()
-    rig.daemon.submit(spec()).result(10)
+    rig.daemon.submit(spec()).result(60)
     assert len(heard) == 2
 
 
 def test_killing_what_is_not_there_is_the_askers_error(rig: Rig) -> None:
     with pytest.raises(NotFound, match="no job nope"):
-        rig.daemon.kill(JobId("nope")).result(10)
-    assert rig.daemon.read(lambda view: view.connected).result(10)
+        rig.daemon.kill(JobId("nope")).result(60)
+    assert rig.daemon.read(lambda view: view.connected).result(60)
 
 
 def test_a_reader_that_fails_hurts_only_itself(rig: Rig) -> None:
     future: Future[float] = rig.daemon.read(lambda view: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        future.result(10)
-    assert rig.daemon.read(lambda view: len(view.jobs)).result(10) == 0
+        future.result(60)
+    assert rig.daemon.read(lambda view: len(view.jobs)).result(60) == 0
 
 
 def test_an_asker_that_has_gone_hurts_nobody(rig: Rig) -> None:
     gate = threading.Event()
-    blocker = rig.daemon.read(lambda view: gate.wait(10))
+    blocker = rig.daemon.read(lambda view: gate.wait(60))
     gone = rig.daemon.read(lambda view: 1)
     assert gone.cancel()
     gate.set()
-    assert blocker.result(10)
-    assert rig.daemon.read(lambda view: 2).result(10) == 2
+    assert blocker.result(60)
+    assert rig.daemon.read(lambda view: 2).result(60) == 2
 
 
 def test_an_agent_without_gpus_does_not_keep_hope_alive(rig: Rig) -> None:
     rig.daemon.put(ev.OffersArrived((offer("o1", "plain"),)))
-    job = rig.daemon.submit(spec(gpus=4)).result(10)
-    why = rig.daemon.read(lambda view: view.explain(job.id)).result(10)
+    job = rig.daemon.submit(spec(gpus=4)).result(60)
+    why = rig.daemon.read(lambda view: view.explain(job.id)).result(60)
     assert not why.can_ever_run
     assert why.nodes[0].reasons == ("has only 0 GPUs",)
 
@@ -117,32 +117,32 @@ def test_an_agent_without_gpus_does_not_keep_hope_alive(rig: Rig) -> None:
 def test_a_call_that_fails_stops_nothing(rig: Rig) -> None:
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    job = rig.daemon.submit(spec()).result(10)
-    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(10) is JobState.STARTING
+    job = rig.daemon.submit(spec()).result(60)
+    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.STARTING
     rig.driver.down = False
     rig.daemon.put(ev.StatusArrived(Status(TaskId(f"{job.id}.1"), "TASK_GONE", AgentId("a1"))))
-    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(10) is JobState.PENDING
+    assert rig.daemon.read(lambda view: view.jobs[job.id].state).result(60) is JobState.PENDING
 
 
 def test_a_refused_request_is_its_asker_s_alone(rig: Rig) -> None:
     gate = threading.Event()
-    rig.daemon.read(lambda view: gate.wait(10))
+    rig.daemon.read(lambda view: gate.wait(60))
     refused = rig.daemon.drain(Target.GPU, "g9", "why")
     gone = rig.daemon.drain(Target.GPU, "g9", "why")
     assert gone.cancel()
     job = rig.daemon.submit(spec())
     gate.set()
     with pytest.raises(NotFound, match="no GPU g9"):
-        refused.result(10)
-    assert job.result(10).state is JobState.PENDING, "of the same batch"
+        refused.result(60)
+    assert job.result(60).state is JobState.PENDING, "of the same batch"
 
 
 def test_a_reset_is_a_message_to_the_monitor_after_it_is_saved(rig: Rig) -> None:
     rig.daemon.put(ev.OffersArrived((offer("o1", gpus=1),)))
-    (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(10)
+    (monitor,) = rig.daemon.read(lambda view: list(view.tasks)).result(60)
     data = report.encode(Inventory((gpu("g0"),), "simulated"))
     rig.daemon.put(ev.StatusArrived(Status(monitor, "TASK_RUNNING", AgentId("a1"), data=data)))
-    request = rig.daemon.reset(GpuId("g0"), "stuck", by="ann").result(10)
+    request = rig.daemon.reset(GpuId("g0"), "stuck", by="ann").result(60)
     agent, executor, message = rig.driver.wait_for("message")
     assert (agent, executor) == ("a1", monitor)
     assert json.loads(message) == {"reset": "g0", "request": request}
@@ -151,12 +151,12 @@ def test_a_reset_is_a_message_to_the_monitor_after_it_is_saved(rig: Rig) -> None
 
 def test_a_full_disk_ends_the_scheduler_without_a_call() -> None:
     rig = Rig().up()
-    rig.daemon.read(lambda view: None).result(10)
+    rig.daemon.read(lambda view: None).result(60)
     rig.store.full = True
     future = rig.daemon.submit(spec())
     with pytest.raises(MesosGpuError, match="stopping"):
-        future.result(10)
-    assert rig.daemon.wait(10)
+        future.result(60)
+    assert rig.daemon.wait(60)
     assert isinstance(rig.daemon.failure, OSError)
     assert not any(call == "accept" for call, _ in rig.driver.calls)
     rig.daemon.stop()
@@ -165,7 +165,7 @@ def test_a_full_disk_ends_the_scheduler_without_a_call() -> None:
 def test_a_fatal_driver_error_ends_the_scheduler() -> None:
     rig = Rig().up()
     rig.daemon.fail(MesosGpuError("Framework has been removed", remedy="start anew"))
-    assert rig.daemon.wait(10)
+    assert rig.daemon.wait(60)
     assert "removed" in str(rig.daemon.failure)
     rig.daemon.stop()
 
@@ -175,27 +175,27 @@ def test_after_a_stop_nobody_waits_for_ever() -> None:
     rig.daemon.stop(teardown=True)
     assert ("stop", True) in rig.driver.calls
     with pytest.raises(MesosGpuError, match="stopping"):
-        rig.daemon.submit(spec()).result(10)
+        rig.daemon.submit(spec()).result(60)
 
 
 def test_offers_whose_answer_was_lost_are_given_back(rig: Rig) -> None:
     """The master would keep them for us, and nobody could use what they hold."""
-    rig.daemon.submit(spec()).result(10)
+    rig.daemon.submit(spec()).result(60)
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(10) == 1)
+    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(60) == 1)
     rig.driver.down = False
     assert rig.driver.wait_for("decline") == (("o1",), 0.0)
 
 
 def test_offers_of_an_earlier_subscription_are_void(rig: Rig) -> None:
-    rig.daemon.submit(spec()).result(10)
+    rig.daemon.submit(spec()).result(60)
     rig.driver.down = True
     rig.daemon.put(ev.OffersArrived((offer("o1"),)))
-    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(10) == 1)
+    wait_until("it was tried", lambda: rig.daemon.read(lambda view: len(view.tasks)).result(60) == 1)
     rig.daemon.put(ev.Disconnected())
     rig.daemon.put(ev.Registered("fw", "http://m"))
-    rig.daemon.read(lambda view: view.connected).result(10)
+    rig.daemon.read(lambda view: view.connected).result(60)
     rig.driver.down = False
-    rig.daemon.read(lambda view: view.connected).result(10)
+    rig.daemon.read(lambda view: view.connected).result(60)
     assert not [call for call, _ in rig.driver.calls if call == "decline"]

@@ -42,17 +42,17 @@ def with_app(app: App) -> Group:
 
 
 def test_a_change_makes_a_deployment(daemon: Daemon) -> None:
-    made = daemon.change_apps(lambda root: replace(root, apps=(WEB,))).result(10)
+    made = daemon.change_apps(lambda root: replace(root, apps=(WEB,))).result(60)
     assert made is not None
     assert [action.kind.value for step in made.plan.steps for action in step] == [
         "StartApplication",
         "ScaleApplication",
     ]
-    assert daemon.read(lambda view: (view.root.apps, list(view.deployments))).result(10) == (
+    assert daemon.read(lambda view: (view.root.apps, list(view.deployments))).result(60) == (
         (WEB,),
         [made.id],
     )
-    assert daemon.change_apps(lambda root: root).result(10) is None, "nothing changes"
+    assert daemon.change_apps(lambda root: root).result(60) is None, "nothing changes"
 
 
 def test_a_refusal_changes_nothing(daemon: Daemon) -> None:
@@ -60,33 +60,33 @@ def test_a_refusal_changes_nothing(daemon: Daemon) -> None:
         raise Conflict("An app with id [/web] already exists.", remedy="PUT it")
 
     with pytest.raises(Conflict):
-        daemon.change_apps(refuse).result(10)
-    daemon.change_apps(lambda _: with_app(WEB)).result(10)
+        daemon.change_apps(refuse).result(60)
+    daemon.change_apps(lambda _: with_app(WEB)).result(60)
     with pytest.raises(AppLocked):
-        daemon.change_apps(lambda _: with_app(replace(WEB, cmd="other"))).result(10)
-    assert daemon.read(lambda view: view.root.apps).result(10) == (WEB,)
+        daemon.change_apps(lambda _: with_app(replace(WEB, cmd="other"))).result(60)
+    assert daemon.read(lambda view: view.root.apps).result(60) == (WEB,)
     with pytest.raises(NotFound):
-        daemon.cancel_deployment("none").result(10)
+        daemon.cancel_deployment("none").result(60)
 
 
 def test_what_cannot_be_run_is_not_let_in(daemon: Daemon) -> None:
     with pytest.raises(BadConfiguration, match=r"/web: .*secret"):
-        daemon.change_apps(lambda _: with_app(replace(WEB, env={"B": SecretRef("b")}))).result(10)
-    assert daemon.read(lambda view: view.root).result(10) == Group("/")
+        daemon.change_apps(lambda _: with_app(replace(WEB, env={"B": SecretRef("b")}))).result(60)
+    assert daemon.read(lambda view: view.root).result(60) == Group("/")
 
 
 def test_all_of_it_outlives_a_restart(path: Path) -> None:
     daemon = daemon_of(path)
-    first = daemon.change_apps(lambda _: with_app(WEB)).result(10)
+    first = daemon.change_apps(lambda _: with_app(WEB)).result(60)
     assert first is not None
-    second = daemon.cancel_deployment(first.id).result(10)
+    second = daemon.cancel_deployment(first.id).result(60)
     assert second is not None
-    before = daemon.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(10)
+    before = daemon.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(60)
     daemon.stop()
     again = daemon_of(path)
     try:
-        after = again.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(10)
+        after = again.read(lambda view: (view.root, dict(view.versions), dict(view.deployments))).result(60)
         assert after == before
-        assert again.read(lambda view: [app for _, app in view.past("/web")]).result(10) == [WEB]
+        assert again.read(lambda view: [app for _, app in view.past("/web")]).result(60) == [WEB]
     finally:
         again.stop()
