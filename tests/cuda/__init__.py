@@ -11,12 +11,16 @@ from typing import Final, Self
 
 import pytest
 
-from isolator.shares.shim import build
-from isolator.shares.shim.region import CardLimits, CardUsage, Region
+from isolator.shares.shim import build, sources
+from isolator.shares.shim.region import CardLimits, CardUsage, Region, uuid_bytes
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.policy.sharing.windows import Window
 from mesos_gpu.testing.cuda import MIB, Cards, Host, compile_stubs
+from mesos_gpu.testing.elf_files import driver_tree
+from volumes.build import make
+from volumes.shim import Shim
 
+UUID_AT: Final = 32  # of the file that is a card
 PROGRAM: Final = Path(__file__).with_name("program.py")
 
 
@@ -139,6 +143,27 @@ def compiler_or_skip() -> list[str]:
     if command is None or not shutil.which(command[0]):
         pytest.skip("no C compiler (gcc, libc6-dev)")
     return command
+
+
+def volume_of_doubles(store: Path, root: Path, version: str, stubs: Path, ours: Mapping[str, str]) -> None:
+    """Build the volume for shares of a driver that is the doubles. `root`: made, with what a host has of the driver."""
+    driver_tree(root, version)
+    for name in ("libcuda.so", "libnvidia-ml.so"):
+        path = root / f"usr/lib/x86_64-linux-gnu/{name}.{version}"
+        path.unlink()
+        shutil.copy(stubs / f"{name}.1", path)
+    shim = Shim(sources.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
+    make(store, root, version, shim=shim)
+
+
+def card_of(path: Path, gpu: GpuId) -> Cards:
+    """Make a card of that UUID, which every user may use."""
+    cards = Cards(path)
+    card = path / "card0"
+    content = card.read_bytes()
+    card.write_bytes(content[:UUID_AT] + uuid_bytes(gpu) + content[UUID_AT + 16 :])
+    card.chmod(0o666)
+    return cards
 
 
 def compiled(path: Path) -> tuple[Path, dict[str, str]]:

@@ -12,20 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from isolator.shares.shim import sources
-from isolator.shares.shim.region import region_of, uuid_bytes
+from isolator.shares.shim.region import region_of
 from mesos_gpu.model.ids import TaskId
-from mesos_gpu.testing.cuda import MIB, Cards
-from mesos_gpu.testing.elf_files import driver_tree
+from mesos_gpu.testing.cuda import MIB
 from tests.conftest import wait_until
-from tests.cuda import compiled
+from tests.cuda import card_of, compiled, volume_of_doubles
 from tests.hosts import GPUS, Host
 from tests.kernel.test_shares import DRIVER, QUARTER, Node
-from volumes.build import make
-from volumes.shim import Shim
 
 pytestmark = pytest.mark.kernel
-UUID_AT = 32  # of the file that is a card
 Libraries = tuple[Path, dict[str, str]]
 
 
@@ -35,19 +30,8 @@ class Rig(Node):
     def __init__(self, directory: Path, isolation: str, stack: ExitStack, libraries: Libraries) -> None:
         super().__init__(directory, isolation, stack)
         self.stubs, ours = libraries
-        root = directory / "root"
-        driver_tree(root, DRIVER)
-        for name in ("libcuda.so", "libnvidia-ml.so"):
-            path = root / f"usr/lib/x86_64-linux-gnu/{name}.{DRIVER}"
-            path.unlink()
-            shutil.copy(self.stubs / f"{name}.1", path)
-        shim = Shim(sources.digest(), ours["libcuda.so.1"], ours["libnvidia-ml.so.1"])
-        make(directory / "volumes", root, DRIVER, shim=shim)
-        self.cards = Cards(directory / "cards")
-        card = directory / "cards" / "card0"
-        content = card.read_bytes()
-        card.write_bytes(content[:UUID_AT] + uuid_bytes(GPUS[0]) + content[UUID_AT + 16 :])
-        card.chmod(0o666)
+        volume_of_doubles(directory / "volumes", directory / "root", DRIVER, self.stubs, ours)
+        self.cards = card_of(directory / "cards", GPUS[0])
 
     def client(self, arguments: str, memory_mib: int, **env: str) -> Host:
         """Launch the C program with a share of the first card."""

@@ -1,7 +1,8 @@
 /* A program that is linked against libcuda.so.1, as C programs are.
  *   client cost N      µs that each of N launches of empty kernels takes
  *   client run MS US   launch kernels of US µs for MS ms; prints how many
- *   client alloc MIB…  one allocation after the other; prints the results */
+ *   client alloc MIB…  one allocation after the other; prints the results
+ *   client hold MIB…   the same, and then launches until it is ended */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,10 @@ int main(int count, char **args) {
     cuCtxSetCurrent(context);
     if (count > 2 && !strcmp(args[1], "cost")) cost(atol(args[2]));
     if (count > 3 && !strcmp(args[1], "run")) run(atof(args[2]), (unsigned)atoi(args[3]));
-    for (int i = 2; i < count && !strcmp(args[1], "alloc"); i++)
+    int holds = count > 2 && !strcmp(args[1], "hold");
+    for (int i = 2; i < count && (holds || !strcmp(args[1], "alloc")); i++)
         printf("%d\n", cuMemAlloc_v2(&pointer, (size_t)atol(args[i]) << 20));
+    fflush(stdout);
+    if (holds) run(1e12, 1000);
     return 0;
 }

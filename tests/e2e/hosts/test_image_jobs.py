@@ -22,8 +22,10 @@ from mesos_gpu.cli.client import Client
 from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
-from mesos_gpu.testing.images import busybox_layer, save
+from mesos_gpu.testing.images import busybox_layer, layer, save
 from tests.conftest import wait_until
+from tests.cuda import compiled, volume_of_doubles
+from tests.e2e.hosts import sharing
 from tests.hosts import driver_volume
 from tests.kernel.conftest import needs
 from tests.kernel.docker.test_docker_engine import setuid_su
@@ -55,6 +57,12 @@ APPLETS = [
     "ln",
     "mkfifo",
     "rm",
+    "cut",
+    "find",
+    "head",
+    "printf",
+    "sort",
+    "umount",
 ]
 CUDA: Mapping[str, Any] = json.loads((Path(__file__).parents[2] / "data/cuda-image/config.json").read_text())
 ROOTS = "MESOS_GPU_VOLUME_ROOTS"
@@ -67,8 +75,9 @@ MODES: dict[str, Devices] = {"cgroup1": "mesos", "cgroup2": "cgroup2"}
 
 
 @pytest.fixture(scope="module")
-def images(open_directory: Path) -> Path:
-    """An image with the official CUDA image's metadata, one that asks for nothing, and one that asks for too much."""
+def images(open_directory: Path, libraries: tuple[Path, dict[str, str]]) -> Path:
+    """An image with the official CUDA image's metadata, one that asks for nothing, one that asks for too much, and
+    those of `sharing`."""
     directory, base = open_directory / "images", busybox_layer(dockerd.busybox(), APPLETS)
     env = [f"PATH=/bin:{entry[5:]}" if entry.startswith("PATH=") else entry for entry in CUDA["Env"]]
     save(directory, IMAGE, [base], {**CUDA, "Env": env})
@@ -81,7 +90,17 @@ def images(open_directory: Path) -> Path:
     save(directory, "setuid:1", [base, setuid_su()], {"Env": ["PATH=/bin"]})
     labels = {"com.nvidia.volumes.needed": "nvidia_driver", "com.nvidia.cuda.version": "13.0"}
     save(directory, "newer:13", [base], {"Env": ["PATH=/bin"], "Labels": labels})
+    uses = [base, sharing.client_layer(libraries[0] / "client")]
+    save(directory, sharing.IMAGE, uses, {"Env": ["PATH=/bin"]})
+    own = layer({"opt/own/lib": None, "opt/own/lib/libcuda.so.1": b"x", "etc/ld.so.conf": b"/opt/own/lib\n"})
+    save(directory, sharing.OWN_CUDA, [*uses, own], {"Env": ["PATH=/bin"]})
     return directory
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The doubles of the driver's, and ours."""
+    return compiled(tmp_path_factory.mktemp("libraries"))
 
 
 @pytest.fixture(scope="module")
@@ -99,11 +118,21 @@ MOST = 200  # processes of a task
 
 
 @pytest.fixture(scope="module", params=list(MODES))
-def stack(open_directory: Path, images: Path, data: Path, request: pytest.FixtureRequest) -> Iterator[Stack]:
+def stack(
+    open_directory: Path,
+    images: Path,
+    data: Path,
+    libraries: tuple[Path, dict[str, str]],
+    engine: dockerd.Dockerd,
+    request: pytest.FixtureRequest,
+) -> Iterator[Stack]:
     needs(request.param)
     volumes = open_directory / "volumes"
     driver_volume(volumes, DRIVER)
+    volume_of_doubles(volumes, open_directory / f"driver-{request.param}", DRIVER, *libraries)
     given = {
+        "MESOS_GPU_DOCKER_SOCKET": str(engine.socket),
+        "MESOS_GPU_USERS": f"{sharing.NEIGHBOUR},1000-",
         "MESOS_GPU_VOLUMES": str(volumes),
         "MESOS_GPU_ISOLATION": request.param,
         "MESOS_GPU_PIDS": str(MOST),
@@ -115,6 +144,7 @@ def stack(open_directory: Path, images: Path, data: Path, request: pytest.Fixtur
         images=images,
         devices=MODES[request.param],
         executor_environment=given,
+        scheduler_arguments=["--users", given["MESOS_GPU_USERS"], "--report-interval", "2"],
     ) as running:
         yield running
 
@@ -376,6 +406,33 @@ def test_an_image_outlives_its_agents_restart(stack: Stack, client: Client) -> N
     assert said(client, job) == "begun\nended\n"
 
 
+# --- with shares of a card
+
+
+@pytest.fixture
+def shared(
+    stack: Stack, client: Client, data: Path, libraries: tuple[Path, dict[str, str]]
+) -> sharing.Sharing:
+    return sharing.Sharing(stack, client, data, libraries[0] / "client")
+
+
+def test_a_share_in_an_image_is_kept_by_our_libraries(shared: sharing.Sharing) -> None:
+    sharing.nested_gets_its_share(shared)
+
+
+def test_a_strict_share_takes_no_image_with_a_libcuda_of_its_own(shared: sharing.Sharing) -> None:
+    sharing.own_libcuda_is_refused(shared)
+
+
+def test_each_tasks_use_of_a_shared_card_is_in_the_metrics(shared: sharing.Sharing) -> None:
+    sharing.metrics_are_each_ones(shared)
+
+
+@pytest.mark.parametrize("stack", ["cgroup1"], indirect=True)  # device rules play no part in it
+def test_from_an_image_nobody_gets_at_limits_or_at_neighbours(shared: sharing.Sharing) -> None:
+    sharing.attempts_are_refused(shared)
+
+
 def test_nothing_of_it_stays(stack: Stack, client: Client) -> None:
     run(client, "true")
     ledger = Ledger(stack.directory / "nodes" / "1" / "ledger.sqlite")
@@ -429,7 +486,8 @@ def test_an_image_cannot_put_anything_in_place_of_its_output(client: Client) -> 
 def engine(images: Path) -> Iterator[dockerd.Dockerd]:
     with dockerd.Dockerd(bridged=True) as started:
         started.load(images / f"{IMAGE}.tar")
-        started.load(images / "plain:1.tar")
+        for name in ("plain:1", sharing.IMAGE, sharing.OWN_CUDA):
+            started.load(images / f"{name}.tar")
         yield started
 
 
