@@ -40,6 +40,9 @@ def reap(ledger: Ledger) -> None:
         except (MesosGpuError, OSError) as error:
             logger.error("what the dead task %s left cannot be undone: %s", holding.task, error)
             continue
+        except Exception:  # whatever one task has left: the others' is undone all the same
+            logger.exception("what the dead task %s left cannot be undone", holding.task)
+            continue
         if left:
             logger.warning("processes %s of the dead task %s would not die", left, holding.task)
         else:

@@ -99,11 +99,14 @@ def tend(ledger: Ledger) -> None:
             if not _is_settled(ledger, gpu):
                 with ledger.turn([gpu], timeout_s=0.0):
                     settle(ledger, [gpu])
-        except (MesosGpuError, OSError) as error:
+        except Exception as error:  # whatever it is: the other cards are set right all the same
             import logging  # the executor has none
 
             logging.getLogger(__name__).error(
-                "what was made of %s for its shares cannot be set right: %s", gpu, error
+                "what was made of %s for its shares cannot be set right: %s",
+                gpu,
+                error,
+                exc_info=not isinstance(error, MesosGpuError | OSError),
             )
 
 

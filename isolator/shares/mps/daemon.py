@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -313,10 +313,11 @@ def _adopt(host: Host, domain: Domain, mps: Mps, most: Limits, others: Mapping[s
 
 
 def daemon_pid(host: Host, domain: Domain) -> int | None:
-    """The pid of the daemon that was noted, if this very process runs; None: it does not."""
+    """The pid of the daemon that was noted, if this very process runs; None: it does not, or its note was cut short,
+    as by a kill: then the next share ends what is in its cgroups, as without a note."""
     try:
         pid, ticks, boot = json.loads(host.beside(domain, "daemon").read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
     return pid if boot == boot_id() and start_ticks(pid) == ticks else None
 
@@ -373,18 +374,35 @@ def _on_host(command: list[str]) -> None:
     except PermissionError:
         elsewhere = False
     enter = ["nsenter", "--target", "1", "--mount"] if elsewhere else []
-    done = subprocess.run(
-        [*enter, *command],
-        capture_output=True,
-        text=True,
-        timeout=START_S,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    with _in_time(command[0]):
+        done = subprocess.run(
+            [*enter, *command],
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     if done.returncode:
         raise Unavailable(
             f"{command[0]} failed: {done.stderr.strip()}", remedy="run agents as root of the host"
         )
+
+
+@contextlib.contextmanager
+def _in_time(what: str) -> Iterator[None]:
+    """Run a command within a deadline.
+
+    Raises:
+        Unavailable: In place of TimeoutExpired.
+    """
+    try:
+        yield
+    except subprocess.TimeoutExpired:
+        raise Unavailable(
+            f"{what} did not end within {START_S:g} s",
+            remedy="it is tried again; see what the host is busy with",
+        ) from None
 
 
 def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[Rule] | None) -> int:
@@ -396,7 +414,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
             group.allow(rules)
     arguments, more = mps.daemon(most, across_users=domain.uid == 0)
     paths = [str(group.path) for group in groups]
-    with processes.not_adopting():
+    with processes.not_adopting(), _in_time(f"what starts an MPS daemon for {domain.gpu}"):
         done = subprocess.run(
             ["/bin/sh", "-c", _START, "sh", host.memory(domain), host.beside(domain, "log"),
              str(len(paths)), *paths, mps.control.program, *arguments],

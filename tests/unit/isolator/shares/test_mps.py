@@ -230,3 +230,17 @@ def test_the_daemon_has_a_cgroup_in_each_hierarchy_once(
     assert {group.version for group in groups} == {
         "cgroup2" if kind == "cgroup2" else "cgroup1" for kind in kinds
     }
+
+
+def test_a_note_that_was_cut_short_is_no_note(tmp_path: Path) -> None:
+    """Its writer was killed, or the disk was full: what runs without a note is ended by the next share."""
+    host, domain = Host(None, root=tmp_path), Domain(GPU, 1000)
+    for text in ("", "[", '[4711, 99, "a boot'):
+        host.beside(domain, "daemon").write_text(text)
+        assert mps.daemon_pid(host, domain) is None
+
+
+def test_a_host_that_is_too_busy_to_mount_in_time_has_no_daemon_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mps, "START_S", 0.1)
+    with pytest.raises(Unavailable, match=r"sleep did not end within 0\.1 s"):
+        mps._on_host(["sleep", "60"])
