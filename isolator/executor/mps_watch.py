@@ -24,7 +24,7 @@ from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, Event, LogReading, State, culprit, read_log, read_xid, step
 from isolator.shares.tenancy import Tenancy
 from mesos_gpu.adapters.mps_control import Absent, Disobeyed, Limits, Silent
-from mesos_gpu.errors import MesosGpuError, Unavailable
+from mesos_gpu.errors import Unavailable
 
 LOOK_S: Final = 5.0
 PIDS_S: Final = 1.0
@@ -99,8 +99,8 @@ class Watch:
                 if time.monotonic() >= due:
                     self.look()
                     due = time.monotonic() + LOOK_S
-            except (MesosGpuError, OSError) as error:
-                self._say(f"the MPS daemon of {self._domain.gpu} cannot be watched: {error}")
+            except Exception as error:  # noqa: BLE001 - a watch that ends would leave the task with a dead daemon
+                self._say(f"the MPS daemon of {self._domain.gpu} cannot be watched: {error!r}")
 
     def look(self) -> tuple[Action, ...]:
         """Look once, and do what follows from it: what the table says (`mps_life`)."""
@@ -180,12 +180,19 @@ class Watch:
         return {_MINE, _OTHERS} if len(self._limits()) > 1 else {_MINE}
 
     def _log(self) -> LogReading:
-        """What was written since the task joined; all of it, if it was shortened meanwhile."""
+        """The end of what was written since the task joined; of all of it, if it was shortened meanwhile."""
         self._follow_log()
         text = ""
         for path in self._logs:
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                file.seek(self._begin[path])
+                last = (
+                    _size_of(path) - 2 * MOST_LOG
+                )  # a client that makes many lines hides none of what follows
+                if last > self._begin[path]:
+                    file.seek(last)
+                    file.readline(2 * MOST_LOG)  # the rest of a line, of which nobody knows how it began
+                else:
+                    file.seek(self._begin[path])
                 text += file.read(2 * MOST_LOG).decode(errors="replace")
         return read_log(text)
 

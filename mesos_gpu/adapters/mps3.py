@@ -82,7 +82,7 @@ class Mps3:
     def clients(self, server: int) -> tuple[int, ...]:
         """Read the table of clients; the daemon has one server of ours."""
         rows = self._rows(_CLIENT, "client", "list", f"--server={NAME}")
-        return tuple(int(row["pid"]) for row in rows)
+        return tuple(int(row["pid"]) for row in rows if row["pid"].isdecimal())
 
     def terminate(self, server: int, client: int) -> None:
         """Drain it, then let it go."""

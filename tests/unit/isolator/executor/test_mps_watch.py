@@ -290,6 +290,27 @@ def test_settings_are_left_to_who_has_the_cards_turn(place2: Beside) -> None:
     assert daemon.control.ask("get_default_active_thread_percentage") == ["25.0"]
 
 
+def test_many_lines_hide_no_fault(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client makes a line whenever it likes, and chooses words of some: the end of the log counts."""
+    monkeypatch.setattr(mps_watch, "MOST_LOG", 4096)
+    place2.play(old=True)
+    watch = place2.watch()
+    place2.log(*["NEW UI"] * 400)
+    place2.fault(OTHER)
+    assert watch.look() == (Action.CLOSE, Action.EVICT)
+
+
+def test_words_within_a_line_are_no_fault_where_the_log_is_read_from_the_middle(
+    place2: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mps_watch, "MOST_LOG", 1024)
+    place2.play(old=True)
+    watch = place2.watch()
+    words = "[2026-11-22 06:58:01.100 Other 1] Server is handling a fatal GPU error."
+    place2.log("Cmd: " + "x" * 4096 + words + "y" * (2048 - len(words) - 1))
+    assert watch.look() == ()
+
+
 def test_the_log_stays_short(place2: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps_watch, "MOST_LOG", 4096)
     place2.play()
@@ -307,6 +328,22 @@ def test_the_thread_looks_until_it_is_stopped(place2: Beside, monkeypatch: pytes
     place2.play()
     watch = place2.watch()
     watch.start()
+    place2.end()
+    wait_until("the task is ended", lambda: place2.evictions == 1)
+    watch.stop()
+
+
+def test_what_nobody_thought_of_does_not_end_the_watch(
+    place2: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mps_watch, "PIDS_S", 0.02)
+    monkeypatch.setattr(mps_watch, "LOOK_S", 0.02)
+    place2.play()
+    watch = place2.watch()
+    with monkeypatch.context() as patch:
+        patch.setattr(Watch, "_sight", lambda _: int("pid"))
+        watch.start()
+        wait_until("it says so", lambda: any("cannot be watched: ValueError" in line for line in place2.said))
     place2.end()
     wait_until("the task is ended", lambda: place2.evictions == 1)
     watch.stop()
