@@ -97,6 +97,8 @@ def _gpus(view: View) -> _Gpus:
 
 def _shares(view: View) -> tuple[_Shares, ...]:
     """Every GPU that is open to shares."""
+    if not view.has_shares:
+        return ()
     shared = [(status, view.shared(status.gpu)) for status in view.gpus()]
     return tuple(
         _Shares(

@@ -167,7 +167,19 @@ class StateView:
 
     def shared(self, gpu: Gpu) -> SharedGpu | None:
         """What is granted of a GPU that tasks share; None: it is not shared."""
-        return shared_gpu(self._state, self._settings, gpu)
+        state = self._state
+        if gpu.id not in state.sharers and gpu.id not in state.covers:  # of thousands, nearly all
+            return None
+        return shared_gpu(state, self._settings, gpu)
+
+    def is_shared(self, gpu_id: GpuId) -> bool:
+        """Whether a GPU is open to shares."""
+        return gpu_id in self._state.sharers or gpu_id in self._state.covers
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether any GPU is open to shares."""
+        return bool(self._state.sharers or self._state.covers)
 
     def gpus(self) -> Sequence[GpuStatus]:
         """Every GPU once, with what operators say of it; unknown while its node says nothing."""

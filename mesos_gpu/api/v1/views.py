@@ -201,11 +201,13 @@ def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
         "task_id": holder.id if holder else None,
         "job_id": owner.id if owner else None,
         "job_name": owner.spec.name if owner else None,
-        "shares": [_gpu_share(view, gpu.id, task, task.share) for task in shared.tenants if task.share]
-        if shared
-        else [],
+        "shares": _gpu_shares(view, gpu.id, shared) if shared else [],
         "sharing": _sharing(shared) if shared else None,
     }
+
+
+def _gpu_shares(view: View, gpu_id: GpuId, shared: SharedGpu) -> list[shapes.GpuShare]:
+    return [_gpu_share(view, gpu_id, task, task.share) for task in shared.tenants if task.share]
 
 
 def _gpu_share(view: View, gpu_id: GpuId, task: Task, granted: Share) -> shapes.GpuShare:
