@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.queue.backlog import Backlog, request_of
@@ -9,11 +10,12 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import Job
 from mesos_gpu.model.nodes.gpu import Gpu
-from mesos_gpu.policy.capacity.fit import Misfit, fit
+from mesos_gpu.policy.capacity.fit import Misfit, beside_all, fit
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 
 Nodes = dict[AgentId, NodeCapacity]
+_MOST_TRIED: Final = 16  # kinds of jobs in one match that it does not help: each is a look at nodes
 
 
 def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None) -> None:
@@ -24,13 +26,13 @@ def make_way(turn: Turn, backlog: Backlog, blocked: Sequence[Job] | None = None)
         backlog: With what is kept for whom.
         blocked: Jobs that cannot start now, the first to be tried first; None: all that wait.
     """
-    if not any(map(_Way(turn, backlog).is_idle, turn.state.covers)):
+    way = _Way(turn, backlog)
+    if not any(map(way.is_idle, turn.state.covers)):
         return
     if blocked is None:
         blocked = [job for job in backlog.jobs() if job.not_before <= turn.now]
         for job in blocked:
             backlog.block(job)
-    way = _Way(turn, backlog)
     for job in blocked:
         if job.spec.gpus and not job.spec.is_share and not backlog.over_limit(job):
             way.make(job)
@@ -41,6 +43,12 @@ class _Way:
 
     def __init__(self, turn: Turn, backlog: Backlog) -> None:
         self._turn, self._backlog = turn, backlog
+        state = turn.state
+        self._agents = {  # of cards that are idle, or are being closed
+            state.tasks[task_id].agent_id
+            for gpu_id, task_id in state.covers.items()
+            if gpu_id not in state.sharers
+        }
         self._nodes: Nodes = {}
         self._placed: set[JobId] = set()  # what is kept for them they do not need any more
         self._hopeless: set[Hashable] = set()  # kinds of jobs that it does not help
@@ -55,7 +63,7 @@ class _Way:
         """Close what the job needs to start, if it needs nothing else."""
         request, state = request_of(job, self._turn.settings), self._turn.state
         kind = self._backlog.kind(job, request)
-        if kind in self._hopeless:
+        if kind in self._hopeless or len(self._hopeless) >= _MOST_TRIED:
             return
         nodes = self._open_to(job)
         # The tasks of a gang get GPUs of one model, and so does each of them.
@@ -72,10 +80,9 @@ class _Way:
 
     def _open_to(self, job: Job) -> Nodes:
         """What it may use of each node that can help."""
-        state, nodes = self._turn.state, Nodes()
-        agents = {state.tasks[task_id].agent_id for task_id in state.covers.values()}
-        for node in state.nodes.values():
-            if (job.spec.tasks > 1 or node.id in agents) and self._backlog.serves(job, node):
+        nodes = Nodes()
+        for node in self._turn.state.nodes.values():
+            if (job.spec.tasks > 1 or node.id in self._agents) and self._backlog.serves(job, node):
                 now = self._nodes.get(node.id) or self._backlog.capacity(node)
                 kept = self._backlog.kept_by_others(job, node)
                 kept = [each for each in kept if each.job_id not in self._placed]
@@ -89,7 +96,8 @@ class _Way:
         for agent_id, node in sorted(nodes.items(), key=lambda item: -_slots(request, item[1])):
             while left and (way := self._shortest(request, node)) is not None:
                 node, gpu_ids = way
-                group = next(each for each in node.usable(request.gpu) if len(each) >= request.gpu.count)
+                groups = beside_all(node).usable(request.gpu)
+                group = next(each for each in groups if len(each) >= request.gpu.count)
                 node = node.minus(request.resources, [gpu.id for gpu in group[: request.gpu.count]])
                 after[agent_id], left = node, left - 1
                 closes += gpu_ids
@@ -110,8 +118,11 @@ class _Way:
         return None
 
     def _idle(self, node: NodeCapacity) -> list[Gpu]:
-        parts = {part.gpu_id for part in node.parts}
-        return [gpu for gpu in node.gpus if gpu.id in parts and self.is_idle(gpu.id)]
+        """Those of which nothing is kept for others."""
+        able = {part.gpu_id for part in node.parts}
+        for kept in node.kept:
+            able -= {*kept.gpus, *(gpu_id for gpu_id, _ in kept.shares)}
+        return [gpu for gpu in node.gpus if gpu.id in able and self.is_idle(gpu.id)]
 
 
 def _slots(request: Request, node: NodeCapacity) -> int:

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.tasks.task import Task
-from mesos_gpu.testing.builders import World, every
+from mesos_gpu.testing.builders import World, every, offer
 from tests.unit.engine.gpus.test_covers import (
     QUARTER,
     cover_task,
@@ -141,6 +143,7 @@ def idle_world(*more: str, **settings: object) -> World:
         run(world, share_of(world, f"holds{n}"))
     world.status(share_of(world, "j1").id, "TASK_FINISHED")
     assert list(world.state.covers) == ["g1"]
+    rest(world, "idle", 0)
     return world
 
 
@@ -218,3 +221,27 @@ def test_a_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_openi
     states = [world.job(name).state for name in ("young", "younger", "old")]
     assert states == [JobState.PENDING, JobState.PENDING, JobState.STARTING]
     assert share_of(world, "old").gpus == (GpuId("h1"),)
+
+
+@pytest.mark.parametrize(("waiting", "closed"), [(0, 1), (1, 0)])
+def test_an_idle_card_stays_open_for_a_share_that_it_is_kept_for(waiting: int, closed: int) -> None:
+    world = world_of(shared("g1"))
+    submit(world, "j1", **QUARTER)
+    run(world, cover_task(world), share_of(world, "j1"))
+    submit(world, "busy", gpus=0, cpus=3)
+    rest(world, "left", 0)
+    run(world, share_of(world, "busy"))
+    world.status(share_of(world, "j1").id, "TASK_FINISHED")
+    world.offers(offer("idle", "a1", cpus=3, gpus=0))
+    for _ in range(waiting):
+        submit(world, "first", priority=5, cpus=4, **QUARTER)
+        assert world.job("first").state is JobState.PENDING, "it waits for processors"
+    assert len(closed_for(world, gpus=1)) == closed
+
+
+def test_one_match_looks_for_few_kinds_of_jobs_how_idle_cards_could_help_them() -> None:
+    for hopeless, closed in ((15, 1), (16, 0)):
+        world = idle_world()
+        for n in range(hopeless):
+            submit(world, f"large{n}", gpus=1, mem_mib=10**6 + n)
+        assert len(closed_for(world, gpus=1)) == closed
