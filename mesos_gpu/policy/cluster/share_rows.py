@@ -23,6 +23,7 @@ from mesos_gpu.policy.sharing.parts import GpuPart
 
 Mask = npt.NDArray[np.bool_]
 _MOST_WISHES = 64  # requests for shares of which it is known which nodes could grant them
+_MOST_KINDS = 64  # of rows that are none's any more
 _MOST_OF_A_PART = (
     WHOLE - 1
 )  # what a GPU counts as that is open, though no share be on it: nobody gets it wholly
@@ -88,8 +89,9 @@ class ShareRows:
         return self._kinds[kind]
 
     def is_beyond(self, node: NodeCapacity) -> bool:
-        """Whether a GPU of it has more for shares than any that is known: then all is to be looked at anew."""
-        return largest_mib([node]) > self.largest_mib
+        """Whether all is to be looked at anew: a GPU of it has more for shares than any that is known, or hosts have
+        changed so often, as with each MIG instance that they make, that most kinds are of none any more."""
+        return largest_mib([node]) > self.largest_mib or len(self._examples) > _MOST_KINDS + 2 * len(self._kind)
 
     def state(self, row: int, node: NodeCapacity, model: str) -> Row:
         """Look at what is free of a row's GPUs, now."""

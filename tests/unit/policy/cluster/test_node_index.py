@@ -9,12 +9,14 @@ import pytest
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.gpu import Gpu, Health, Link
 from mesos_gpu.model.resources import AMOUNTS, Resources
+from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.policy.capacity.node import NodeCapacity
 from mesos_gpu.policy.capacity.request import Request
 from mesos_gpu.policy.cluster.fragmentation import Mix, mix_of
 from mesos_gpu.policy.cluster.local import closest
 from mesos_gpu.policy.cluster.node_index import NodeIndex
 from mesos_gpu.policy.cluster.shapes import Shape
+from mesos_gpu.policy.cluster.share_rows import ShareRows
 from mesos_gpu.testing.builders import request
 
 ONE = request(1.0, 100, 1)
@@ -228,6 +230,20 @@ def test_what_is_kept_for_another_job_is_not_used() -> None:
     assert one is not None
     assert one.gpus == (B.gpus[1].id,)
     assert index.place(ONE, {A.agent_id: A}).agent_id == "a"  # type: ignore[union-attr]
+
+
+def test_what_hosts_could_share_once_is_not_remembered_for_ever() -> None:
+    def made(reason: str) -> NodeCapacity:
+        sharing = Sharing(1000, ((Ability.SHIM, reason),))
+        return replace(A, installed=tuple(replace(gpu, sharing=sharing) for gpu in A.installed))
+
+    rows = ShareRows([(made(""), "T4")], 4)
+    overgrown = []
+    for number in range(100):
+        node = made(f"broken since {number} s")
+        rows.state(0, node, "T4")
+        overgrown.append(rows.is_beyond(node))
+    assert (overgrown[0], overgrown[-1]) == (False, True)
 
 
 # --- inside a node
