@@ -124,9 +124,10 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
         raise Conflict(what, remedy="wait until all its tasks run; see: mesos-gpu show")
     pending = next((task.resize for task in tasks if task.resize and task.resize.pending), None)
     if pending is not None:
-        what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
         if not pending.number:
             what = f"job {job.id} was taken up, and its host has not said yet what it has"
+            raise Conflict(what, remedy="wait for the answer of its host; see: mesos-gpu show")
+        what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
         raise Conflict(what, remedy="wait for the answer of its host, or: mesos-gpu resize --withdraw")
     for task in tasks:
         for drain in (turn.state.drain_of(task.hostname, gpu) for gpu in task.gpus):
@@ -297,6 +298,9 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
         # A state that was lost has asked it more often: it heeds only a number that is new to it.
         _ask(turn, replace(task, resize=replace(resize, number=answer.number + 1)))
         return
+    if answer.number > resize.number:
+        turn.put_task(question(task, turn.now))  # it did what a state that was lost has asked for
+        return
     if answer.number != resize.number or not resize.pending:
         return
     share = _confirmed(answer, task.counted_share or share)
@@ -346,11 +350,11 @@ def _learn(turn: Turn, task: Task, answer: Resized) -> None:
     turn.put_task(replace(task, share=share, resize=known))
     job = turn.state.current(task)
     if job is not None and share != old:
-        spec = replace(job.spec, **_changes(old, share))
+        spec = replace(job.spec, **changes(old, share))
         turn.put_job(replace(job, spec=spec, message=f"it was resized to {_words(share)}"))
 
 
-def _changes(old: Share, new: Share) -> dict[str, Any]:
+def changes(old: Share, new: Share) -> dict[str, Any]:
     """What changes of a job's request when its shares do, by the names of its fields."""
     changed: dict[str, Any] = {}
     if new.memory_mib != old.memory_mib:
@@ -414,7 +418,7 @@ def _settle_withdrawn(turn: Turn, job: Job, members: Sequence[tuple[Task, Resizi
         return
     _, resize = stuck[0]
     spec, words = job.spec, "its resize is withdrawn in part only"
-    if all(task.share == resize.before for task, resize in members):
+    if all(resize.withdrawn and task.share == resize.before for task, resize in members):
         spec = replace(spec, **resize.patch)  # type: ignore[arg-type]
         words = f"resized to {_words(resize.before)}"
     turn.put_job(replace(job, spec=spec, message=f"{words}: it cannot be taken back, for {resize.refused}"))

@@ -10,7 +10,7 @@ from typing import Final
 
 from mesos_gpu.engine.effects import Kill, ListTasks
 from mesos_gpu.engine.gpus import covers
-from mesos_gpu.engine.tasks.resizing import question
+from mesos_gpu.engine.tasks.resizing import changes, question
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -249,9 +249,12 @@ def _adopt(turn: Turn, job: Job, label: Label, tasks: Sequence[Task]) -> None:
         begun_at = task.launched_at if task.state is TaskState.RUNNING else None
         launch = label.launch if label.tasks > 1 else 0
         turn.put_task(replace(task, unknown=None, launch=launch, started_at=task.started_at or begun_at))
+    # Its executor may have said already what it has by now.
+    resized = changes(label.share, first.share) if label.share and first.share else {}
     turn.put_job(
         replace(
             job,
+            spec=replace(job.spec, **resized) if resized else job.spec,
             state=SHOWN[first.state],
             task_id=first.id,
             launches=label.launch,

@@ -434,6 +434,17 @@ def test_a_gang_goes_back_with_those_of_its_tasks_that_were_resized_already(worl
     assert (world.job().message, world.job().spec.gpu_memory_mib) == ("its resize is withdrawn", None)
 
 
+def test_a_gang_of_which_one_could_not_follow_is_not_said_to_be_resized(world: World) -> None:
+    running(world, tasks=2)
+    ask(world, gpu_memory_mib=30000)
+    answer(world, "j1.1.0", refused="no room")
+    withdraw(world)
+    answer(world, "j1.1.1", refused="it uses 25000 MiB", memory_mib=30000, memory_max_mib=30000)
+    assert [granted(world, f"j1.1.{rank}")[0] for rank in range(2)] == [20000, 30000]
+    assert world.job().spec.gpu_memory_mib is None
+    assert world.job().message.startswith("its resize is withdrawn in part only")
+
+
 def test_a_withdrawn_resize_outlives_the_scheduler(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=30000)
@@ -536,6 +547,36 @@ def test_a_task_that_was_taken_up_by_its_labels_has_what_its_executor_says(world
     assert (spec.gpu_memory_mib, spec.gpu_memory_max_mib, spec.gpu_compute_pct) == (30000, 35000, None)
     assert every(world.tick(10), fx.AskResize) == []
     assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 4
+
+
+def test_one_that_says_what_it_has_before_it_is_adopted_has_a_job_that_asks_for_that(world: World) -> None:
+    running(world)
+    told = listed(world)
+    lost(world)
+    world.node("a1", CARD)
+    world.feed(ev.TasksListed((told,)))
+    asked_what_it_has(world)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
+    world.feed(ev.UnknownAdopted(told.task_id))
+    assert granted(world) == (30000, 250)
+    assert (world.job().spec.gpu_milli, world.job().spec.gpu_memory_mib) == (250, 30000)
+    ask(world, gpu_compute_pct=10)
+    answer(world)
+    assert granted(world) == (30000, 100), "memory stays as it is"
+
+
+def test_one_that_did_later_what_a_lost_state_asked_for_is_asked_again_what_it_has(world: World) -> None:
+    running(world)
+    world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
+    world.register()
+    world.feed(ev.TasksListed((listed(world),)))
+    asked_what_it_has(world)
+    answer(world, number=2, memory_mib=30000, memory_max_mib=30000)  # was on its way since
+    answer(world, number=3, memory_mib=40000, memory_max_mib=40000)
+    assert asked_what_it_has(world).resize == Resize(0, 30000, 30000, 250)
+    answer(world, number=3, memory_mib=40000, memory_max_mib=40000)
+    assert granted(world) == counted(world) == (40000, 250)
+    assert (world.job().spec.gpu_memory_mib, every(world.tick(10), fx.AskResize)) == (40000, [])
 
 
 def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> None:
