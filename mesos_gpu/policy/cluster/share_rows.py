@@ -91,7 +91,9 @@ class ShareRows:
     def is_beyond(self, node: NodeCapacity) -> bool:
         """Whether all is to be looked at anew: a GPU of it has more for shares than any that is known, or hosts have
         changed so often, as with each MIG instance that they make, that most kinds are of none any more."""
-        return largest_mib([node]) > self.largest_mib or len(self._examples) > _MOST_KINDS + 2 * len(self._kind)
+        return largest_mib([node]) > self.largest_mib or len(self._examples) > _MOST_KINDS + 2 * len(
+            self._kind
+        )
 
     def state(self, row: int, node: NodeCapacity, model: str) -> Row:
         """Look at what is free of a row's GPUs, now."""
