@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 import pytest
 
 from isolator.agent.commands import executor_command
@@ -71,8 +72,10 @@ def run(client: Client, *jobs: Job) -> bool:
 
 
 def kill_keeper(stack: Stack) -> None:
-    victim = wait_until("a keeper", lambda: executors(stack, "gpu-keeper"))[0]
-    victim.send_signal(signal.SIGKILL)
+    """Of a card that was just closed one may still be about to end: all of them."""
+    for victim in wait_until("a keeper", lambda: executors(stack, "gpu-keeper")):
+        with suppress(psutil.NoSuchProcess):
+            victim.send_signal(signal.SIGKILL)
 
 
 def kill_executor(stack: Stack) -> None:
