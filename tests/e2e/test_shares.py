@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import requests
 
@@ -184,13 +185,49 @@ def test_a_running_share_grows_and_shrinks(stack: Stack, client: Client) -> None
     assert (grown["share"]["memory_mib"], grown["share"]["compute_pct"]) == (30720, 45)
     shares = {each["job_id"]: each for gpu in client.gpus() for each in gpu["shares"]}
     assert (shares[job["id"]]["compute_pct"], shares[other["id"]]["compute_pct"]) == (45, 50)
-    with pytest.raises(Refused, match="MiB free") as refused:
-        client.resize(job["id"], {"gpu_memory_mib": 81921})
-    assert refused.value.http_status == 409
+    for beyond, why in (61440, "MiB free"), (81921, "no GPU has 81921 MiB"):
+        with pytest.raises(Refused, match=why) as refused:
+            client.resize(job["id"], {"gpu_memory_mib": beyond})
+        assert refused.value.http_status == 409
     shrunk = client.resize(job["id"], {"gpu_memory_mib": 1024})
     assert shrunk["share"] is not None
     assert shrunk["share"]["memory_mib"] == 1024
+    _withdraw_one_that_is_not_answered(client, job)
     gone(stack, client, job, other)
+
+
+def _withdraw_one_that_is_not_answered(client: Client, job: Job) -> None:
+    """Stop its executor, ask for less, and take that back: whatever it does first when it goes on."""
+    executor = [each for each in psutil.process_iter() if _executor_of(each) == f"{job['id']}.1"]
+    assert executor
+    path = f"/v1/jobs/{job['id']}"
+    for process in executor:
+        process.suspend()
+    try:
+        asked = client.call("PATCH", path, dict, {"timeout_s": 0.5}, body={"gpu_memory_mib": 10240})
+        assert asked["resize"]["state"] == "asked"
+        withdrawn = client.call("DELETE", f"{path}/resize", dict, {"timeout_s": 0.5})
+        assert (withdrawn["resize"]["state"], withdrawn["share"]["memory_mib"]) == ("withdrawing", 1024)
+    finally:
+        for process in executor:
+            process.resume()
+    wait_until("it is answered", lambda: _resize_of(client, job) == "withdrawn")
+    share = client.job(job["id"])["share"]
+    assert share is not None
+    assert share["memory_mib"] == 1024
+
+
+def _resize_of(client: Client, job: Job) -> str | None:
+    resize = client.job(job["id"])["resize"]
+    return None if resize is None else resize["state"]
+
+
+def _executor_of(process: psutil.Process) -> str | None:
+    """The id of the Mesos executor that a process is, or is part of."""
+    try:
+        return process.environ().get("MESOS_EXECUTOR_ID")
+    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+        return None
 
 
 def test_a_task_beyond_its_share_is_told_of_and_ended(stack: Stack, client: Client) -> None:

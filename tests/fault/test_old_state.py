@@ -116,6 +116,37 @@ def test_it_is_refused_and_nothing_is_killed(
     stack.scheduler.start("--accept-older-state").wait()
 
 
+def test_a_share_that_was_resized_is_taken_up_with_what_it_has(stack: Stack, client: Client) -> None:
+    wanted = {
+        "name": "part",
+        "command": "sleep 600",
+        "gpus": 0.25,
+        "cpus": 0.1,
+        "mem_mib": 32,
+        "isolation": "any",
+    }
+    part = client.submit({**wanted, "kill_grace_s": 0.1})["id"]
+    wait_until("it runs", lambda: client.job(part)["state"] == "running", 60)
+    client.resize(part, {"gpu_memory_mib": 30720, "gpu_compute_pct": 45})
+    assert memory_of(client, part) == 30720
+    stack.scheduler.kill()
+    empty_it(state_of(stack))
+    stack.scheduler.start("--accept-older-state").wait()
+    wait_until("it is held", partial(settled, client, f"{part}.1"), 60)
+    assert call(stack, "tasks", "unknown", "adopt", f"{part}.1").exit_code == 0
+    wait_until("its executor has said what it has", lambda: memory_of(client, part) == 30720, 60)
+    job = client.job(part)
+    asked = [job[name] for name in ("gpus", "gpu_compute_pct", "gpu_memory_mib", "isolation")]
+    assert (job["state"], asked) == ("running", [0.25, 45, 30720, "any"])
+    client.resize(part, {"gpu_memory_mib": 10240})
+    assert memory_of(client, part) == 10240
+
+
+def memory_of(client: Client, job: str) -> int | None:
+    share = client.job(job)["share"]
+    return share["memory_mib"] if share else None
+
+
 def settled(client: Client, task_id: str) -> bool:
     """Whether the task is held and described, or its job has it."""
     if any(task["id"] == task_id and task["adoptable"] for task in client.unknown_tasks()):
