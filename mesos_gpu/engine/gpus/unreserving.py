@@ -15,6 +15,11 @@ _FIRST_S: Final = 1.0  # after the first refusal, until it is tried again
 _MOST_S: Final = 300.0
 
 
+def unreserved_of(state: State, offer: Offer) -> tuple[Scalar, ...]:
+    """What jobs may use of an offer: what is reserved for shared cards only those may have, until it is given back."""
+    return tuple([each for each in offer.resources if not is_ours(each, state.framework_id)])
+
+
 def may_unreserve(state: State, agent_id: AgentId, scalars: Sequence[Scalar], now: float) -> bool:
     """Whether to give that back now: what comes again after it was given back is tried less and less."""
     last = state.unreserved.get(agent_id)

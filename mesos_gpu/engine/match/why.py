@@ -6,6 +6,7 @@ from functools import partial
 
 from mesos_gpu.engine.gpus import covers
 from mesos_gpu.engine.gpus.gpu_status import gpu_status
+from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
@@ -122,7 +123,7 @@ def _node_view(
     view = NodeCapacity(
         agent_id=node.id,
         hostname=node.hostname,
-        free=resources_of(scalar for offer in offers for scalar in offer.resources),
+        free=resources_of(scalar for offer in offers for scalar in unreserved_of(state, offer)),
         gpus=tuple(free),
         parts=tuple(part for part in parts if part.gpu_id in ids),
         compute_milli=covers.compute_milli(settings),

@@ -3,6 +3,7 @@
 from collections.abc import Hashable
 from itertools import islice
 
+from mesos_gpu.engine.gpus.unreserving import unreserved_of
 from mesos_gpu.engine.queue.backlog import Backlog, Offered, request_of
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -18,10 +19,10 @@ from mesos_gpu.policy.queueing.queue import effective_priority, in_line_since
 
 
 def offered_of(state: State) -> Offered:
-    """What is held of each agent's offers."""
+    """What is held of each agent's offers, for jobs."""
     held: dict[AgentId, list[Scalar]] = {}
     for offer in state.offers.values():
-        held.setdefault(offer.agent_id, []).extend(offer.resources)
+        held.setdefault(offer.agent_id, []).extend(unreserved_of(state, offer))
     left = {agent_id: resources_of(scalars) for agent_id, scalars in held.items()}
     return lambda agent_id: left.get(agent_id, NOTHING)
 

@@ -5,7 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.offer import Offer, Scalar
 from mesos_gpu.testing.builders import every, offer, only
 from mesos_gpu.wire.mesos.reservations import owner_of, reserved
@@ -96,6 +99,18 @@ def test_what_the_master_does_not_take_back_is_given_back_less_and_less() -> Non
     world.offers(replace(offer("plain"), resources=(Scalar("gpus", 1, PLAIN),)))  # an operator did it
     world.state.offers.clear()
     assert only(world.offers(_reserved_offer("again", "fw-1", **KEPT)), fx.Launch).unreserve
+
+
+def test_a_job_that_waits_is_not_told_that_it_could_have_what_is_reserved_still() -> None:
+    world = world_of(shared("g1"), role="gpu")
+    world.state.offers.clear()
+    for n in range(3):
+        world.offers(_reserved_offer(f"o{n}", "fw-1", **KEPT))
+    assert list(world.state.offers) == ["o1", "o2"], "it is tried again in a moment"
+    submit(world, "whole", gpus=1)
+    assert world.job("whole").state is JobState.PENDING
+    why = why_of(world.state, world.settings, world.now, world.job("whole"))
+    assert [(each.reason, each.left) for each in why.funnel] == [(Stage.GPUS, 0)]
 
 
 def test_what_an_executor_leaves_is_given_back_at_once_after_what_its_task_left() -> None:
