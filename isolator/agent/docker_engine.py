@@ -469,7 +469,7 @@ def _check_paths(wish: ContainerWish) -> None:
 def _missing_cgroups(parent: str | None) -> tuple[str, ...]:
     """Cgroups on the way to `parent` that runc will make and never remove; outermost first."""
     missing = []
-    for line in Path("/proc/self/mounts").read_text().splitlines() if parent else ():
+    for line in Path("/proc/self/mounts").read_text(errors="surrogateescape").splitlines() if parent else ():
         _, point, kind, _ = line.split(" ", 3)
         if kind in ("cgroup", "cgroup2"):
             path = Path(point) / str(parent).strip("/")

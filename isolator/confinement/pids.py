@@ -92,7 +92,7 @@ def given(container: str, most: int, root: Path = Path("/")) -> PidsLimit | None
     mount = mounted(root)
     if not most or mount is None:
         return None
-    for line in (root / "proc/self/cgroup").read_text().splitlines():
+    for line in (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines():
         _, controllers, path = line.split(":", 2)
         if _CONTROLLER in controllers.split(",") and path.rpartition("/")[2] == container:
             return PidsLimit(most, Cgroup("cgroup1", mount / path.lstrip("/"), own=False))

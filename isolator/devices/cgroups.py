@@ -182,7 +182,7 @@ def _read_list(path: Path) -> list[str]:
 def mounted(root: Path = Path("/")) -> dict[Version, Path]:
     """Where hierarchies that can control devices are mounted: of v1 the one with `devices`."""
     mount_points: dict[Version, Path] = {}
-    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+    for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
         point = Path(unescaped(before.split()[4]))
@@ -195,7 +195,7 @@ def mounted(root: Path = Path("/")) -> dict[Version, Path]:
 
 def mounted_with(controller: str, root: Path = Path("/")) -> Path | None:
     """Where a hierarchy of version 1 with that controller is mounted; None: nowhere."""
-    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+    for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.partition(" ")
         if kind == "cgroup" and controller in options.split()[-1].split(","):
@@ -217,7 +217,7 @@ def membership(pid: int | Literal["self"] = "self", root: Path = Path("/")) -> d
         OSError: There is no such process.
     """
     paths: dict[Version, str] = {}
-    for line in (root / f"proc/{pid}/cgroup").read_text().splitlines():
+    for line in (root / f"proc/{pid}/cgroup").read_text(errors="surrogateescape").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
             paths["cgroup2"] = path

@@ -273,7 +273,9 @@ def freeze_cgroups() -> None:
         return
     if ctypes.get_errno() != errno.ENOSYS:
         raise OSError(ctypes.get_errno(), f"mount_setattr: {os.strerror(ctypes.get_errno())}")
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():  # before Linux 5.12
+    for line in (
+        Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
+    ):  # before Linux 5.12
         point = line.split()[4]
         if point == _CGROUPS or point.startswith(_CGROUPS + "/"):
             flags = MS_NOSUID | MS_NODEV | MS_NOEXEC

@@ -126,7 +126,7 @@ def kill_leftovers(task_id: str, timeout_s: float = 10.0) -> list[int]:
 
 def _is_zombie(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return True

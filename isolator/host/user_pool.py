@@ -101,7 +101,10 @@ def _processes() -> Iterator[tuple[int, int]]:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{name}/status") as file:
+        with (
+            contextlib.suppress(FileNotFoundError, ProcessLookupError),
+            open(f"/proc/{name}/status", errors="replace") as file,
+        ):
             said = dict(line.split(":\t", 1) for line in file if line.startswith(("State:", "Uid:")))
             if said["State"][0] not in "ZX":
                 yield int(name), int(said["Uid"].split()[0])

@@ -20,6 +20,7 @@ from isolator.shares.mps import daemon as mps
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.gpu import Inventory
+from mesos_gpu.wire.plain import clean
 
 LEFTOVERS_S: Final = 1.0  # what hangs is tried again at the next look, which must not wait for it
 REAP_S: Final = 2.0  # a look that comes after an undo sees the cards free; one that hangs is not waited for
@@ -215,11 +216,11 @@ def strangers(ledger: Ledger, pids: Mapping[GpuId, Sequence[int]]) -> dict[GpuId
 def _who(pid: int) -> str:
     """ "pid 4711 (python3) of alice"."""
     try:
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        name = Path(f"/proc/{pid}/comm").read_text(errors="replace")
         uid = os.stat(f"/proc/{pid}").st_uid
     except OSError:
         return f"pid {pid}, which has just ended"
     try:
-        return f"pid {pid} ({name}) of {pwd.getpwuid(uid).pw_name}"
+        return f"pid {pid} ({clean(name.strip())}) of {pwd.getpwuid(uid).pw_name}"
     except KeyError:
-        return f"pid {pid} ({name}) of uid {uid}"
+        return f"pid {pid} ({clean(name.strip())}) of uid {uid}"

@@ -233,7 +233,7 @@ def groups_of(name: str, gid: int) -> tuple[int, ...]:
 def memory_cgroup(container: str, root: Path = Path("/")) -> str | None:
     """The cgroup that Mesos accounts the executor's container in; None: it has none of its own."""
     with contextlib.suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
+        for line in (root / "proc/self/cgroup").read_text(errors="surrogateescape").splitlines():
             _, controllers, path = line.split(":", 2)
             if "memory" in controllers.split(",") and path.rpartition("/")[2] == container:
                 return path

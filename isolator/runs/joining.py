@@ -156,7 +156,7 @@ def _variables(pid: int) -> dict[str, str]:
 
 
 def _status(pid: int) -> dict[str, str]:
-    with open(f"/proc/{pid}/status") as file:
+    with open(f"/proc/{pid}/status", errors="replace") as file:
         return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
 
 
@@ -184,7 +184,7 @@ def _other_cgroups(pid: int) -> list[str]:
 
 def cgroups_of(pid: str) -> dict[str, str]:
     """The paths of the process's cgroups, by their controllers as /proc names them; "" is version 2."""
-    with open(f"/proc/{pid}/cgroup") as file:
+    with open(f"/proc/{pid}/cgroup", errors="surrogateescape") as file:
         return {
             controllers: path for _, controllers, path in (line.rstrip("\n").split(":", 2) for line in file)
         }
@@ -196,7 +196,7 @@ def mount_of(hierarchy: str) -> str:
     Raises:
         FileNotFoundError: Nowhere.
     """
-    with open("/proc/self/mounts") as file:
+    with open("/proc/self/mounts", errors="surrogateescape") as file:
         for line in file:
             _, point, kind, options, *_ = line.split(" ")
             if kind == "cgroup2" and not hierarchy:

@@ -11,10 +11,10 @@ def boot_id() -> str:
 def start_ticks(pid: int) -> int | None:
     """When a process started, in clock ticks since boot; None: there is none, or it is a zombie.
 
-    Source: proc_pid_stat(5); the command's name (field 2) may hold spaces and parentheses.
+    Source: proc_pid_stat(5); the command's name (field 2) is whatever bytes the process likes, prctl(2).
     """
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None

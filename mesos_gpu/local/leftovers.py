@@ -230,7 +230,7 @@ def note_processes(directory: Path) -> None:
 def _stat(pid: int) -> list[str]:
     """Fields 3 and on of /proc/PID/stat: state, ppid, pgrp, session, …; empty if it is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
 

@@ -491,7 +491,7 @@ def own_cgroups(domain: Domain, root: Path = Path("/")) -> list[Cgroup]:
     Source: cgroups(7); the hierarchies without a controller of their own (name=systemd) count, too.
     """
     groups: dict[str, Cgroup] = {}
-    for line in (root / "proc/self/mountinfo").read_text().splitlines():
+    for line in (root / "proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(maxsplit=2)
         hierarchy = "2" if kind == "cgroup2" else ",".join(sorted(set(options.split(",")) - {"rw", "ro"}))

@@ -170,10 +170,12 @@ def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
 
 def _use(value: Any) -> ShareUse:
     """What a task uses of a share; what is not known of it is left out by older monitors, and ignored here."""
+    from mesos_gpu.wire.plain import clean  # executors, which are told of no uses, need not pay for it
+
     use = ShareUse(**{name: value[name] for name in _OF_USE if name in value})
     if not all(_is_amount(value.get(name)) for name in _AMOUNTS):
         raise ValueError(f"amounts must be whole numbers from 0, got {value!r}")
-    return replace(use, problem=str(use.problem)[:LONGEST_PROBLEM])
+    return replace(use, problem=clean(str(use.problem))[:LONGEST_PROBLEM])
 
 
 def _is_amount(value: object) -> bool:

@@ -45,6 +45,12 @@ def test_there_are_no_more_than_a_host_can_have_and_words_are_cut() -> None:
     assert report.decode(body(problem="x" * 9999)).uses == (replace(USE, problem="x" * 300),)
 
 
+def test_the_name_of_a_tasks_file_is_words_and_nothing_else() -> None:
+    """Of any bytes: such as can be no UTF-8, or command a terminal."""
+    (use,) = report.decode(body(problem="has loaded /tmp/libcuda.so\udcff\x1b[2J")).uses
+    assert use.problem == "has loaded /tmp/libcuda.so\\udcff\\x1b[2J"
+
+
 @pytest.mark.parametrize("wrong", [-1, 1.5, "1", True, []])
 @pytest.mark.parametrize("name", ["memory_mib", "most_mib", "compute_milli", "refused", "missed", "looks"])
 def test_an_amount_that_is_none_makes_a_report_unreadable(name: str, wrong: object) -> None:
