@@ -418,11 +418,10 @@ class Ledger:
                         f"another process has been at work on the shares of {gpu} for {timeout_s:g} s",
                         remedy=f"see which has {path} open; if it hangs, end it",
                     )
-            if self._path.exists():
+            with contextlib.suppress(sqlite3.DatabaseError):  # none yet; or who uses it next says so
                 # While one is open, no other that is closed writes the whole file back.
                 kept = stack.enter_context(contextlib.closing(_connect(self._uri)))
-                with contextlib.suppress(sqlite3.DatabaseError):  # who uses it next says so
-                    kept.execute("SELECT count(*) FROM cards").fetchone()
+                kept.execute("SELECT count(*) FROM cards").fetchone()
             yield
 
     @contextlib.contextmanager

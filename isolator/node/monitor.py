@@ -142,9 +142,15 @@ class Monitor:
             try:
                 self._widening.look()
                 told = ""
-            except (MesosGpuError, OSError) as error:
+            except (
+                Exception
+            ) as error:  # a thread that ends would leave idle tasks without what others have of theirs
                 if str(error) != told:
-                    logger.error("the time of idle shares is not given to others: %s", error)
+                    logger.error(
+                        "the time of idle shares is not given to others: %s",
+                        error,
+                        exc_info=not isinstance(error, MesosGpuError | OSError),
+                    )
                 told = str(error)
 
     def _report_until_stopped(self, interval_s: float) -> None:

@@ -46,13 +46,13 @@ def _plan(ledger: Ledger, row: CardTrace, idle: Collection[str]) -> None:
     state = json.dumps({task: astuple(window) for task, window in planned.own.items()})
     for task, window in sorted(planned.granted.items(), key=lambda item: item[1].length_us):
         region = region_of(ledger.directory, task)
-        if not region.path.exists():  # its end is under way
-            continue
         try:
             if any(card.gpu == row.gpu and card.window != window for card in region.limits((row.gpu,))):
                 region.change(row.gpu, window=window)
-        except Damaged as error:
-            ledger.note(CardTrace(row.gpu, CLOSED, error.what))
+        except (Damaged, FileNotFoundError) as error:
+            if region.limits_path.exists():  # else it is being made, or removed
+                why = error.what if isinstance(error, Damaged) else str(error)
+                ledger.note(CardTrace(row.gpu, CLOSED, why))
     if state != row.state:  # last: what is noted is done
         ledger.note(replace(row, state=state))
 

@@ -136,8 +136,12 @@ class Region:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.mkdir(mode=0o755)
         self.path.chmod(0o755)  # whatever the umask
-        _write_new(self.limits_path, content, 0o644)
         _write_new(self.usage_path, _HEADER.pack(MAGIC_USAGE, VERSION, 0, 0).ljust(USAGE_BYTES, b"\0"), 0o666)
+        part = (
+            self.path / ".limits"
+        )  # whole at once: half of it would look damaged to who plans for all of the card
+        _write_new(part, content, 0o644)
+        part.rename(self.limits_path)
 
     def remove(self) -> None:
         """Remove all of it; harmless if it is not there."""

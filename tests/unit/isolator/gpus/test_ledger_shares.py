@@ -229,6 +229,13 @@ def test_one_at_a_time_changes_what_is_of_a_card(ledger: Ledger) -> None:
         pass
 
 
+def test_a_turn_needs_no_ledger_that_can_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").mkdir()
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    with ledger.turn([A], timeout_s=0.0), pytest.raises(Unavailable):
+        ledger.holdings()
+
+
 def test_the_ledger_is_closed_to_others(ledger: Ledger, tenant: Callable[[], Owner]) -> None:
     ledger.claim("t1", [A], tenant(), share=ask())
     files = [path for path in ledger.directory.rglob("*") if path.is_file()]

@@ -219,6 +219,29 @@ def test_a_limit_that_cannot_be_set_takes_the_others_back(
     assert one.limits()[0] == 1000
 
 
+@pytest.mark.parametrize("left", ["nothing", "a directory", "a part"])
+def test_a_task_that_is_being_made_or_removed_closes_no_card(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    """Its files come and go beside its claim: a neighbour may plan at any moment between."""
+    one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
+    one.region.remove()
+    if left == "a directory":
+        one.region.path.mkdir()
+    elif left == "a part":
+        with monkeypatch.context() as patch:
+            patch.delattr(Path, "rename")  # it dies there
+            with pytest.raises(AttributeError):
+                one.region.create(())
+        assert len(list(one.region.path.iterdir())) == 2
+    with other.enforcing.turn():
+        other.enforcing.plan()
+    assert [row.kind for row in ledger.cards()] == ["windows"]
+    assert other.resize(1, 2000, 500).refused == ""
+    one.region.remove()
+    assert not one.region.path.exists()
+
+
 def test_a_damaged_file_of_limits_closes_the_card_and_the_others_run_on(ledger: Ledger) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
     one.region.limits_path.write_bytes(b"x" * 40)
