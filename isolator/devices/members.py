@@ -40,10 +40,16 @@ def _names_of(holding: Holding) -> frozenset[str]:
 def _parts_of(pid: int) -> frozenset[str]:
     """Names of the cgroups that a process is in, and of those above; none: it has ended."""
     try:
-        paths = cgroups.membership(pid).values()
+        parts = _path_parts(pid)
+        if not any(parts) and (thread := processes.living_thread(pid)) != pid:
+            parts = _path_parts(thread)
     except OSError:
         return frozenset()
-    return frozenset(part for path in paths for part in path.split("/"))
+    return parts
+
+
+def _path_parts(pid: int) -> frozenset[str]:
+    return frozenset(part for path in cgroups.membership(pid).values() for part in path.split("/"))
 
 
 def members_of(holdings: Sequence[Holding]) -> list[frozenset[int]]:

@@ -106,18 +106,32 @@ def of_task(task_id: str) -> list[int]:
             continue
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError),
-            open(f"/proc/{name}/environ", "rb") as file,
+            open(f"/proc/{living_thread(int(name))}/environ", "rb") as file,
         ):
             if marks & set(file.read().split(b"\0")):
                 pids.append(int(name))
     return pids
 
 
+def living_thread(pid: int) -> int:
+    """A thread of a process by which /proc says what the process has; the process itself, if it has ended.
+
+    Its first thread, of which the process has its number, may end before the others: then /proc/PID has neither
+    mappings nor descriptors nor environment, and no cgroup of version 1; /proc/TID has them all (proc_pid_task(5)).
+    """
+    if not _is_zombie(pid):
+        return pid
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        threads = map(int, os.listdir(f"/proc/{pid}/task"))
+        return next((thread for thread in threads if not _is_zombie(thread)), pid)
+    return pid
+
+
 def kill_leftovers(task_id: str, timeout_s: float = 10.0) -> list[int]:
     """End what a dead executor left of its task; what would not die is returned."""
     deadline = time.monotonic() + timeout_s
     while True:
-        left = [pid for pid in of_task(task_id) if not _is_zombie(pid)]
+        left = [pid for pid in of_task(task_id) if not _is_zombie(living_thread(pid))]
         if not left or time.monotonic() > deadline:
             return left
         send(left, signal.SIGKILL)

@@ -11,9 +11,11 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Final
 
+from isolator.host.processes import living_thread
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.policy.sharing.excess import File, foreign
 
@@ -75,6 +77,7 @@ _SILENT: Final = Loaded(problem="it does not answer")
 def read(question: Question) -> Loaded:
     """Read what a process has; nothing, if it has ended, is not ours to read, or has nothing to do with CUDA."""
     try:
+        question = replace(question, pid=living_thread(question.pid))
         is_open = _has_driver(question)
         if not (is_open or question.computes):
             return Loaded()
@@ -87,6 +90,8 @@ def read(question: Question) -> Loaded:
         return Loaded(problem=str(error))
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return Loaded()
+    except OSError as error:
+        return Loaded(problem=str(error))
     return Loaded(is_open or question.computes, libraries)
 
 
@@ -161,7 +166,7 @@ class Looker:
         """
         self._real, self._ask = real, ask
         self._found: dict[_Process, tuple[float, str]] = {}  # when it was looked at, and what there is to say
-        self._waiting: dict[_Process, threading.Thread] = {}
+        self._waiting: dict[_Process, tuple[threading.Thread, list[Loaded]]] = {}
 
     def look(
         self,
@@ -181,18 +186,27 @@ class Looker:
         began = time.monotonic()
         groups = [{(pid, start_ticks(pid)) for pid in task} for task in tasks]
         group_of = {process: group for group in groups for process in group}
-        self._found = {each: known for each, known in self._found.items() if each in group_of}
-        self._waiting = {each: thread for each, thread in self._waiting.items() if thread.is_alive()}
-        for process in sorted(group_of, key=lambda each: self._found.get(each, (0.0, ""))[0]):
+        self._found = {each: self._found.get(each, (began, "")) for each in group_of}
+        late = {each: said for each, (thread, said) in self._waiting.items() if not thread.is_alive()}
+        self._waiting = {each: known for each, known in self._waiting.items() if each not in late}
+        for process in self._in_turn(groups):
             now = time.monotonic()
             if now > began + _ALL_S:
                 break
             pid = process[0]
             question = Question(pid, ("libcuda.so", self._real), major, pid in computing, now + LOOK_S)
-            seen = self._seen(process, group_of[process], question)
-            before = self._found.get(process, (0.0, ""))[1]
+            answer = late.get(process)  # to the last look: who takes long each time is seen by that
+            seen = answer[0] if answer else self._seen(process, group_of[process], question)
+            before = self._found[process][1]
             self._found[process] = now, before if seen is None else self._verdict(seen, ours)
         return {pid: what for (pid, _), (_, what) in self._found.items() if what}
+
+    def _in_turn(self, groups: Iterable[Collection[_Process]]) -> list[_Process]:
+        """One process of each task, then the next of each: those first that were looked at, or came, longest ago. So
+        a task that makes processes without end hides neither the others' nor its own."""
+        queues = [sorted(group, key=lambda each: self._found[each][0]) for group in groups]
+        queues.sort(key=lambda queue: self._found[queue[0]][0] if queue else 0.0)
+        return [process for rank in zip_longest(*queues) for process in rank if process is not None]
 
     def _seen(self, process: _Process, group: Collection[_Process], question: Question) -> Loaded | None:
         """What a process has; None: that takes long this time, which may be the host's fault."""
@@ -203,7 +217,7 @@ class Looker:
         thread.start()
         thread.join(2 * LOOK_S)
         if thread.is_alive():
-            self._waiting[process] = thread
+            self._waiting[process] = thread, answers
         return answers[0] if answers else None
 
     def _verdict(self, seen: Loaded, ours: frozenset[File]) -> str:

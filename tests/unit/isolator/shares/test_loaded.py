@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,12 +10,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from isolator.devices import members
+from isolator.host import processes
 from isolator.shares import loaded
 from isolator.shares.loaded import Loaded, Looker, Question, read
+from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.testing.cuda import Cards, Host, compile_stubs
+from tests.conftest import wait_until
 from tests.cuda import compiler_or_skip
 
 REAL = "libmgpu-real-cuda.so"
@@ -155,20 +161,93 @@ def test_one_that_does_not_let_itself_be_read_delays_nobody_for_long(monkeypatch
             process.wait()
 
 
+class Slowly:
+    """A clock that questions move, each by more time than there is for all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.asked = 1.0, list[int]()
+        monkeypatch.setattr(loaded, "time", SimpleNamespace(monotonic=self.read))
+
+    def read(self) -> float:
+        """Read the clock."""
+        self.now += 0.001
+        return self.now
+
+    def ask(self, question: Question) -> Loaded:
+        """Answer that there is nothing."""
+        self.now += 2.0
+        self.asked.append(question.pid)
+        return Loaded()
+
+    def look(self, looker: Looker, *tasks: set[int]) -> None:
+        """Look, at nothing in particular."""
+        looker.look(tasks, set(), frozenset(), None)
+
+
 def test_those_for_whom_there_was_no_time_are_the_first_of_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loaded, "_ALL_S", -1.0)
-    asked = list[int]()
+    slowly = Slowly(monkeypatch)
+    looker = Looker(REAL, slowly.ask)
+    for _ in range(4):
+        slowly.look(looker, {ME, os.getppid()})
+    assert set(slowly.asked[:2]) == {ME, os.getppid()}
+    assert slowly.asked[2:] == slowly.asked[:2]
 
-    def ask(question: Question) -> Loaded:
-        asked.append(question.pid)
-        return Loaded()
+
+def test_who_makes_processes_without_end_hides_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    slowly = Slowly(monkeypatch)
+    looker, first = Looker(REAL, slowly.ask), 1 << 23  # beyond what pids can be
+    for look in range(3):
+        fresh = range(first + look * 100, first + look * 100 + 100)
+        slowly.look(looker, {os.getppid(), *fresh}, {ME})
+    assert {ME, os.getppid()} <= set(slowly.asked)
+
+
+def test_an_answer_that_comes_late_each_time_counts_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process can have its memory locked for a while whenever it is looked at."""
+    monkeypatch.setattr(loaded, "LOOK_S", 0.01)
+    let_go = threading.Event()
+
+    def ask(_: Question) -> Loaded:
+        let_go.wait(60)
+        return Loaded(True)
 
     looker = Looker(REAL, ask)
-    looker.look([{ME}], set(), frozenset(), None)
-    assert asked == []
-    monkeypatch.setattr(loaded, "_ALL_S", 60.0)
-    looker.look([{ME}], set(), frozenset(), None)
-    looker.look([{ME, os.getppid()}], set(), frozenset(), None)
-    assert asked == [ME, os.getppid(), ME]
+    assert looker.look([{ME}], {ME}, frozenset({(1, 1)}), None) == {}
+    let_go.set()
+    (thread,) = (thread for thread, _ in looker._waiting.values())
+    thread.join(60)
+    let_go.clear()
+    try:
+        (what,) = looker.look([{ME}], {ME}, frozenset({(1, 1)}), None).values()
+    finally:
+        let_go.set()
+    assert what.endswith("its CUDA is not ours")
+
+
+#: Ends the first thread of its process, and no other: exit(2), by its number.
+HEADLESS = f"""
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).syscall({93 if os.uname().machine == "aarch64" else 60}, 0)
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_is_seen_by_the_others() -> None:
+    """It lives, computes and holds memory; /proc has nothing of it by its own number, as if it had ended."""
+    task = f"headless.{ME}"
+    with subprocess.Popen(
+        [sys.executable, "-c", HEADLESS], env={**os.environ, "MESOS_TASK_ID": task}
+    ) as process:
+        try:
+            wait_until("its first thread has ended", lambda: start_ticks(process.pid) is None)
+            assert Path(f"/proc/{process.pid}/maps").read_bytes() == b""
+            seen = read(replace(ALL, pid=process.pid, names=("libc.so",), major=NULL))
+            assert [path.rpartition("/")[2] for path, _ in seen.libraries] == ["libc.so.6"]
+            assert processes.of_task(task) == [process.pid]
+            assert members._parts_of(process.pid) == members._parts_of(ME)
+            assert processes.kill_leftovers(task) == []
+            assert process.wait(30) == -signal.SIGKILL
+        finally:
+            process.kill()
