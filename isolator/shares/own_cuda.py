@@ -8,6 +8,7 @@ found out by this, as one with a static libcuda is not: the monitor sees what is
 """
 
 import contextlib
+import errno
 import fnmatch
 import os
 import re
@@ -38,7 +39,8 @@ LOOK_S: Final = 10.0
 MOST_PATHS: Final = 2000
 _MOST_LINKS: Final = 40  # of one path, as in Linux
 _MOST_CONF, _MOST_CACHE = 1 << 16, 1 << 24  # bytes
-_CACHED: Final = re.compile(rb"(/[^\0]*/libcuda\.so[^\0/]*)\0")
+_NAME: Final = b"/libcuda.so"
+_LONGEST: Final = 4096  # bytes of a path, PATH_MAX of limits.h; a linker opens none that is longer
 
 
 def libcuda_of(root: str, also: Sequence[str] = (), clock: Callable[[], float] = time.monotonic) -> str:
@@ -104,11 +106,22 @@ class _Image:
                     yield from self._configured(f"{where.parent}/{each}", depth + 1)
 
     def _cached(self, ours: set[tuple[int, int] | None]) -> str:
-        for match in _CACHED.finditer(self._content(CACHE, _MOST_CACHE)):
-            path = os.fsdecode(match[1])
+        for path in self._in_cache(self._content(CACHE, _MOST_CACHE)):
             if self._identity(path) is not None and self._identity(os.path.dirname(path)) not in ours:
                 return path
         return ""
+
+    def _in_cache(self, content: bytes) -> Iterator[str]:
+        """Paths of a libcuda among the strings of the linker's cache, each ended by 0. No pattern, which could take
+        for ever where the image has put something else there."""
+        at = content.find(_NAME)
+        while at >= 0:
+            self._see_time()
+            before = content[max(at - _LONGEST, 0) : at].rpartition(b"\0")[2]
+            name, ended, _ = content[at + 1 : at + _LONGEST].partition(b"\0")
+            if ended and b"/" not in name and (first := (before + b"/").find(b"/")) >= 0:
+                yield os.fsdecode(before[first:] + b"/" + name)
+            at = content.find(_NAME, at + 1)
 
     def _in(self, path: str) -> Iterator[tuple[str, bool]]:
         """Names in a directory, and whether each is one; none, if it is none."""
@@ -156,7 +169,9 @@ class _Image:
                 continue
             try:
                 fd = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=way[-1])
-            except OSError:  # not there, no directory, too long
+            except OSError as error:  # not there, no directory, too long
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise _unseen("its directories lie too deep") from error
                 return None
             if not stat.S_ISLNK(os.fstat(fd).st_mode):
                 way.append(fd)

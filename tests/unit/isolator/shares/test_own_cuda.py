@@ -1,7 +1,9 @@
 """A libcuda in an image is found where a linker would find it, and never on the host."""
 
+import contextlib
 import itertools
 import os
+import resource
 import subprocess
 import time
 from pathlib import Path
@@ -65,6 +67,18 @@ def test_what_the_linkers_cache_names_counts_if_it_is_there(tmp_path: Path) -> N
     assert libcuda_of(str(tmp_path)) == "/srv/x/libcuda.so.1"
 
 
+@pytest.mark.parametrize("strings", [b"/" * (1 << 20), b"/libcuda.so/" * 4000, b"\0/a/libcuda.so.1" * 4000])
+def test_a_cache_that_is_none_takes_no_time(tmp_path: Path, strings: bytes) -> None:
+    put(tmp_path, "etc/ld.so.cache", strings)
+    began = time.process_time()
+    with contextlib.suppress(NotStarted):
+        assert libcuda_of(str(tmp_path)) == ""
+    assert time.process_time() - began < LOOK_S
+    put(tmp_path, "opt/own/libcuda.so.1")
+    put(tmp_path, "etc/ld.so.cache", strings[:999] + b"\0/opt/own/libcuda.so.1\0")
+    assert libcuda_of(str(tmp_path)) == "/opt/own/libcuda.so.1"
+
+
 def test_directories_of_ld_library_path_count(tmp_path: Path) -> None:
     put(tmp_path, "opt/conda/lib/libcuda.so")
     assert libcuda_of(str(tmp_path)) == ""
@@ -117,6 +131,18 @@ def test_an_image_that_cannot_be_looked_through_is_refused(tmp_path: Path) -> No
     ticks = itertools.count(0.0, LOOK_S / 2)
     with pytest.raises(NotStarted, match="takes more than 10 s"):
         libcuda_of(str(tmp_path), clock=lambda: next(ticks))
+
+
+def test_directories_that_lie_deeper_than_descriptors_reach_are_not_taken_for_none(tmp_path: Path) -> None:
+    where, most = "d/" * 200, resource.getrlimit(resource.RLIMIT_NOFILE)
+    put(tmp_path, f"{where}libcuda.so.1")
+    assert libcuda_of(str(tmp_path), (where,)) == f"/{where}libcuda.so.1"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 100, most[1]))
+    try:
+        with pytest.raises(NotStarted, match="too deep"):
+            libcuda_of(str(tmp_path), (where,))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
 
 
 def test_nothing_stays_open(tmp_path: Path) -> None:
