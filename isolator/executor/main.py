@@ -279,7 +279,9 @@ def main() -> int:
     env = dict(os.environ)
     settings = Settings.from_environment(env)
     with Sandbox(sandbox_of(env)) as place:
-        sys.stderr = os.fdopen(place.append(LOG), "a")  # for as long as the process lives
+        sys.stderr = os.fdopen(
+            place.append(LOG), "a", errors="backslashreplace"
+        )  # for as long as the process lives
     processes.become_subreaper()
     launcher = Launcher.fork()
     ledger = Ledger()

@@ -81,7 +81,7 @@ class Watch:
         self._seen: dict[int, str] = {}
         self._stop = threading.Event()
         self.state, self.why = State.ACTIVE, ""
-        self.evicted = False
+        self.evicted = self._told_to_end = False
 
     def start(self) -> None:
         """Look from a thread, until `stop`."""
@@ -111,6 +111,8 @@ class Watch:
         if move.to is not self.state:
             self._say(f"the MPS daemon of {self._domain.gpu} is {move.to.value}: {sight.why or 'it answers'}")
         self.state, self.why = move.to, sight.why
+        if self.evicted and not self._told_to_end:
+            self._end_task()
         for action in move.does:
             self._do(action, sight)
         if sight.event is Event.ANSWERS:
@@ -216,8 +218,13 @@ class Watch:
         elif action is Action.EVICT and not self.evicted:
             self.evicted = True
             self._say(f"the task ends, as the MPS daemon of {gpu} is {self.state.value}: {sight.why}")
-            self._evict()
+            self._end_task()
         # KILL: the next share that joins finds what is left, and ends it first.
+
+    def _end_task(self) -> None:
+        """Again at each look until it could be told: an agent that ends an image may be away."""
+        self._evict()
+        self._told_to_end = True
 
     def _see_settings(self) -> None:
         """What a client has changed is set again, unless another is at work on the card."""
@@ -237,8 +244,11 @@ class Watch:
     def _see_room(self) -> None:
         """Close the card while its tasks have all clients of its server: each was counted with one, and may have
         more."""
-        full = CardTrace(self._domain.gpu, CLOSED, FULL)
-        is_full, told = 0 < self._most_clients <= self._clients, full in self._ledger.cards(full.gpu)
+        full, hung = (CardTrace(self._domain.gpu, CLOSED, why) for why in (FULL, _closed(State.HUNG)))
+        rows = self._ledger.cards(full.gpu)
+        if hung in rows:  # it answers; whose executor found it hung may have died since
+            self._ledger.forget(hung)
+        is_full, told = 0 < self._most_clients <= self._clients, full in rows
         if is_full and not told:
             self._say(f"{full.gpu} takes no more shares: {FULL}, {self._clients}")
             self._ledger.note(full)

@@ -137,6 +137,10 @@ class Enforcing:
                 measure.resize(wanted, self._ledger, before)
                 changed.append(measure)
         except (MesosGpuError, OSError):
+            with contextlib.suppress(
+                MesosGpuError, OSError
+            ):  # of several cards some may be changed; it fails again
+                measure.resize(old, self._ledger, share)
             for measure in reversed(changed):
                 measure.resize(old, self._ledger, share)
             raise

@@ -14,13 +14,14 @@ import pytest
 from isolator.executor import mps_watch
 from isolator.executor.mps_watch import Watch
 from isolator.gpus.ledger import Ledger
-from isolator.gpus.share_claims import CLOSED
+from isolator.gpus.share_claims import CLOSED, CardTrace
 from isolator.runs.run import Ended
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, State
 from mesos_gpu.adapters.mps_control import Limits
 from mesos_gpu.adapters.proc import boot_id, start_ticks
+from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing import fake_mps
 from tests.conftest import wait_until
@@ -230,6 +231,35 @@ def test_a_killed_daemon_ends_the_task_as_the_infrastructures_fault(place: Besid
     ended = watch.explained(Ended(signal=signal.SIGTERM))
     assert (ended.infrastructure, ended.signal) == (True, None)
     assert ended.why == f"the MPS daemon of {GPU} failed: its process has ended"
+
+
+def test_a_task_that_cannot_be_ended_now_is_ended_at_the_next_look(
+    place: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.play()
+    watch = place.watch()
+    place.end()
+    ends: list[bool] = []
+
+    def evict() -> None:
+        ends.append(True)
+        if len(ends) < 3:
+            raise Unavailable("the agent does not answer", remedy="wait")
+
+    monkeypatch.setattr(watch, "_evict", evict)
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            watch.look()
+    watch.look()
+    watch.look()
+    assert len(ends) == 3
+
+
+def test_who_found_the_daemon_hung_and_died_leaves_no_closed_card(place2: Beside) -> None:
+    place2.play()
+    place2.ledger.note(CardTrace(GPU, CLOSED, "its MPS daemon is hung"))
+    place2.watch().look()
+    assert place2.closed() == []
 
 
 def test_a_daemon_that_was_killed_before_any_look_explains_the_end(place: Beside) -> None:

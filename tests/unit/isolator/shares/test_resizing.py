@@ -242,6 +242,22 @@ def test_a_task_that_is_being_made_or_removed_closes_no_card(
     assert not one.region.path.exists()
 
 
+def test_a_measure_that_fails_half_done_is_set_back(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as limits of several cards, of which one is refused."""
+    now: list[int] = []
+
+    class Half(Files):
+        def resize(self, tenancy: Tenancy, ledger: Ledger, before: Share) -> None:
+            now.append(tenancy.share.memory_mib)
+            if tenancy.share.memory_mib != QUARTER.memory_mib:
+                raise Unavailable("the driver refused the second card", remedy="wait")
+
+    monkeypatch.setattr(enforcing_module, "measures", lambda _: (Files(), Half()))
+    one = Tenant(ledger, "one")
+    assert one.resize(1, 3000, 750).refused == "the driver refused the second card"
+    assert (now, one.limits()[0]) == ([3000, 1000], 1000)
+
+
 def test_a_damaged_file_of_limits_closes_the_card_and_the_others_run_on(ledger: Ledger) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
     one.region.limits_path.write_bytes(b"x" * 40)
