@@ -125,5 +125,6 @@ def _forget_old(turn: Turn) -> None:
         gone = node.lost_at is not None and turn.now - node.lost_at > turn.settings.keep_lost_nodes_s
         if gone and node.id not in busy:
             del state.nodes[node.id]
-            state.capacities.pop(node.id, None)
+            for known in (state.capacities, state.unreserved):
+                known.pop(node.id, None)
             turn.effects.append(ForgetNode(node.id))

@@ -13,7 +13,7 @@ from mesos_gpu.model.nodes.gpu import Gpu, Health
 from mesos_gpu.model.resources import Resources
 from mesos_gpu.model.shares.card import Ability, MigInstance, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
-from mesos_gpu.model.shares.share import Share
+from mesos_gpu.model.shares.share import EVERYBODY, Share
 from mesos_gpu.model.shares.units import WHOLE
 from mesos_gpu.policy.capacity.fit import (
     Chosen,
@@ -60,7 +60,8 @@ def sharings(draw: st.DrawFn) -> Sharing | None:
     abilities = tuple((each, "" if each in usable else "it is not there") for each in ABILITIES)
     memory_mib = draw(st.sampled_from((40_000, 80_000)))
     if draw(st.integers(0, 4)):
-        return Sharing(memory_mib, abilities)
+        clients, users = draw(st.sampled_from((0, 0, 1, 3))), draw(st.booleans())
+        return Sharing(memory_mib, abilities, mps_clients=clients, mps_users=users)
     instances = tuple(
         MigInstance(f"MIG-{i}", "1g", memory_mib // 8, 14, i, 0, 142, 125, i, 1)
         for i in range(draw(st.integers(0, 7)))
@@ -100,6 +101,8 @@ def requests(draw: st.DrawFn, *, shares_only: bool = False) -> Request:
         count = draw(st.integers(1, 3))
         return Request(EXECUTOR.with_gpus(count), GpuRequest(count), tasks=tasks, user=user)
     wish = draw(wishes)
+    if wish.isolation is not Isolation.STRICT:
+        wish = replace(wish, across_users=draw(st.booleans()))
     count = 1 if wish.memory_mib is None else draw(st.sampled_from((1, 1, 2, 3)))
     return Request(EXECUTOR, GpuRequest(count, share=wish), tasks=tasks, user=user)
 
@@ -170,7 +173,10 @@ class Cluster:
         assert sum(share.memory_mib for share in shares) <= card.sharing.memory_mib
         assert sum(share.compute_milli for share in shares) <= self.node.compute_milli
         assert len({share.method for share in shares}) == 1, "they are enforced in two ways"
-        assert len({share.domain for share in shares}) == 1
+        (domain,) = {share.domain for share in shares}
+        assert domain != EVERYBODY or card.sharing.mps_users
+        if shares[0].method.has_domain and card.sharing.mps_clients:
+            assert len(shares) <= card.sharing.mps_clients
         instances = [share.instance for share in shares]
         assert len(set(instances)) == len(instances) or not any(instances)
         assert card.sharing.mig == any(instances)
