@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 GAP: Final = 2  # blanks between columns
 LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
+LONG: Final = 26  # characters of a job's ID that is not cut: those of apps' instances are, with eight digits of theirs
 _UUID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\S*")
 _GPU: Final = re.compile(r"(GPU-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
@@ -19,8 +20,8 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 class Fit:
     """What gives way where a table is too wide for its terminal; columns by their headers.
 
-    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then `leave` are left out one by one,
-    those without any value before the others. The UUIDs in `ids` are always shortened: the start of an ID is enough
+    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then longer words than `LONG` in `names`,
+    then `leave` are left out one by one, those without any value before the others. The UUIDs in `ids` are always shortened: the start of an ID is enough
     for every command.
     """
 
@@ -28,6 +29,7 @@ class Fit:
     leave: Sequence[str] | None = None  # None: all but the first two and the last, from right to left
     ids: Sequence[str] = ()
     hosts: Sequence[str] = ()
+    names: Sequence[str] = ()
     wrap: bool = False  # the last column is folded and not cut
 
 
@@ -60,6 +62,8 @@ def fitted(columns: Sequence[Column], width: int, how: Fit) -> list[Column]:
     kept = [_with(column, short_ids) if column.header in how.ids else column for column in columns]
     if _needed(kept, cut) > width:
         kept = [_with(column, short_hosts) if column.header in how.hosts else column for column in kept]
+    if _needed(kept, cut) > width:
+        kept = [_with(column, short_names) if column.header in how.names else column for column in kept]
     for header in _leaving(kept, how):
         if _needed(kept, cut) <= width:
             break
@@ -111,6 +115,11 @@ def short_hosts(cells: Sequence[str]) -> list[str]:
     """Host names without their domain, if that names no other host of the column; of more than two the first."""
     short = _shortened(cells, lambda name: name if _ADDRESS.fullmatch(name) else name.split(".")[0])
     return [_first_of(cell.split()) for cell in short]
+
+
+def short_names(cells: Sequence[str]) -> list[str]:
+    """Long words are cut to a start, if that names no other word of the column."""
+    return _shortened(cells, lambda word: word if len(word) <= LONG else word[: LONG - 1] + "…")
 
 
 def _first_of(words: Sequence[str]) -> str:

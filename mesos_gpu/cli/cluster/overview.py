@@ -19,6 +19,7 @@ _GPUS: Final = Fit(
     leave=("MEM_MIB", "MODEL", "REASON", "UUID", "SHARE"),
     ids=("UUID", "JOB"),
     hosts=("HOST",),
+    names=("JOB",),
 )
 _WIDE: Final = replace(
     _GPUS, leave=("MEM_MIB", "MODEL", "REASON", "UUID", "GUARANTEE", "METHOD", "USED", "SHARE")

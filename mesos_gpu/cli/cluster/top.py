@@ -28,9 +28,10 @@ _HEADERS: Final = (
 _BARS: Final = ("MEMORY", "COMPUTE")
 _FIT: Final = Fit(
     cut=("NOTE",),
-    leave=("GUARANTEE", "COMPUTE", "MEMORY", "NOTE", "REFUSED", "SHARE_%", "USED_%", "MINOR", "STATE"),
+    leave=("GUARANTEE", "COMPUTE", "MEMORY", "NOTE", "REFUSED", "SHARE_%", "USED_%", "STATE", "MINOR"),
     ids=("JOB",),
     hosts=("HOST",),
+    names=("JOB",),
 )
 _BAR: Final = 10  # characters
 _KEYS: Final = {"c": "card", "m": "memory", "p": "compute"}

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import mesos_gpu
 from mesos_gpu.cli import main, output
-from mesos_gpu.cli.fit import Column, Fit, fitted, short_gpus, short_hosts, short_ids
+from mesos_gpu.cli.fit import Column, Fit, fitted, short_gpus, short_hosts, short_ids, short_names
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
 from tests.contract.cli.cli_rig import GPU, NODE, UUIDS
@@ -173,6 +173,24 @@ def test_ids_and_hosts_stay_whole_where_the_short_ones_are_not_unique() -> None:
         "a", "b.x", "b.y", "-", "10.0.0.1", "fe80::1"
     ]  # fmt: skip
     assert short_hosts(["a.x b.x", "a.x b.x c.x"]) == ["a b", "a +2"]
+
+
+def test_long_names_end_after_a_start_that_names_no_other() -> None:
+    tables = "nightly-export-of-all-tables-07f2c4d4"
+    start = "nightly-export-of-all-tab…"
+    assert short_names([tables, "(free)", tables]) == [start, "(free)", start]
+    near = "nightly-export-of-all-tables-bac88b86"
+    assert short_names([tables, near]) == [tables, near]
+
+
+def test_what_a_share_uses_stays_beside_a_long_name(rest: FakeRest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for gpu in rest.fixed["GET /v1/gpus"][1]["gpus"]:  # type: ignore[index]
+        for i, share in enumerate(gpu["shares"]):
+            share["job_id"] = f"nightly-export-of-{i}-of-all-tables-07f2c4d4"
+    assert {"MINOR", "USED_MIB", "SHARE_MIB", "USED_%"} <= set(
+        drawn(rest, monkeypatch, "top --once", 80).split("\n")[0].split()
+    )
+    assert {"USED", "SHARE"} <= set(drawn(rest, monkeypatch, "gpus --wide", 80).split("\n")[0].split())
 
 
 def test_gpus_are_named_by_the_start_that_names_no_other() -> None:
