@@ -252,14 +252,17 @@ class Client:
         ask = self._patiently if verb == "GET" else self._once
         return ask(verb, path, kind, query=query, body=body)
 
-    def resize(self, job_id: str, patch: Mapping[str, int | None], *, restart: bool = False) -> Job:
-        """Ask for other shares of a running job; as it is when its host has answered, or when that takes long."""
-        query = {"restart": "true"} if restart else None
-        return self._once("PATCH", _path("jobs", job_id), Job, query=query, body=patch)
+    def resize(
+        self, job_id: str, patch: Mapping[str, int | None], *, restart: bool = False, answer_s: float
+    ) -> Job:
+        """Ask for other shares of a running job; as it is when its host has answered, or after `answer_s`."""
+        query = {"timeout_s": answer_s, **({"restart": "true"} if restart else {})}
+        return self._once("PATCH", _path("jobs", job_id), Job, query=query, wait_s=answer_s, body=patch)
 
-    def withdraw_resize(self, job_id: str) -> Job:
-        """Let a job keep the shares that it had; as it is when its host has answered, or when that takes long."""
-        return self._patiently("DELETE", _path("jobs", job_id, "resize"), Job)
+    def withdraw_resize(self, job_id: str, *, answer_s: float) -> Job:
+        """Let a job keep the shares that it had; as it is when its host has answered, or after `answer_s`."""
+        query = {"timeout_s": answer_s}
+        return self._patiently("DELETE", _path("jobs", job_id, "resize"), Job, query, answer_s)
 
     def _get(
         self, path: str, kind: type[_T], query: Mapping[str, Any] | None = None, *, wait_s: float = 0.0

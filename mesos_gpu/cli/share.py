@@ -42,6 +42,13 @@ def amount(share: "Share") -> str:
     return f"{share['compute_pct']:g}% {share['memory_mib']} MiB"
 
 
+def burst(share: "Share", asked_mib: int | None) -> str:
+    """What it may use beyond its memory while others leave it: told where it may, and where it asked in vain."""
+    if share["memory_max_mib"] > share["memory_mib"]:
+        return f", up to {share['memory_max_mib']} MiB while others leave it"
+    return ", and no more, whatever others leave" if asked_mib else ""
+
+
 def used(use: "ShareUse") -> str:
     """What is used of it, in as few: "24% 18000 MiB"; "?" where nobody can say."""
     compute, memory = use["compute_pct"], use["memory_mib"]

@@ -39,6 +39,7 @@ class FakeRest:
         self.written: dict[tuple[str, str], bytes] = {}
         self.fixed: dict[str, Answer] = {}  # "GET /v1/gpus" to what is answered instead of asking the fake
         self.asked: list[tuple[str, Any]] = []  # "POST /v1/jobs" and its body
+        self.queries: dict[str, dict[str, list[str]]] = {}  # "GET /v1/jobs" to what it was asked with last
         self._changed = threading.Condition()
         self._open = threading.Event()  # answers of POST go out
         self._open.set()
@@ -158,6 +159,7 @@ class FakeRest:
         """What one request gets."""
         with self._changed:
             self.asked.append((f"{verb} {path}", body))
+            self.queries[f"{verb} {path}"] = query
             self._changed.notify_all()
         if f"{verb} {path}" in self.fixed:
             return self.fixed[f"{verb} {path}"]

@@ -101,4 +101,4 @@ def _failed(nvml: Any, error: Any, what: str) -> Unavailable:
         nvml.NVML_ERROR_NO_PERMISSION: "only root may",
     }
     why = meanings.get(error.value, str(error))
-    return Unavailable(f"memory limits cannot be {what}: {why}", remedy="see mesos-gpu node doctor")
+    return Unavailable(f"memory limits cannot be {what}: {why}", remedy="see mesos-gpu doctor")

@@ -91,5 +91,6 @@ def _refusal(job_id: JobId, resize: shapes.Resize) -> Refusal:
         return Refusal(
             409, "in-use", what, remedy="ask for no less than it uses, or wait: mesos-gpu resize --wait"
         )
-    remedy = "let it start again with that share: mesos-gpu resize --restart" if resize["restart"] else ""
-    return Refusal(409, "refused", what, remedy=remedy or "see what its host says: mesos-gpu logs")
+    again = f"let it start again with that share: mesos-gpu resize {job_id} --restart, with the same amounts"
+    remedy = again if resize["restart"] else f"see what its host says: mesos-gpu logs {job_id}"
+    return Refusal(409, "refused", what, remedy=remedy)

@@ -8,13 +8,14 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.client import Client, Refused, ended
-from mesos_gpu.cli.share import amount
+from mesos_gpu.cli.share import amount, burst
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, MEMORY
 
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
 _TIMED_OUT: Final = 124
+_ANSWER_S: Final = 10.0  # that a host may take
 _AGAIN_S: Final = 1.0  # between tries while it uses more than it is to have
 _PENDING: Final = ("asked", "withdrawing")
 _IN_USE: Final = "in-use"
@@ -69,21 +70,30 @@ def resize(
     patch = {name: value for name, value in amounts.items() if value is not None}
     if withdraw and (patch or restart):
         raise click.UsageError("--withdraw goes with no amount and not with --restart: it has what it had")
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait")
     if not patch and not withdraw:
         raise click.UsageError("say what it is to have: --gpu-memory, --gpu-compute, or both; or --withdraw")
     deadline = None if timeout is None else time.monotonic() + timeout
     client = app.client()
     job = (
-        client.withdraw_resize(job_id)
+        client.withdraw_resize(job_id, answer_s=_patience_s(deadline))
         if withdraw
         else _asked(client, job_id, patch, restart=restart, wait=wait, deadline=deadline)
     )
-    if job is not None and wait:
-        job = _answered(client, job, deadline)
     if job is None:
         output.note(f"{job_id} still uses more than it is to have")
         click.get_current_context().exit(_TIMED_OUT)
+    if wait:
+        job = _answered(client, job, deadline)
     output.document(job) if as_json else output.line(_said(job))
+    if wait and _waits(job):
+        click.get_current_context().exit(_TIMED_OUT)
+
+
+def _patience_s(deadline: float | None) -> float:
+    """How long the scheduler is to wait for an answer of the job's host."""
+    return _ANSWER_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), _ANSWER_S)
 
 
 def _asked(
@@ -93,7 +103,7 @@ def _asked(
     told = False
     while True:
         try:
-            return client.resize(job_id, patch, restart=restart)
+            return client.resize(job_id, patch, restart=restart, answer_s=_patience_s(deadline))
         except Refused as refusal:
             if not wait or refusal.code != _IN_USE:
                 raise
@@ -124,4 +134,6 @@ def _said(job: "Job") -> str:
     if resize["state"] in _PENDING:
         asked = f"{resize['compute_pct']:g}% {resize['memory_mib']} MiB"
         return f"{job['id']} shall have {asked} of each GPU; its host has not answered yet"
-    return f"{job['id']} has {amount(share)} of each GPU" if share else f"{job['id']} {job['state']}"
+    if not share:
+        return f"{job['id']} {job['state']}"
+    return f"{job['id']} has {amount(share)} of each GPU{burst(share, job['gpu_memory_max_mib'])}"

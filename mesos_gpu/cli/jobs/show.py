@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.share import amount, used, words
+from mesos_gpu.cli.share import amount, burst, used, words
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
@@ -44,7 +44,7 @@ def _progress(job: "Job") -> dict[str, object]:
         "command": command_line(job),
         "healthy": HEALTHY[job["healthy"]],
         "held gpus": " ".join(job["gpu_ids"]),
-        **({"share": _share(job["share"])} if job["share"] else {}),
+        **({"share": _share(job["share"], job["gpu_memory_max_mib"])} if job["share"] else {}),
         **({"used": _used(job["share_uses"])} if job["share_uses"] else {}),
         **({"resize": _resize(job["resize"])} if job["resize"] else {}),
         "node": " ".join(job["hostnames"]),
@@ -55,11 +55,9 @@ def _progress(job: "Job") -> dict[str, object]:
     }
 
 
-def _share(share: "Share") -> str:
-    """What it is granted of each GPU, and who sees to it."""
-    most_mib = share["memory_max_mib"]
-    burst = f", up to {most_mib} MiB while others leave it" if most_mib > share["memory_mib"] else ""
-    return f"{amount(share)} of each{burst}; {words(share['guarantee'])} ({share['method']})"
+def _share(share: "Share", most_mib: int | None) -> str:
+    """What it is granted of each GPU, and who sees to it. `most_mib`: that it asked for."""
+    return f"{amount(share)} of each{burst(share, most_mib)}; {words(share['guarantee'])} ({share['method']})"
 
 
 def _used(uses: Sequence["UsedShare"]) -> str:

@@ -25,8 +25,6 @@ from mesos_gpu.policy.sharing.resizing import fixed, lacking, resized
 from mesos_gpu.wire.mesos.resize import decode_answer
 
 _LONGEST: Final = 15  # times the shortest wait, between two requests of an executor that does not answer
-_RESTART: Final = "let it start again with that share (mesos-gpu resize --restart)"
-
 
 Kept = Callable[[], Sequence[Reservation]]  # what is kept for jobs that wait
 
@@ -44,14 +42,17 @@ def on_resize_requested(turn: Turn, event: ResizeRequested, kept: Kept) -> None:
     spec = replace(job.spec, **event.patch)  # type: ignore[arg-type]
     wanted = {task.id: _wanted(turn, job, task, spec) for task in tasks}
     _check_limit(turn, job, spec)
-    why = _cannot(turn, job, tasks, wanted)
+    why, remedy = _cannot(turn, tasks, wanted)
     if why:
         _check_ever(turn, spec)
     if why and event.restart:
         _start_again(turn, job, spec, why)
         return
     if why:
-        raise Conflict(f"job {job.id} cannot be resized while it runs: {why}", remedy=_RESTART)
+        again = (
+            f"let it start again with that share: mesos-gpu resize {job.id} --restart, with the same amounts"
+        )
+        raise Conflict(f"job {job.id} cannot be resized while it runs: {why}", remedy=remedy + again)
     _check_kept(turn, job, tasks, wanted, spec, kept())
     turn.put_job(job)
     for task in tasks:
@@ -126,9 +127,10 @@ def _changeable(turn: Turn, job: Job) -> list[Task]:
     if pending is not None:
         if not pending.number:
             what = f"job {job.id} was taken up, and its host has not said yet what it has"
-            raise Conflict(what, remedy="wait for the answer of its host; see: mesos-gpu show")
+            raise Conflict(what, remedy=f"wait for the answer of its host; see: mesos-gpu show {job.id}")
         what = f"job {job.id} is being resized since {turn.now - pending.since:.0f} s"
-        raise Conflict(what, remedy="wait for the answer of its host, or: mesos-gpu resize --withdraw")
+        withdraw = f"mesos-gpu resize {job.id} --withdraw"
+        raise Conflict(what, remedy=f"wait for the answer of its host, or: {withdraw}")
     for task in tasks:
         for drain in (turn.state.drain_of(task.hostname, gpu) for gpu in task.gpus):
             if drain is not None:
@@ -220,7 +222,7 @@ def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
     share = resized(task.share, asked, _capacity_mib(turn, task, task.gpus[0]))
     if asked.memory_max_mib is not None and asked.memory_max_mib < share.memory_mib:
         what = f"gpu_memory_max_mib {asked.memory_max_mib} is less than its share of {share.memory_mib} MiB"
-        raise Conflict(what, remedy="ask for at least as much, or for null")
+        raise Conflict(what, remedy="ask for at least as much")
     return share
 
 
@@ -233,19 +235,19 @@ def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
     return sum(share.memory_mib for share in turn.state.sharers.get(gpu_id, {}).values())
 
 
-def _cannot(turn: Turn, job: Job, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> str:
-    """Why its tasks cannot have those shares where they are; "": they can."""
+def _cannot(turn: Turn, tasks: Sequence[Task], wanted: dict[TaskId, Share]) -> tuple[str, str]:
+    """Why the tasks of a job cannot have those shares where they are ("": they can), and what helps but a restart."""
     for task in tasks:
         if task.share and (why := fixed(task.share, wanted[task.id])):
-            return why
+            return why, ""
     for task in tasks:
         for gpu_id in task.gpus:
             old = turn.state.sharers[gpu_id]
             new = [wanted.get(task_id, share) for task_id, share in old.items()]
             room = _capacity_mib(turn, task, gpu_id), compute_milli(turn.settings)
             if why := lacking(gpu_id, *room, list(old.values()), new):
-                return why
-    return ""
+                return why, "ask for less, or "
+    return "", ""
 
 
 def _start_again(turn: Turn, job: Job, spec: JobSpec, why: str) -> None:

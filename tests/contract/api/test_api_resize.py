@@ -146,7 +146,7 @@ def test_what_its_host_does_not_answer_is_withdrawn(rig: Rig) -> None:
     assert code_of(rig.call("DELETE", "/v1/jobs/nobody/resize")) == (404, "not-found")
     assert patch(rig, {"gpu_memory_mib": 30000}).status_code == 202
     refused = patch(rig)
-    assert "mesos-gpu resize --withdraw" in refused.json()["error"]["remedy"]
+    assert "mesos-gpu resize j --withdraw" in refused.json()["error"]["remedy"]
     asked = decode_request(rig.driver.wait_for("message")[2])
     assert asked is not None
     assert asked.memory_mib == 30000

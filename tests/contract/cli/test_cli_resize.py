@@ -81,6 +81,32 @@ def test_below_use_it_fails_or_waits_until_it_may(rest: FakeRest, monkeypatch: p
     assert got.stdout == f"{id} has 30% 10240 MiB of each GPU\n"
 
 
+def test_a_host_that_does_not_answer_in_time_is_not_waited_for(rest: FakeRest) -> None:
+    for state, path, words in (
+        ("asked", "PATCH /v1/jobs/{}", ["--gpu-memory", "10GiB"]),
+        ("withdrawing", "DELETE /v1/jobs/{}/resize", ["--withdraw"]),
+    ):
+        id = job(rest, state)
+        rest.fixed[path.format(id)] = (202, dict(rest.jobs[id]))
+        got = call("resize", id, *words, "--wait", "--timeout", "0.1")
+        assert (got.exit_code, "its host has not answered yet" in got.stdout) == (124, True)
+        (answer_s,) = rest.queries[path.format(id)]["timeout_s"]
+        assert float(answer_s) <= 0.1, "the scheduler does not hold the answer back for longer"
+    assert call("resize", id, "--gpu-memory", "10GiB", "--timeout", "1").exit_code == 2
+
+
+def test_it_says_whether_the_job_may_use_more_while_others_leave_it(rest: FakeRest) -> None:
+    id = job(rest)
+    rest.update(id, gpu_memory_max_mib=20480)
+    rest.fixed[f"PATCH /v1/jobs/{id}"] = (200, rest.jobs[id])
+    said = call("resize", id, "--gpu-memory-max", "20GiB").stdout
+    assert said == f"{id} has 30% 10240 MiB of each GPU, and no more, whatever others leave\n"
+    assert "10240 MiB of each, and no more, whatever others leave; memory" in call("show", id).stdout
+    rest.update(id, share={**SHARE, "memory_max_mib": 20480})
+    said = call("resize", id, "--gpu-memory-max", "20GiB").stdout
+    assert said == f"{id} has 30% 10240 MiB of each GPU, up to 20480 MiB while others leave it\n"
+
+
 def test_without_an_amount_it_is_refused(rest: FakeRest) -> None:
     got = call("resize", job(rest))
     assert (got.exit_code, "--gpu-memory" in got.stderr) == (2, True)

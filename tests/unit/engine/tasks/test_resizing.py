@@ -255,7 +255,8 @@ def test_what_cannot_change_while_it_runs_says_so_and_starts_again_if_that_is_wa
     running(world, share=replace(QUARTER, method=method))
     with pytest.raises(Conflict, match=words) as refused:
         ask(world, **patch)
-    assert "--restart" in refused.value.remedy
+    assert "mesos-gpu resize j1 --restart" in refused.value.remedy
+    assert "ask for less" not in refused.value.remedy, "that would not help"
     effects = ask(world, restart=True, **patch)
     assert only(effects, fx.Kill).task_id == "j1.1"
     assert every(effects, fx.AskResize) == []
@@ -323,8 +324,9 @@ def test_a_gang_is_resized_as_a_whole_or_not_at_all(world: World) -> None:
 
 def test_a_card_counts_all_tasks_of_a_gang_that_grows(world: World) -> None:
     running(world, tasks=2)
-    with pytest.raises(Conflict, match="g0 has 40000 MiB free, and 40002 MiB more"):
+    with pytest.raises(Conflict, match="g0 has 40000 MiB free, and 40002 MiB more") as refused:
         ask(world, gpu_memory_mib=40001)
+    assert refused.value.remedy.startswith("ask for less, or let it start again")
     ask(world, gpu_memory_mib=40000)
 
 
