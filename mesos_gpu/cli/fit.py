@@ -22,9 +22,9 @@ _ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
 class Fit:
     """What gives way where a table is too wide for its terminal; columns by their headers.
 
-    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then longer words than `LONG` in `names`,
-    then `leave` are left out one by one, those without any value before the others. The UUIDs in `ids` are always shortened: the start of an ID is enough
-    for every command.
+    First `cut` are cut to `LEAST`, then host names in `hosts` are shortened, then words longer than `LONG` in `names`,
+    then `leave` are left out one by one, those without any value before the others. The UUIDs in `ids` are always
+    shortened: the start of an ID is enough for every command.
     """
 
     cut: Sequence[str] = ()  # empty: the last column
