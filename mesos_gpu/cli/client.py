@@ -34,6 +34,7 @@ from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.jobs.job import JobState
 
 PATIENCE_S: Final = 60.0  # how long a command that follows a job outlives the scheduler
+ANSWER_S: Final = 10.0  # that the host of a job may take for an answer
 LONG_POLL_S: Final = 30.0  # the interface allows 60
 _CONNECT_S: Final = 5.0
 _RETRY_S: Final = 0.5
@@ -253,13 +254,18 @@ class Client:
         return ask(verb, path, kind, query=query, body=body)
 
     def resize(
-        self, job_id: str, patch: Mapping[str, int | None], *, restart: bool = False, answer_s: float
+        self,
+        job_id: str,
+        patch: Mapping[str, int | None],
+        *,
+        restart: bool = False,
+        answer_s: float = ANSWER_S,
     ) -> Job:
         """Ask for other shares of a running job; as it is when its host has answered, or after `answer_s`."""
         query = {"timeout_s": answer_s, **({"restart": "true"} if restart else {})}
         return self._once("PATCH", _path("jobs", job_id), Job, query=query, wait_s=answer_s, body=patch)
 
-    def withdraw_resize(self, job_id: str, *, answer_s: float) -> Job:
+    def withdraw_resize(self, job_id: str, *, answer_s: float = ANSWER_S) -> Job:
         """Let a job keep the shares that it had; as it is when its host has answered, or after `answer_s`."""
         query = {"timeout_s": answer_s}
         return self._patiently("DELETE", _path("jobs", job_id, "resize"), Job, query, answer_s)

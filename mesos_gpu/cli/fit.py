@@ -11,7 +11,7 @@ from rich.cells import cell_len
 GAP: Final = 2  # blanks between columns
 LEAST: Final = 12  # a column that may be cut keeps so many characters, or its header
 LONG: Final = (
-    26  # characters of a job's ID that is not cut: those of apps' instances are, with eight digits of theirs
+    26  # a job's ID is not cut to fewer characters: an app's instance has as many, with eight digits
 )
 _UUID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\S*")
 _GPU: Final = re.compile(r"(GPU-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

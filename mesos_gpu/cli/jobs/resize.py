@@ -7,7 +7,7 @@ import click
 
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
-from mesos_gpu.cli.client import Client, Refused, ended
+from mesos_gpu.cli.client import ANSWER_S, Client, Refused, ended
 from mesos_gpu.cli.share import amount, burst
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, MEMORY
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Job
 
 _TIMED_OUT: Final = 124
-_ANSWER_S: Final = 10.0  # that a host may take
 _AGAIN_S: Final = 1.0  # between tries while it uses more than it is to have
 _PENDING: Final = ("asked", "withdrawing")
 _IN_USE: Final = "in-use"
@@ -93,7 +92,7 @@ def resize(
 
 def _patience_s(deadline: float | None) -> float:
     """How long the scheduler is to wait for an answer of the job's host."""
-    return _ANSWER_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), _ANSWER_S)
+    return ANSWER_S if deadline is None else min(max(deadline - time.monotonic(), 0.0), ANSWER_S)
 
 
 def _asked(
