@@ -181,8 +181,8 @@ WRONG: list[tuple[list[str], int, str]] = [
     (["node", "undrain", "a1/x"], 2, "is not a node"),
     (["run"], 2, "Missing argument 'CMD...'"),
     (["run", "--shell", "--image", "a"], 2, "Missing argument 'CMD...'"),
-    (["run", "--image", "A:b", "--", "x"], 65, "/image: must be an image"),
-    (["run", "--container-engine", "docker", "--", "x"], 65, "/container_engine: needs an image"),
+    (["run", "--image", "A:b", "--", "x"], 65, "--image: must be an image"),
+    (["run", "--container-engine", "docker", "--", "x"], 65, "--container-engine: needs an image"),
     (["run", "--on-gpu-failure", "panic", "--", "x"], 2, "'panic' is not one of"),
     (["run", "--min-driver", "new", "--", "x"], 2, "'new' is not a driver version, as 535 or 535.104.05"),
 ]
