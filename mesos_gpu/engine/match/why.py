@@ -45,8 +45,8 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     offers = _offers(state, past_offers=past_offers)
     nodes = [
         replace(
-            _node_view(state, settings, now, node, offers.get(node.id, ())),
-            kept=tuple(kept.get(node.id, ())),
+            view := _node_view(state, settings, now, node, offers.get(node.id, ())),
+            kept=tuple([_kept_of(view, job, each) for each in kept.get(node.id, ())]),
             barred=neighbours.barred(job, node),
             ruled_out=neighbours.ruled_out(job.spec, node)
             or (OFF_GPUS if gpu_nodes is GpuNodes.NEVER and node.gpus else ""),
@@ -58,6 +58,14 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
+
+
+def _kept_of(node: NodeCapacity, job: Job, kept: Reservation) -> Reservation:
+    """A card that is open, and idle, is not closed for a job that wants all of it while a share of it is kept."""
+    if job.spec.is_share or not kept.shares:
+        return kept
+    closed = {gpu_id for gpu_id, _ in kept.shares} - {part.gpu_id for part in node.parts}
+    return replace(kept, gpus=kept.gpus | closed)
 
 
 def _offers(state: State, *, past_offers: bool) -> dict[AgentId, list[Offer]]:

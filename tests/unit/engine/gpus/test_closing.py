@@ -6,8 +6,10 @@ import pytest
 
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.match.why import why_of
 from mesos_gpu.model.ids import AgentId, GpuId, JobId
 from mesos_gpu.model.jobs.job import JobState
+from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.testing.builders import World, every, offer
 from tests.unit.engine.gpus.test_covers import (
@@ -223,8 +225,10 @@ def test_a_young_share_that_waits_for_an_open_card_keeps_no_older_one_from_openi
     assert share_of(world, "old").gpus == (GpuId("h1"),)
 
 
-@pytest.mark.parametrize(("waiting", "closed"), [(0, 1), (1, 0)])
-def test_an_idle_card_stays_open_for_a_share_that_it_is_kept_for(waiting: int, closed: int) -> None:
+@pytest.mark.parametrize(("waiting", "closed", "said"), [(0, 1, Stage.GPUS), (1, 0, Stage.KEPT)])
+def test_an_idle_card_stays_open_for_a_share_that_it_is_kept_for(
+    waiting: int, closed: int, said: Stage
+) -> None:
     world = world_of(shared("g1"))
     submit(world, "j1", **QUARTER)
     run(world, cover_task(world), share_of(world, "j1"))
@@ -237,6 +241,8 @@ def test_an_idle_card_stays_open_for_a_share_that_it_is_kept_for(waiting: int, c
         submit(world, "first", priority=5, cpus=4, **QUARTER)
         assert world.job("first").state is JobState.PENDING, "it waits for processors"
     assert len(closed_for(world, gpus=1)) == closed
+    why = why_of(world.state, world.settings, world.now, world.job("waits"))
+    assert [each.reason for each in why.funnel] == [said]
 
 
 def test_one_match_looks_for_few_kinds_of_jobs_how_idle_cards_could_help_them() -> None:
