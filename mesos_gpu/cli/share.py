@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE, cards_of, number_of
+
 if TYPE_CHECKING:
     from mesos_gpu.api.spec.shapes import Gpu, GpuSharing, Guarantee, Share, ShareUse
 
@@ -40,6 +42,14 @@ def parts(gpu: "Gpu") -> Iterator[Part]:
 def amount(share: "Share") -> str:
     """A share in few words: "25% 20480 MiB"."""
     return f"{share['compute_pct']:g}% {share['memory_mib']} MiB"
+
+
+def gpus_counted(gpus: float, compute_pct: int | None) -> float:
+    """GPUs that are asked for, as limits count them: an exact share is a part of its GPUs."""
+    if compute_pct is None:
+        return gpus
+    cards, milli = cards_of(round(gpus * WHOLE))
+    return number_of(cards * max(compute_pct * PER_PERCENT, milli if milli < WHOLE else 0))
 
 
 def burst(share: "Share", asked_mib: int | None) -> str:

@@ -265,6 +265,11 @@ function showJobs(jobs, total) {
   $("empty").hidden = jobs.length > 0;
 }
 
+function countedOf(app) { // the same of an instance; a label is for clients that send whole numbers only
+  const share = app.gpus === 1 ? Number(app.labels?.GPU_SHARE) || 1 : app.gpus;
+  return counted({ gpus: share, gpu_compute_pct: app.gpu?.compute_pct ?? null });
+}
+
 function appRow(app, deployments) {
   const row = make("tr");
   const changing = deployments.filter((each) => each.affectedApps.includes(app.id));
@@ -277,7 +282,7 @@ function appRow(app, deployments) {
     make("td", "", app.id, app.version),
     make("td", `state ${whole ? "running" : "pending"}`, `${app.tasksRunning} of ${app.instances}`),
     make("td", app.tasksUnhealthy ? "state failed" : "", checked ? `${app.tasksHealthy}` : "–"),
-    make("td", "n", app.gpus ? `${app.instances}\u00d7${app.gpus}` : 0),
+    make("td", "n", app.gpus ? `${app.instances}\u00d7${countedOf(app)}` : 0),
     make("td", "n", span((Date.now() - Date.parse(app.version)) / 1000)),
     make("td", "cut", runs, runs),
     message(words.join("; ")),

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from mesos_gpu.model.jobs.why import Stage
+
 ROOT = Path(__file__).parents[2]
 GENERATED = ("docs/reference/cli.md",)
 DOCUMENTS = sorted(
@@ -103,3 +105,10 @@ def test_a_record_has_its_number_a_status_and_one_decision(path: Path) -> None:
 
 def test_records_are_numbered_without_a_gap() -> None:
     assert [int(path.name[:4]) for path in RECORDS] == list(range(1, len(RECORDS) + 1))
+
+
+def test_each_reason_why_a_job_waits_is_explained_in_the_order_of_the_funnel() -> None:
+    text = (ROOT / "docs/reference/rest.md").read_text()
+    table = text[text.index("| `reason` | the agent |") :].split("\n\n")[0]
+    told = [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert told == [stage.value for stage in Stage]

@@ -96,6 +96,9 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
     rig.node()
     app = {"id": "/shop/web", "cmd": "serve <b>", "instances": 2, "gpus": 3}
     assert rig.call("POST", "/v2/apps", json=app).status_code == 201
+    part = {"id": "/part", "cmd": "lab", "instances": 2, "gpus": 1, "labels": {"GPU_SHARE": "0.25"}}
+    exact = {"id": "/exact", "cmd": "lab", "gpus": 2, "gpu": {"compute_pct": 30, "memory_mib": 100}}
+    assert all(rig.call("POST", "/v2/apps", json=each).status_code == 201 for each in (part, exact))
     wait_until("it waits", lambda: any(each.get("waiting") for each in waiting(rig)))
     done = subprocess.run(
         [str(CHROMIUM), *QUIET, f"--user-data-dir={tmp_path}", "--dump-dom", rig.url + "/"],
@@ -106,6 +109,8 @@ def test_the_page_shows_services_and_what_their_deployments_wait_for(rig: Rig, t
     row = re.sub(' data-label="[^"]*"', "", page[page.index(">/shop/web</td>") :])
     assert '<td class="state pending">0 of 2</td><td>' in row
     assert "2\u00d73</td>" in row
+    assert "2\u00d70.25</td>" in page
+    assert "1\u00d70.6</td>" in page
     assert "serve &lt;b&gt;</td>" in row
     assert "step 2 of 2: waits for 2 new instances to be placed</div></td>" in row
     assert "CONSOLE" not in done.stderr, "no error, and nothing against the page's own policy"

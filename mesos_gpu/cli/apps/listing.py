@@ -10,7 +10,8 @@ import click
 from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.apps.crashing import ends_words, last_words
-from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.fit import Fit, short_gpus
+from mesos_gpu.cli.share import gpus_counted
 from mesos_gpu.cli.types import APP, VERSION
 from mesos_gpu.model.shares.units import milli_of, number_of
 
@@ -50,7 +51,7 @@ def list_apps(app: App, group: str | None, label: str | None, as_json: bool) -> 
                 each["tasksHealthy"] if each.get("healthChecks") else None,
                 each["cpus"],
                 each["mem"],
-                _gpus(each),
+                _counted(each),
                 output.age(_moment(each["version"])),
                 "yes" if each["deployments"] else None,
                 _runs(each),
@@ -170,12 +171,18 @@ _SHOWN = frozenset(
 )  # fmt: skip
 
 
-def _gpus(app: Mapping[str, Any]) -> object:
+def _gpus(app: Mapping[str, Any]) -> float:
     """GPUs of each instance; a label says what of one it asks for, by clients that know whole numbers only."""
     from mesos_gpu.model.apps.app import GPU_SHARE
 
-    share = milli_of(app.get("labels", {}).get(GPU_SHARE, "")) if app["gpus"] == 1 else None
-    return app["gpus"] if share is None else number_of(share)
+    gpus: float = app["gpus"]
+    share = milli_of(app.get("labels", {}).get(GPU_SHARE, "")) if gpus == 1 else None
+    return gpus if share is None else number_of(share)
+
+
+def _counted(app: Mapping[str, Any]) -> object:
+    """GPUs of each instance as limits count them: of an exact share its part of them."""
+    return gpus_counted(_gpus(app), (app.get("gpu") or {}).get("compute_pct"))
 
 
 def _words(value: object) -> str:
@@ -211,7 +218,7 @@ def tasks(app: App, app_id: str, as_json: bool) -> None:
     ends = ends_words(definition)
     missing = definition["instances"] - len(definition["tasks"])
     if missing > 0:
-        why = ends or _why_missing(marathon, definition)
+        why = ends or short_gpus(_why_missing(marathon, definition))
         output.note(f"{missing} of {definition['instances']} have no task: {why}")
     elif ends:
         output.note(ends)
@@ -239,10 +246,11 @@ def show_last_words(marathon: "Marathon", app: "Json") -> None:
 
 
 def _held(marathon: "Marathon", app: "Json") -> Mapping[str, list[str]]:
-    """GPUs by task."""
+    """GPUs by task, be they held whole or in shares."""
     held: dict[str, list[str]] = {}
     for gpu in marathon.client.gpus() if app.get("gpus") else ():
-        held.setdefault(gpu["task_id"] or "", []).append(gpu["uuid"])
+        for task_id in {gpu["task_id"] or "", *(share["task_id"] for share in gpu["shares"])}:
+            held.setdefault(task_id, []).append(gpu["uuid"])
     return held
 
 

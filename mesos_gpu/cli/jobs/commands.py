@@ -11,10 +11,10 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.jobs.show import HEALTHY, command_line, facts
+from mesos_gpu.cli.share import gpus_counted
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.job import JobState
-from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE, cards_of, number_of
 from mesos_gpu.model.words import counted
 
 if TYPE_CHECKING:
@@ -109,12 +109,8 @@ def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
 
 
 def _count(job: "Job") -> str:
-    """GPUs of each task, as limits count them: an exact share is a part of its GPUs."""
-    percent, gpus = job["gpu_compute_pct"], job["gpus"]
-    if percent is not None:
-        cards, milli = cards_of(round(gpus * WHOLE))
-        fraction = milli if milli < WHOLE else 0
-        gpus = number_of(cards * max(percent * PER_PERCENT, fraction))
+    """GPUs of each task, as limits count them."""
+    gpus = gpus_counted(job["gpus"], job["gpu_compute_pct"])
     return str(gpus) if job["tasks"] == 1 else f"{job['tasks']}x{gpus}"
 
 

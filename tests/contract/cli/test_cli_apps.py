@@ -418,8 +418,15 @@ def test_the_share_of_an_app_is_listed_and_assigned(rig: Played) -> None:
     rig.call("PUT", "/v2/apps/half", json={**APP, "gpus": 0.5})
     rig.call("PUT", "/v2/apps/part", json={**APP, "gpus": 1, "labels": {"GPU_SHARE": "0.250"}})
     rig.call("PUT", "/v2/apps/whole", json={**APP, "gpus": 1})
+    exact = {"compute_pct": 30, "memory_mib": 100}
+    rig.call("PUT", "/v2/apps/exact", json={**APP, "gpus": 2, "gpu": exact})
     rows = [line.split() for line in good("app", "list").splitlines()[1:]]
-    assert {row[0]: row[5] for row in rows} == {"/half": "0.5", "/part": "0.25", "/whole": "1"}
+    assert {row[0]: row[5] for row in rows} == {
+        "/exact": "0.6",
+        "/half": "0.5",
+        "/part": "0.25",
+        "/whole": "1",
+    }
     assert re.search(r"^gpus +0.25$", good("app", "show", "/part"), re.MULTILINE)
     good("app", "update", "--force", "/half", "gpus=0.125")
     assert rig.call("GET", "/v2/apps/half").json()["app"]["gpus"] == 0.125

@@ -3,6 +3,7 @@
 After a change that is meant: `python -m tests.contract.cli.test_cli_tables > tests/data/tables.txt`, and look at it.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from mesos_gpu.cli import main, output
 from mesos_gpu.cli.fit import Column, Fit, fitted, short_gpus, short_hosts, short_ids, short_names
 from mesos_gpu.testing.fake_rest import FakeRest
 from mesos_gpu.wire.marathon.moments import stamp
-from tests.contract.cli.cli_rig import GPU, NODE, UUIDS
+from tests.contract.cli.cli_rig import GPU, NODE, UUIDS, call
 
 GOLDEN = Path(mesos_gpu.__file__).parents[1] / "tests/data/tables.txt"
 WIDTHS = (60, 80, 120, 200)
@@ -191,6 +192,20 @@ def test_what_a_share_uses_stays_beside_a_long_name(rest: FakeRest, monkeypatch:
         drawn(rest, monkeypatch, "top --once", 80).split("\n")[0].split()
     )
     assert {"USED", "SHARE"} <= set(drawn(rest, monkeypatch, "gpus --wide", 80).split("\n")[0].split())
+
+
+def test_tasks_of_an_app_name_the_gpus_that_they_share(
+    rest: FakeRest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESOS_GPU_URL", rest.url)
+    (app,) = rest.fixed["GET /v2/apps"][1]["apps"]  # type: ignore[index]
+    task = {
+        "id": "a-00000006.1", "state": "TASK_RUNNING", "host": "n1", "ports": [], "stagedAt": stamp(0.0), "version": "",
+    }  # fmt: skip
+    path = f"GET /v2/apps{app['id']}"
+    rest.fixed[path] = (200, {"app": {**app, "gpus": 0.25, "instances": 1, "tasks": [task]}})
+    (listed,) = json.loads(call("app", "tasks", app["id"], "--json").stdout)
+    assert listed["gpuIds"] == ["GPU-722fbf57-c73e-9aea-5239-e7d583afc8ba"]
 
 
 def test_gpus_are_named_by_the_start_that_names_no_other() -> None:
