@@ -94,7 +94,10 @@ def end(ledger: Ledger, holding: Holding, timeout_s: float = LEFTOVERS_S) -> lis
     Raises:
         MesosGpuError, OSError: A trace cannot be undone; the holding stays.
     """
-    _drain(ledger, holding, timeout_s)
+    try:
+        _drain(ledger, holding, timeout_s)
+    except (MesosGpuError, OSError) as error:  # they are to die all the same
+        logger.warning("the clients of MPS of the dead task %s could not be drained: %s", holding.task, error)
     left = processes.kill_leftovers(holding.task, timeout_s)
     for trace in reversed(holding.traces):
         left += undo(trace)

@@ -64,12 +64,15 @@ def _done(wish: Resize, enforcing: Enforcing, owner: Owner) -> Resized:
         with enforcing.turn():
             change(enforcing, owner, before, wanted)
     except NoRoom as error:
-        return _refusal(wish, before, error.what)
+        return _refusal(wish, enforcing.tenancy.share, error.what)
     except InUse as error:
         return replace(_refusal(wish, before, error.what), used_mib=error.used_mib)
-    except (MesosGpuError, OSError) as error:
+    except (
+        MesosGpuError,
+        OSError,
+    ) as error:  # also of what follows the change: then the task has the other share
         what = error.what if isinstance(error, MesosGpuError) else str(error)
-        return _refusal(wish, before, what, restart=isinstance(error, Conflict))
+        return _refusal(wish, enforcing.tenancy.share, what, restart=isinstance(error, Conflict))
     return _has(wish.number, wanted)
 
 

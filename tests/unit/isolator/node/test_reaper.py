@@ -1,6 +1,8 @@
 """What dead owners of shares left is undone, and nobody who was stopped keeps the monitor from its work."""
 
 import os
+import signal
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -8,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from isolator.gpus.ledger import Claimed, Holding, Ledger, Owner
-from isolator.gpus.share_claims import Room, ShareClaim
+from isolator.gpus.share_claims import CardTrace, Room, ShareClaim
 from isolator.node import reaper
 from isolator.node.reaper import end
-from mesos_gpu.errors import Unavailable
+from isolator.shares.mps import daemon as mps
+from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.shares.share import Method, Share
 
@@ -31,6 +34,19 @@ def test_who_hangs_at_work_on_a_card_does_not_stop_the_reaper(tmp_path: Path) ->
         assert time.monotonic() - began < 15.0, "it waits as long as it is told, not for a whole turn"
     assert ledger.holdings() == (holding,)
     assert end(ledger, holding, timeout_s=0.1) == []
+    assert ledger.holdings() == ()
+
+
+def test_a_dead_task_ends_also_if_its_clients_cannot_be_drained(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    dead = replace(Owner.of(os.getpid()), boot_id="an earlier one")
+    odd = CardTrace(CARD, mps.KIND, "no domain")
+    claim = ShareClaim(Share(250, 2000, 2000, Method.SHIM_MPS2, "alice"), {CARD: Room(8000)}, (odd,))
+    assert isinstance(ledger.claim("old.1", [CARD], dead, share=claim), Claimed)
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "MESOS_TASK_ID": "old.1"}) as left:
+        with pytest.raises(BadConfiguration):  # the row stays, and is told of
+            end(ledger, ledger.holdings()[0], timeout_s=0.1)
+        assert left.wait(30) == -signal.SIGKILL
     assert ledger.holdings() == ()
 
 

@@ -258,6 +258,24 @@ def test_a_measure_that_fails_half_done_is_set_back(ledger: Ledger, monkeypatch:
     assert (now, one.limits()[0]) == ([3000, 1000], 1000)
 
 
+def test_an_answer_says_what_the_task_has_also_if_what_follows_fails(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Tenant(ledger, "one")
+    holds: list[Share] = []
+
+    def hold(owner: Owner, share: Share) -> Claimed:
+        holds.append(share)
+        if len(holds) == 2:
+            raise Unavailable("the disk is full", remedy="free some space")
+        return Claimed()
+
+    monkeypatch.setattr(one.enforcing, "hold", hold)
+    answer = one.resize(1, 500, 100)
+    assert (answer.refused, answer.memory_mib, answer.compute_milli) == ("the disk is full", 500, 100)
+    assert one.limits()[0] == 500
+
+
 def test_a_damaged_file_of_limits_closes_the_card_and_the_others_run_on(ledger: Ledger) -> None:
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
     one.region.limits_path.write_bytes(b"x" * 40)
