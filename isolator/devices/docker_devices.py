@@ -1,14 +1,18 @@
 """What a container of the Docker Engine has of a driver's devices, seen from outside."""
 
+import contextlib
 import os
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Final
 
 from isolator.devices import cgroups
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import MesosGpuError
+
+MOST_NODES: Final = 4096  # in /dev; the engine makes some twenty, and one for each device
 
 
 def verify(pid: int, expected: Collection[tuple[int, int]], majors: Collection[int]) -> None:
@@ -49,12 +53,33 @@ def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int
 
 
 def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    numbers_present = set()
-    for path in (*directory.iterdir(), *directory.glob("nvidia-caps/*")):
-        status = path.lstat()
-        if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in majors:
-            numbers_present.add((os.major(status.st_rdev), os.minor(status.st_rdev)))
+    """Those in a container's /dev, where its root user may have made whatever it likes.
+
+    Raises:
+        MesosGpuError: It has more entries than are looked at.
+    """
+    numbers_present = set(_of(directory, majors))
+    with contextlib.suppress(
+        FileNotFoundError, NotADirectoryError
+    ):  # also a link, which would lead to the host's
+        numbers_present |= set(_of(directory / "nvidia-caps", majors))
     return frozenset(numbers_present)
+
+
+def _of(directory: Path, majors: Collection[int]) -> Iterator[tuple[int, int]]:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.scandir(fd) as entries:
+            for count, entry in enumerate(entries):
+                if count >= MOST_NODES:
+                    raise MesosGpuError(
+                        f"{directory} has more than {MOST_NODES} entries", remedy="end the task"
+                    )
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISCHR(status.st_mode) and os.major(status.st_rdev) in majors:
+                    yield os.major(status.st_rdev), os.minor(status.st_rdev)
+    finally:
+        os.close(fd)
 
 
 def _listed(path: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:

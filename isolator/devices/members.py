@@ -18,12 +18,15 @@ def member_of(holding: Holding) -> Callable[[int], bool]:
     return lambda pid: pid in tree or not names.isdisjoint(_parts_of(pid))
 
 
-def first_of_engine(holding: Holding) -> int | None:
-    """A process of the task's container of the Docker Engine, by its cgroup, which no process chooses; None: there is
-    none now."""
-    names = _names_of(holding) - {holding.container}
-    pids = _present() if names else ()
-    return next((pid for pid in pids if not names.isdisjoint(_parts_of(pid))), None)
+def firsts_of_engine(holdings: Sequence[Holding]) -> dict[str, int]:
+    """A process of each container of the Docker Engine that has one, by the Mesos container of its holding; found by
+    its cgroup, which no process chooses, by one look at those of the host."""
+    by_name = {name: each.container for each in holdings for name in _names_of(each) - {each.container}}
+    firsts: dict[str, int] = {}
+    for pid in _present() if by_name else ():
+        for name in by_name.keys() & _parts_of(pid):
+            firsts.setdefault(by_name[name], pid)
+    return firsts
 
 
 def cgroup_names(ident: str) -> frozenset[str]:

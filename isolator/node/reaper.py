@@ -11,7 +11,7 @@ from typing import Final
 from isolator.confinement.enclosure import DENIED, undo
 from isolator.devices import cgroups, facts
 from isolator.devices.docker_devices import verify
-from isolator.devices.members import first_of_engine, member_of
+from isolator.devices.members import firsts_of_engine, member_of
 from isolator.devices.rules import rules_of
 from isolator.gpus.ledger import Holding, Ledger
 from isolator.host import processes
@@ -153,16 +153,16 @@ def audit(ledger: Ledger, inventory: Inventory, env: Mapping[str, str]) -> list[
     driver = facts.read_driver(env=env)
     minors = {gpu.id: gpu.minor for gpu in inventory.gpus}
     notes = []
-    for holding in ledger.holdings():
-        if not holding.container or not ledger.alive(holding):
-            continue
+    living = [each for each in ledger.holdings() if each.container and ledger.alive(each)]
+    firsts = firsts_of_engine(living)
+    for holding in living:
         if not minors.keys() >= set(holding.gpus):
             continue  # a card is lost: its task is ended for that
         try:
             held = {gpu: minors[gpu] for gpu in holding.gpus}
             devices = facts.granted_devices(driver, held, holding.share, inventory)
             if any(t.kind == "docker" for t in holding.traces):
-                if (pid := first_of_engine(holding)) is not None:
+                if (pid := firsts.get(holding.container)) is not None:
                     verify(pid, {(each.major, each.minor) for each in devices}, driver.nvidia_majors)
                 continue
             rules = rules_of(devices, facts.extra_devices(env, driver))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from isolator.devices import cgroups, members
-from isolator.devices.members import ENGINES, first_of_engine, member_of, members_of
+from isolator.devices.members import ENGINES, firsts_of_engine, member_of, members_of
 from isolator.gpus.ledger import Holding, Owner, Trace
 
 IDENT, OTHER = "0123abcd" * 8, "9876fedc" * 8
@@ -50,4 +50,4 @@ def test_each_way_to_run_a_task_tells_its_processes(owner: Owner) -> None:
     for holding, pids in zip(holdings, expected, strict=True):
         is_member = member_of(holding)
         assert {pid for pid in (*PATHS, *own, nobody.owner.pid, os.getpid()) if is_member(pid)} == pids
-    assert [first_of_engine(holding) for holding in holdings] == [None, None, 12]
+    assert firsts_of_engine(holdings) == {"c-2": 12}
