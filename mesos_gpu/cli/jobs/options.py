@@ -130,8 +130,8 @@ def by_options() -> Iterator[None]:
 
 
 _FLAGS: Final = {field.key: field.option.flag for field in FIELDS if field.option is not None}
-#: Names of fields that are no words: what is said of a field may name others.
-_NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key)})\b")
+#: Names of fields that are no words (GPUs are, gpus are not): what is said of a field may name others.
+_NAMES: Final = re.compile(rf"\b({'|'.join(key for key in _FLAGS if '_' in key or key == 'gpus')})\b")
 
 
 def _in_flags(reason: str) -> str:

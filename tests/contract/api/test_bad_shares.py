@@ -137,6 +137,7 @@ def test_not_a_number_is_no_number_of_gpus_anywhere(
         ),
         (("--gpus", "1.5"), 2, "'1.5' is not a number of GPUs"),
         (("--gpu-compute", "30"), 65, "  --gpu-compute: got 30 without memory: set --gpu-memory too"),
+        (("--gpus", "0", "--gpu-compute", "30"), 65, "  --gpu-compute: needs --gpus of at least 1"),
         (
             ("--gpus", "0.5", "--gpu-memory", "2GiB", "--gpu-memory-max", "1GiB"),
             65,
