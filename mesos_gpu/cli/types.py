@@ -51,14 +51,16 @@ class GpuNumber(click.ParamType[float]):
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | int:
-        """`0`, `8`, `0.25`; parts are in thousandths."""
+        """`0`, `8`, `8.0`, `0.25`; parts are in thousandths."""
         text = str(value).strip()
-        if re.fullmatch(r"\d{1,9}", text, re.ASCII):
-            return int(text)
+        if whole := re.fullmatch(r"(\d{1,9})(\.0+)?", text, re.ASCII):
+            return int(whole[1])
         milli = milli_of(text)
         if milli is None:
             form = "a number of GPUs, as 0 or 8, nor a part of one in thousandths, as 0.25"
-            self.fail(f"{text!r} is not {form}", param, ctx)
+            several = re.fullmatch(r"0*[1-9]\d*\.\d+", text, re.ASCII)
+            more = "; for a part of each of several: --gpu-compute and --gpu-memory" if several else ""
+            self.fail(f"{text!r} is not {form}{more}", param, ctx)
         return number_of(milli)
 
 

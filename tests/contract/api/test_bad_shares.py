@@ -136,6 +136,7 @@ def test_not_a_number_is_no_number_of_gpus_anywhere(
             "'0.1234' is not a number of GPUs, as 0 or 8, nor a part of one in thousandths",
         ),
         (("--gpus", "1.5"), 2, "'1.5' is not a number of GPUs"),
+        (("--gpus", "1.5"), 2, "as 0.25; for a part of each of several: --gpu-compute and --gpu-memory"),
         (("--gpu-compute", "30"), 65, "  --gpu-compute: got 30 without memory: set --gpu-memory too"),
         (("--gpus", "0", "--gpu-compute", "30"), 65, "  --gpu-compute: needs --gpus of at least 1"),
         (

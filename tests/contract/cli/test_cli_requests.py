@@ -1,5 +1,7 @@
 """What `mesos-gpu run` sends of a request's needs, what it refuses, and how `show` tells them."""
 
+import json
+
 import pytest
 
 from mesos_gpu.testing.fake_rest import FakeRest
@@ -48,6 +50,11 @@ def test_run_sends_what_gpus_must_have_and_a_gang_and_show_shows_them(rest: Fake
     assert "gpus          2 with 40960 MiB or more, compute capability 8.0 or newer\n" in shown
     assert "tasks         3, 6 GPUs in all; if one fails, the job fails\n" in shown
     assert "queue         default, priority 0, preemptible\n" in shown
+
+
+def test_a_whole_number_of_gpus_may_have_zeros_behind_its_point(rest: FakeRest) -> None:
+    assert call("run", "-d", "--gpus", "2.0", "--", "work").exit_code == 0
+    assert json.dumps(rest.asked[-1][1]["gpus"]) == "2"
 
 
 def test_run_asks_for_shares_and_show_says_them(rest: FakeRest) -> None:
