@@ -53,8 +53,8 @@ class GpuNumber(click.ParamType[float]):
     ) -> float | int:
         """`0`, `8`, `8.0`, `0.25`; parts are in thousandths."""
         text = str(value).strip()
-        if whole := re.fullmatch(r"(\d{1,9})(\.0+)?", text, re.ASCII):
-            return int(whole[1])
+        if re.fullmatch(r"\d{1,9}|[1-9]\d{0,8}\.0+", text, re.ASCII):
+            return int(text.partition(".")[0])
         milli = milli_of(text)
         if milli is None:
             form = "a number of GPUs, as 0 or 8, nor a part of one in thousandths, as 0.25"
