@@ -458,7 +458,8 @@ def _end(host: Host, domain: Domain, *, mode: bool = True) -> list[int]:
         with contextlib.suppress(Unavailable):
             host.mps(domain).quit(QUIT_S)
         processes.send([pid], 15)
-    left = [pid for group in own_cgroups(domain) for pid in group.remove()]
+    # Who would not die is in each of them, and is waited for once: others wait for the card's turn.
+    left = next((left for group in own_cgroups(domain) if (left := group.remove())), [])
     if left or not mode or host.nvml is None:
         return left
     if why := compute_mode.begin_undo(host.nvml, domain.gpu, host.beside(domain, "mode")).wait():

@@ -240,6 +240,25 @@ def test_a_note_that_was_cut_short_is_no_note(tmp_path: Path) -> None:
         assert mps.daemon_pid(host, domain) is None
 
 
+def test_processes_that_would_not_die_are_waited_for_in_one_hierarchy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Group:
+        def __init__(self, name: str, pids: list[int]) -> None:
+            self.name, self.pids = name, pids
+
+        def remove(self) -> list[int]:
+            asked.append(self.name)
+            return self.pids
+
+    groups = [Group("gone", []), Group("stuck", [4711]), Group("stuck as well", [4711])]
+    monkeypatch.setattr(mps, "own_cgroups", lambda _: groups)
+    assert mps.undo(Host(None, root=tmp_path), f"{GPU} 1000 2") == [4711]
+    assert asked == ["gone", "stuck"]
+
+
 def test_a_host_that_is_too_busy_to_mount_in_time_has_no_daemon_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps, "START_S", 0.1)
     with pytest.raises(Unavailable, match=r"sleep did not end within 0\.1 s"):
