@@ -194,7 +194,8 @@ def _refusals(
     for gpu in request.gpu.suited(node.installed):
         holder = node.holders.get(gpu.id, "")
         if gpu.id not in free:
-            yield gpu, f"is used by {holder}" if holder else _state(gpu, now)
+            state = "" if holder and gpu.health is Health.OK else _state(gpu, now)
+            yield gpu, ", and ".join(filter(None, (state, f"is used by {holder}" if holder else "")))
             continue
         refusal = node.refusal(request, gpu, even_full=even_full)
         if refusal:

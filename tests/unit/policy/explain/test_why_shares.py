@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from mesos_gpu.engine import events as ev
 from mesos_gpu.model.ids import GpuId, JobId
+from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.policy.capacity.node import NodeCapacity
@@ -138,6 +140,19 @@ def test_who_owns_a_card_is_said() -> None:
         "(it is shared by anns)",
     )
     assert why.can_ever_run
+
+
+def test_a_card_that_is_shared_and_drained_is_said_to_be_drained() -> None:
+    world = World()
+    world.register()
+    world.node("a1", replace(gpu("g0"), sharing=SHIM))
+    world.submit("holder", gpus=1, gpu_milli=700)
+    world.offers(offer("o1", "a1", gpus=1))
+    world.feed(ev.DrainRequested(Target.GPU, "g0", "the fan", "ann"))
+    world.submit("late", gpus=1, gpu_milli=100)
+    (words,) = StateView(world.state, world.settings, world.now).explain(JobId("late")).nodes[0].reasons
+    assert words.startswith("lacks 1 GPU with room for its share: g0 is drained since ")
+    assert words.endswith("(drained by ann: the fan), and is used by holder")
 
 
 def test_mps_is_only_spoken_of_where_it_would_do() -> None:
