@@ -107,6 +107,10 @@ class Watch:
         self._note_processes()
         self._follow_log()
         sight = self._sight()
+        if (
+            self._stop.is_set()
+        ):  # meanwhile: its claim may be gone, and the card another's, for whom it is not closed
+            return ()
         move = step(self.state, sight.event)
         if move.to is not self.state:
             self._say(f"the MPS daemon of {self._domain.gpu} is {move.to.value}: {sight.why or 'it answers'}")

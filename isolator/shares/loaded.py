@@ -214,7 +214,10 @@ class Looker:
             return _SILENT
         answers: list[Loaded] = []
         thread = threading.Thread(target=lambda: answers.append(self._ask(question)), daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the host has no room for one now
+            return None
         thread.join(2 * LOOK_S)
         if thread.is_alive():
             self._waiting[process] = thread, answers

@@ -363,6 +363,24 @@ def test_the_thread_looks_until_it_is_stopped(place2: Beside, monkeypatch: pytes
     watch.stop()
 
 
+def test_a_look_under_way_when_the_task_is_over_closes_nothing(
+    place2: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The card may be another's by then, with a daemon of its own."""
+    watch = place2.watch()
+    place2.end()
+    see = watch._sight
+
+    def see_slowly() -> mps_watch.Sight:
+        seen = see()
+        watch.stop()
+        return seen
+
+    monkeypatch.setattr(watch, "_sight", see_slowly)
+    assert watch.look() == ()
+    assert (place2.closed(), place2.evictions) == ([], 0)
+
+
 def test_what_nobody_thought_of_does_not_end_the_watch(
     place2: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
