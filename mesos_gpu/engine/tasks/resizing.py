@@ -219,6 +219,9 @@ def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
     asked = spec.share_request(turn.settings.isolation)
     if asked is None or task.share is None or asked.memory_milli == WHOLE:
         raise Conflict(f"job {job.id} would have no share", remedy="say how much it shall have, not null")
+    if (asked.memory_mib is None or asked.memory_max_mib is not None) and not _is_reported(turn, task):
+        what = f"job {job.id} cannot be resized: its host does not report how much memory its GPUs have for shares"
+        raise Conflict(what, remedy="wait until its node monitor runs; see: mesos-gpu gpus")
     share = resized(task.share, asked, _capacity_mib(turn, task, task.gpus[0]))
     if asked.memory_max_mib is not None and asked.memory_max_mib < share.memory_mib:
         what = f"gpu_memory_max_mib {asked.memory_max_mib} is less than its share of {share.memory_mib} MiB"
@@ -305,6 +308,10 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
         return
     if answer.number != resize.number or not resize.pending:
         return
+    if not answer.refused and not _is_as_asked(answer, resize.share):
+        # So a state that was lost had asked it by that number; the next one is sent in its time.
+        turn.put_task(replace(task, resize=replace(resize, number=answer.number + 1)))
+        return
     share = _confirmed(answer, task.counted_share or share)
     resize = replace(
         resize,
@@ -319,6 +326,11 @@ def on_resized(turn: Turn, task: Task, status: Status) -> None:
         _settle(turn, job)
 
 
+def _is_as_asked(answer: Resized, share: Share) -> bool:
+    asked = share.memory_mib, share.memory_max_mib, share.compute_milli
+    return (answer.memory_mib, answer.memory_max_mib, answer.compute_milli) == asked
+
+
 def _confirmed(answer: Resized, most: Share) -> Share:
     """What an executor says that its task has; no more than its cards count for it, whatever it says."""
     return replace(
@@ -330,11 +342,12 @@ def _confirmed(answer: Resized, most: Share) -> Share:
 
 
 def question(task: Task, now: float) -> Task:
-    """A task of which it is to be asked what it has: its labels, or the state, may be older than its latest resize."""
+    """A task of which it is to be asked what it has: its labels, or the state, may be older than its latest resize. One
+    that the state knows is given up for that: what it may have got counts until the answer."""
     share, resize = task.share, task.resize
-    if share is None or (resize is not None and resize.pending):
+    if share is None or (resize is not None and resize.pending and not resize.number):
         return task
-    return replace(task, resize=Resizing(0, share, share, now))
+    return replace(task, resize=Resizing(0, share, task.counted_share or share, now))
 
 
 def _learn(turn: Turn, task: Task, answer: Resized) -> None:
@@ -369,8 +382,10 @@ def changes(old: Share, new: Share) -> dict[str, Any]:
 
 
 def _is_reported(turn: Turn, task: Task) -> bool:
+    """Whether its node says what its cards have for shares."""
     node = turn.state.nodes.get(task.agent_id)
-    return node is not None and all(node.gpu(gpu_id) is not None for gpu_id in task.gpus)
+    gpus = [node.gpu(gpu_id) for gpu_id in task.gpus] if node else [None]
+    return all(gpu is not None and gpu.sharing is not None for gpu in gpus)
 
 
 def _most(turn: Turn, task: Task, share: Share) -> Share:

@@ -158,6 +158,45 @@ def test_an_executor_that_was_asked_by_a_state_that_was_lost_is_asked_with_a_num
     assert granted(world) == (10000, 250)
 
 
+def test_what_a_lost_state_asked_for_by_the_same_number_is_not_taken_for_what_is_asked_now(
+    world: World,
+) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=10000)
+    answer(world, memory_mib=15000, memory_max_mib=15000)
+    assert (granted(world), world.job().spec.gpu_memory_mib) == ((20000, 250), None)
+    assert only(world.tick(3), fx.AskResize).resize == Resize(2, 10000, 10000, 250)
+    answer(world)
+    assert (granted(world), world.job().spec.gpu_memory_mib) == ((10000, 250), 10000)
+
+
+def test_a_fraction_of_a_card_that_its_host_does_not_report_is_not_guessed(world: World) -> None:
+    running(world)
+    world.report("a1", replace(CARD, sharing=None))
+    with pytest.raises(Conflict, match="does not report how much memory"):
+        ask(world, gpu_compute_pct=10)
+    ask(world, gpu_memory_mib=10000)
+    answer(world)
+    ask(world, gpu_compute_pct=10)
+    answer(world)
+    assert granted(world) == (10000, 100)
+
+
+def test_a_resize_that_an_old_state_waits_for_is_given_up_and_counts_until_the_executor_says_what_it_has(
+    world: World,
+) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
+    world.register()
+    world.feed(ev.TasksListed((listed(world),)))
+    assert (granted(world), counted(world)) == ((20000, 250), (30000, 250))
+    assert asked_what_it_has(world).resize == Resize(0, 20000, 20000, 250)
+    answer(world, number=4, memory_mib=5000, memory_max_mib=5000)
+    assert granted(world) == counted(world) == (5000, 250)
+    assert world.job().spec.gpu_memory_mib == 5000
+
+
 def test_an_executor_gets_no_more_than_its_card_counts_for_it(world: World) -> None:
     running(world)
     ask(world, gpu_memory_mib=10000)
