@@ -1,0 +1,167 @@
+"""What tasks have of their cards that a state does not know, or knows from before: their executors are asked."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.state import State
+from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import TaskId
+from mesos_gpu.model.shares.request import Isolation
+from mesos_gpu.model.tasks.resize import Resize
+from mesos_gpu.model.tasks.unknown import Listed
+from mesos_gpu.testing.builders import World, every, only, saved_of
+from mesos_gpu.wire.mesos.labels import label_of, launch_labels
+from tests.unit.engine.tasks.test_resizing import CARD, QUARTER, answer, ask, counted, granted, running
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.register()
+    world.node("a1", CARD)
+    return world
+
+
+def listed(world: World, **changed: Any) -> Listed:
+    """What the master lists of j1's task: what it had when it was launched."""
+    task, job = world.state.tasks[TaskId("j1.1")], world.job()
+    labels = launch_labels(task, 1, replace(job.spec, **changed), None, None)
+    return Listed(task.id, task.agent_id, "TASK_RUNNING", "j1", "a1.example", label=label_of(labels))
+
+
+def lost(world: World) -> None:
+    """The state is gone; the master, the agents and what runs are not."""
+    at = world.now
+    world.state = State.restored(at, replace(saved_of(State(at)), framework_id="fw-1"))
+    world.register()
+
+
+def taken_up(world: World) -> None:
+    """A task runs, the state is lost, and an operator adopts the task."""
+    running(world)
+    told = listed(world)
+    lost(world)
+    world.node("a1", CARD)
+    world.feed(ev.TasksListed((told,)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+
+
+def asked_what_it_has(world: World) -> fx.AskResize:
+    return only(world.tick(2), fx.AskResize)
+
+
+def test_a_task_that_was_taken_up_by_its_labels_has_what_its_executor_says(world: World) -> None:
+    running(world)
+    told = listed(world, isolation=Isolation.STRICT)
+    lost(world)
+    world.feed(ev.TasksListed((told,)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+    assert every(world.tick(1), fx.AskResize) == [], "what its card has is not known yet"
+    world.node("a1", CARD)
+    assert asked_what_it_has(world).resize == Resize(0, 20000, 20000, 250)
+    spec = world.job().spec
+    assert (spec.gpu_milli, spec.gpu_memory_mib, spec.isolation) == (250, None, Isolation.STRICT)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=35000)
+    assert granted(world) == counted(world) == (30000, 250)
+    spec = world.job().spec
+    assert (spec.gpu_memory_mib, spec.gpu_memory_max_mib, spec.gpu_compute_pct) == (30000, 35000, None)
+    assert every(world.tick(10), fx.AskResize) == []
+    assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 4
+
+
+def test_one_that_says_what_it_has_before_it_is_adopted_has_a_job_that_asks_for_that(world: World) -> None:
+    running(world)
+    told = listed(world)
+    lost(world)
+    world.node("a1", CARD)
+    world.feed(ev.TasksListed((told,)))
+    asked_what_it_has(world)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
+    world.feed(ev.UnknownAdopted(told.task_id))
+    assert granted(world) == (30000, 250)
+    assert (world.job().spec.gpu_milli, world.job().spec.gpu_memory_mib) == (250, 30000)
+    ask(world, gpu_compute_pct=10)
+    answer(world)
+    assert granted(world) == (30000, 100), "memory stays as it is"
+
+
+def test_one_that_did_later_what_a_lost_state_asked_for_is_asked_again_what_it_has(world: World) -> None:
+    running(world)
+    world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
+    world.register()
+    world.feed(ev.TasksListed((listed(world),)))
+    asked_what_it_has(world)
+    answer(world, number=2, memory_mib=30000, memory_max_mib=30000)  # was on its way since
+    answer(world, number=3, memory_mib=40000, memory_max_mib=40000)
+    assert asked_what_it_has(world).resize == Resize(0, 30000, 30000, 250)
+    answer(world, number=3, memory_mib=40000, memory_max_mib=40000)
+    assert granted(world) == counted(world) == (40000, 250)
+    assert (world.job().spec.gpu_memory_mib, every(world.tick(10), fx.AskResize)) == (40000, [])
+
+
+def test_one_that_was_never_resized_says_so_and_is_as_it_was(world: World) -> None:
+    taken_up(world)
+    before = world.job().spec
+    with pytest.raises(Conflict, match="has not said yet what it has"):
+        ask(world, gpu_memory_mib=10000)
+    asked_what_it_has(world)
+    answer(world)
+    assert (granted(world), world.job().spec) == ((20000, 250), before)
+    assert only(ask(world, gpu_memory_mib=10000), fx.AskResize).resize.number == 1
+
+
+def test_it_counts_no_more_than_its_card_has_beside_others_and_is_asked_again(world: World) -> None:
+    taken_up(world)
+    running(world, "j2", share=replace(QUARTER, memory_mib=55000, memory_max_mib=55000))
+    asked_what_it_has(world)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
+    assert granted(world) == (25000, 250)
+    world.status("j2.1", "TASK_FAILED")
+    asked_what_it_has(world)
+    answer(world, number=3, memory_mib=30000, memory_max_mib=30000)
+    assert granted(world) == (30000, 250)
+    assert every(world.tick(60), fx.AskResize) == []
+
+
+def test_a_state_that_may_be_old_asks_what_its_tasks_have(world: World) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    answer(world)
+    world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
+    world.register()
+    world.feed(ev.TasksListed((listed(world),)))
+    assert asked_what_it_has(world).resize == Resize(0, 30000, 30000, 250)
+    answer(world, number=2, memory_mib=5000, memory_max_mib=5000, compute_milli=100)
+    assert granted(world) == (5000, 100)
+    assert (world.job().spec.gpu_memory_mib, world.job().spec.gpu_compute_pct) == (5000, 10)
+
+
+def test_what_an_older_label_does_not_say_is_what_the_task_got(world: World) -> None:
+    running(world)
+    told = listed(world)
+    assert told.label is not None
+    burst = replace(QUARTER, memory_max_mib=30000)
+    lost(world)
+    world.feed(ev.TasksListed((replace(told, label=replace(told.label, asked=None, share=burst)),)))
+    world.feed(ev.UnknownAdopted(told.task_id))
+    spec = world.job().spec
+    assert (spec.gpu_compute_pct, spec.gpu_memory_mib, spec.gpu_memory_max_mib) == (25, 20000, 30000)
+
+
+def test_a_resize_that_an_old_state_waits_for_is_given_up_and_counts_until_the_executor_says_what_it_has(
+    world: World,
+) -> None:
+    running(world)
+    ask(world, gpu_memory_mib=30000)
+    world.state = State.restored(world.now, replace(saved_of(world.state), doubtful=True))
+    world.register()
+    world.feed(ev.TasksListed((listed(world),)))
+    assert (granted(world), counted(world)) == ((20000, 250), (30000, 250))
+    assert asked_what_it_has(world).resize == Resize(0, 20000, 20000, 250)
+    answer(world, number=4, memory_mib=5000, memory_max_mib=5000)
+    assert granted(world) == counted(world) == (5000, 250)
+    assert world.job().spec.gpu_memory_mib == 5000
