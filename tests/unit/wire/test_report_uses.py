@@ -46,7 +46,7 @@ def test_there_are_no_more_than_a_host_can_have_and_words_are_cut() -> None:
 
 
 def test_the_name_of_a_tasks_file_is_words_and_nothing_else() -> None:
-    """Of any bytes: such as can be no UTF-8, or command a terminal."""
+    """Whoever names a file chooses any bytes: such as can be no UTF-8, or command a terminal."""
     (use,) = report.decode(body(problem="has loaded /tmp/libcuda.so\udcff\x1b[2J")).uses
     assert use.problem == "has loaded /tmp/libcuda.so\\udcff\\x1b[2J"
 

@@ -235,7 +235,7 @@ ctypes.CDLL(None).syscall({93 if os.uname().machine == "aarch64" else 60}, 0)
 
 
 def test_a_process_whose_first_thread_has_ended_is_seen_by_the_others() -> None:
-    """It lives, computes and holds memory; /proc has nothing of it by its own number, as if it had ended."""
+    """The process lives, computes and holds memory; by its own number /proc has nothing of it, as if it had ended."""
     task = f"headless.{ME}"
     with subprocess.Popen(
         [sys.executable, "-c", HEADLESS], env={**os.environ, "MESOS_TASK_ID": task}

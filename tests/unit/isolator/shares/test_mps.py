@@ -233,7 +233,7 @@ def test_the_daemon_has_a_cgroup_in_each_hierarchy_once(
 
 
 def test_a_note_that_was_cut_short_is_no_note(tmp_path: Path) -> None:
-    """Its writer was killed, or the disk was full: what runs without a note is ended by the next share."""
+    """The writer was killed, or the disk was full: what runs without a note is ended by the next share."""
     host, domain = Host(None, root=tmp_path), Domain(GPU, 1000)
     for text in ("", "[", '[4711, 99, "a boot'):
         host.beside(domain, "daemon").write_text(text)

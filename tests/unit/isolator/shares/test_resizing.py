@@ -223,7 +223,7 @@ def test_a_limit_that_cannot_be_set_takes_the_others_back(
 def test_a_task_that_is_being_made_or_removed_closes_no_card(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
-    """Its files come and go beside its claim: a neighbour may plan at any moment between."""
+    """The files come and go beside its claim: a neighbour may plan at any moment between."""
     one, other = Tenant(ledger, "one"), Tenant(ledger, "other")
     one.region.remove()
     if left == "a directory":
