@@ -100,10 +100,12 @@ def _resize_of(task: Task) -> Resizing | None:
 
 
 def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:
-    """What became of a resize of all tasks: that of the one that has not answered, or has refused."""
+    """What became of a resize of all tasks: that of the one that has not answered, or has refused. Once it is withdrawn,
+    those that had refused it before do not count."""
     if not resizes:
         return None
-    resize = max(resizes, key=lambda each: (each.pending, bool(each.refused)))
+    withdrawn = [each for each in resizes if each.withdrawn]
+    resize = max(withdrawn or resizes, key=lambda each: (each.pending, bool(each.refused)))
     return {
         "state": _state(resize),
         "memory_mib": resize.share.memory_mib,

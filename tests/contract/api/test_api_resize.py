@@ -11,7 +11,7 @@ import requests
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.model.shares.share import Method, Share
-from mesos_gpu.model.tasks.resize import Resized
+from mesos_gpu.model.tasks.resize import Resized, Resizing
 from mesos_gpu.model.tasks.task import Task, TaskState
 from mesos_gpu.testing.builders import spec
 from mesos_gpu.wire.mesos.resize import decode_request, encode_answer
@@ -158,6 +158,26 @@ def test_what_its_host_does_not_answer_is_withdrawn(rig: Rig) -> None:
     job = done.json()
     assert (done.status_code, job["resize"]["state"], job["share"]["memory_mib"]) == (200, "withdrawn", 20000)
     assert (job["gpu_memory_mib"], job["resize"]["memory_mib"]) == (None, 20000)
+
+
+def test_what_is_withdrawn_is_not_refused_though_one_of_a_gang_had_refused_it(rig: Rig) -> None:
+    larger = replace(QUARTER, memory_mib=30000, memory_max_mib=30000)
+    refused = Resizing(1, larger, QUARTER, 1.0, answered=True, refused="no room")
+    withdrawn = Resizing(2, QUARTER, larger, 1.0, back=True, withdrawn=True, answered=True)
+
+    def put(view: Any) -> None:
+        for rank, resize in enumerate((refused, withdrawn)):
+            view._state.set_task(
+                Task(
+                    TaskId(f"g.1.{rank}"), AgentId("a1"), f"g.1.{rank}", JobId("g"), TaskState.RUNNING, 1.0,
+                    gpus=(GpuId("GPU-1"),), launch=1, rank=rank, share=QUARTER, resize=resize,
+                )
+            )  # fmt: skip
+        job = Job(JobId("g"), spec(name="g", gpus=1, gpu_milli=250, tasks=2), 1.0, 1000)
+        view._state.set_job(replace(job, state=JobState.RUNNING, task_id=TaskId("g.1.0"), launches=1))
+
+    rig.daemon.read(put).result(60)
+    assert rig.call("GET", "/v1/jobs/g").json()["resize"]["state"] == "withdrawn"
 
 
 WRONG: list[tuple[Any, set[str]]] = [
