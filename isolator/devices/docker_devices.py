@@ -53,7 +53,7 @@ def _devices(pid: int, majors: Collection[int]) -> dict[str, frozenset[tuple[int
 
 
 def _nodes(directory: Path, majors: Collection[int]) -> frozenset[tuple[int, int]]:
-    """Find those in a container's /dev, where its root user may have made whatever it likes.
+    """Find the nodes of these majors in a container's /dev, where its root user may have made whatever it likes.
 
     Raises:
         MesosGpuError: It has more entries than are looked at.

@@ -202,7 +202,7 @@ class Looker:
         return {pid: what for (pid, _), (_, what) in self._found.items() if what}
 
     def _in_turn(self, groups: Iterable[Collection[_Process]]) -> list[_Process]:
-        """Take one process of each task, then the next of each: those first that were looked at, or came, longest ago.
+        """Take one process of each task, then the next of each: first whoever was looked at, or came, longest ago.
         So a task that makes processes without end hides neither the others' nor its own."""
         queues = [sorted(group, key=lambda each: self._found[each][0]) for group in groups]
         queues.sort(key=lambda queue: self._found[queue[0]][0] if queue else 0.0)

@@ -72,7 +72,7 @@ def run(client: Client, *jobs: Job) -> bool:
 
 
 def kill_keeper(stack: Stack) -> None:
-    """Of a card that was just closed one may still be about to end: all of them."""
+    """Kill all keepers: that of a card that was just closed may be about to end."""
     for victim in wait_until("a keeper", lambda: executors(stack, "gpu-keeper")):
         with suppress(psutil.NoSuchProcess):
             victim.send_signal(signal.SIGKILL)

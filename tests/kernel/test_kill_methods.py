@@ -24,9 +24,9 @@ from mesos_gpu.model.tasks.resize import Resize
 from mesos_gpu.testing.nvml.mig_tables import MIG_TABLES
 from tests.hosts import GPUS
 from tests.kernel.conftest import needs
+from tests.kernel.mps.test_mps_tasks import PATCHED, Node
 from tests.kernel.test_kill_at_every_step import bootstrap
 from tests.kernel.test_kill_shares import REST, Card, each_step
-from tests.kernel.test_mps_tasks import PATCHED, Node
 from tests.kernel.test_shares import QUARTER, SHARED
 from tests.mps_hosts import real_program
 

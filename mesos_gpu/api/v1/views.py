@@ -100,8 +100,9 @@ def _resize_of(task: Task) -> Resizing | None:
 
 
 def _resize(resizes: Sequence[Resizing]) -> shapes.Resize | None:
-    """What became of a resize of all tasks: that of the one that has not answered, or has refused. Once it is withdrawn,
-    those that had refused it before do not count."""
+    """What became of a resize of all tasks: that of the one that has not answered, or has refused.
+
+    Once it is withdrawn, those that had refused it before do not count."""
     if not resizes:
         return None
     withdrawn = [each for each in resizes if each.withdrawn]

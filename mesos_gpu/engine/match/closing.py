@@ -118,7 +118,7 @@ class _Way:
         return None
 
     def _idle(self, node: NodeCapacity) -> list[Gpu]:
-        """Those of which nothing is kept for others."""
+        """Find the idle cards of which nothing is kept for others."""
         able = {part.gpu_id for part in node.parts}
         for kept in node.kept:
             able -= {*kept.gpus, *(gpu_id for gpu_id, _ in kept.shares)}

@@ -41,7 +41,7 @@ def test_every_problem_of_a_refused_request(rest: FakeRest) -> None:
     got = call("run", "x")
     assert got.exit_code == 65
     assert got.stderr == (
-        "Error: the job is not valid\n  /cpus: must be positive, got -1\n  /user: is root\nTo fix: mend it\n"
+        "Error: the job is not valid\n  --cpus: must be positive, got -1\n  --user: is root\nTo fix: mend it\n"
     )
 
 
