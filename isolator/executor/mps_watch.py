@@ -23,7 +23,7 @@ from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, Event, LogReading, State, culprit, read_log, read_xid, step
 from isolator.shares.tenancy import Tenancy
-from mesos_gpu.adapters.mps_control import Absent, Disobeyed, Limits, Silent
+from mesos_gpu.adapters.mps_control import Absent, Busy, Disobeyed, Limits, Silent
 from mesos_gpu.errors import Unavailable
 
 LOOK_S: Final = 5.0
@@ -107,9 +107,8 @@ class Watch:
         self._note_processes()
         self._follow_log()
         sight = self._sight()
-        if (
-            self._stop.is_set()
-        ):  # meanwhile: its claim may be gone, and the card another's, for whom it is not closed
+        # If it was stopped meanwhile, its claim may be gone, and the card another's, for whom it is not closed.
+        if sight is None or self._stop.is_set():
             return ()
         move = step(self.state, sight.event)
         if move.to is not self.state:
@@ -131,7 +130,7 @@ class Watch:
         if not (failed or self.evicted):
             return ended
         reading = self._log()
-        if not (self.evicted or reading.met or self._sight().why):
+        if not (self.evicted or reading.met or ((sight := self._sight()) and sight.why)):
             return ended
         whose = culprit(self._tenants(), self._seen, frozenset(self._xids()) - self._before, reading.culprits)
         if reading.met and whose == _MINE:
@@ -159,7 +158,8 @@ class Watch:
 
     # --- what is seen
 
-    def _sight(self) -> Sight:
+    def _sight(self) -> Sight | None:
+        """What is seen now; None: the daemon lives, and does not say, as it speaks with somebody else."""
         if mps.daemon_pid(self._host, self._domain) is None:
             return Sight(Event.EXITED, "its process has ended")
         try:
@@ -169,6 +169,9 @@ class Watch:
             return Sight(Event.SILENT, error.what)
         except Absent as error:
             return Sight(Event.ABSENT, error.what)
+        except (Busy, Disobeyed) as error:
+            self._say(error.what)
+            return None
         self._clients = sum(map(len, clients.values()))
         for pid in (pid for pids in clients.values() for pid in pids):
             self._seen.setdefault(pid, _OTHERS)

@@ -88,7 +88,7 @@ class Mps2:
 
     def quit(self, grace_s: float) -> None:
         """Give its servers that long."""
-        self.control.ask(f"quit -t {grace_s:g}")
+        self.control.tell(f"quit -t {grace_s:g}")
 
     def terminate(self, server: int, client: int) -> None:
         """Have the server end the client's work."""

@@ -5,9 +5,13 @@ Protocol 2 has a shell, which is given lines (nvidia-cuda-mps-control(1)); proto
 (NVIDIA's "MPS v3 Interface"). The exit code of the first does not say whether it was obeyed: settings are read back.
 """
 
+import errno
 import os
+import random
+import re
 import socket
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +41,21 @@ class Absent(Unavailable):
     """No daemon is at these pipes."""
 
 
+class Busy(Unavailable):
+    """The daemon lives, and speaks with somebody else all the time: the one of 535 has one conversation, and sends
+    away whoever comes meanwhile."""
+
+
 class Disobeyed(Unavailable):
     """The daemon answers, and something else than what it was told holds now."""
+
+
+#: The last question of each conversation by protocol 2, and how its answer reads. A daemon that speaks with somebody
+#: else sends the program away, which exits with 1, or with 0 and no word: so would a list with nothing in it.
+_LAST: Final = "get_default_active_thread_percentage"
+_ITS_ANSWER: Final = re.compile(r"\d+\.\d+")
+#: Until it is asked again, by chance: two that pause as long would meet again.
+_PAUSES_S: Final = (0.002, 0.03)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +102,36 @@ class Control:
         return own | ({"LD_LIBRARY_PATH": str(self.libraries)} if self.libraries else {})
 
     def ask(self, *commands: str) -> list[str]:
-        """Give commands to the shell of protocol 2, and take the lines of the answer.
+        """Give commands to the shell of protocol 2, and take the lines of the answer. Whoever speaks with the daemon is
+        waited for; what was cut short is asked again, so each command must be one that may be given twice.
 
         Raises:
-            Silent, Absent: There is no answer.
+            Silent, Absent, Busy: There is no answer.
             Unavailable: The program cannot be run.
         """
-        done = self._run((), commands[0], "".join(f"{command}\n" for command in commands))
-        if done.returncode:
-            raise self._absent(done)
-        return done.stdout.splitlines()
+        deadline = time.monotonic() + self.deadline_s
+        while True:
+            done = self._run((), commands[0], _lines(*commands, _LAST))
+            lines = done.stdout.splitlines()
+            if not done.returncode and lines and _ITS_ANSWER.fullmatch(lines[-1]):
+                return lines[:-1]
+            if done.returncode and not self._is_heard():
+                raise self._absent(done)
+            if time.monotonic() > deadline:
+                raise Busy(
+                    f"the MPS daemon at {self.pipes} spoke with others for {self.deadline_s:g} s",
+                    remedy="see who keeps its control program open",
+                )
+            time.sleep(random.uniform(*_PAUSES_S))
+
+    def tell(self, command: str) -> None:
+        """Give the shell of protocol 2 a command after which the daemon may answer no more.
+
+        Raises:
+            Silent: It is not taken.
+            Unavailable: The program cannot be run.
+        """
+        self._run((), command, _lines(command))
 
     def call(self, *arguments: str) -> list[str]:
         """Give one command of protocol 3, and take the lines of the answer.
@@ -147,15 +184,16 @@ class Control:
         )
 
     def _is_heard(self) -> bool:
-        """Whether anybody listens where the daemon does."""
+        """Whether anybody listens where the daemon does. The socket of 535 is of another type, which connect(2) says of
+        one that is listened to only; so nobody's conversation is disturbed."""
         with socket.socket(socket.AF_UNIX) as daemon:
             daemon.settimeout(self.deadline_s)
             try:
                 daemon.connect(str(self.pipes / "control"))
             except TimeoutError:
                 return True
-            except OSError:
-                return False
+            except OSError as error:
+                return error.errno == errno.EPROTOTYPE
         return True
 
 
@@ -169,7 +207,7 @@ class Client:
 
 class Mps(Protocol):
     """A daemon of one card and one user, by one protocol. Every method but `daemon` and `client` may raise Silent,
-    Absent or Disobeyed."""
+    Absent, Busy or Disobeyed."""
 
     control: Control
 
@@ -204,6 +242,10 @@ class Mps(Protocol):
 
     def terminate(self, server: int, client: int) -> None:
         """Have a client's work drained and the client let go; harmless if it is not there."""
+
+
+def _lines(*commands: str) -> str:
+    return "".join(f"{command}\n" for command in commands)
 
 
 def numbers(lines: list[str]) -> tuple[int, ...]:

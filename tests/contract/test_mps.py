@@ -1,19 +1,22 @@
 """What every MPS daemon must do for us: NVIDIA's real one of 535, and fakes of both protocols, asked alike."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from mesos_gpu.adapters.mps2 import Mps2
 from mesos_gpu.adapters.mps3 import LEAST, Mps3, namespace_of
-from mesos_gpu.adapters.mps_control import Absent, Control, Disobeyed, Limits, Mps, Silent
+from mesos_gpu.adapters.mps_control import Absent, Busy, Control, Disobeyed, Limits, Mps, Silent
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.testing import fake_mps
@@ -82,6 +85,21 @@ def real_program(open_directory: Path) -> Path:
     except Unavailable as error:
         pytest.skip(error.what)
     return open_directory / "usr/bin/nvidia-cuda-mps-control"
+
+
+@pytest.fixture
+def real(real_program: Path) -> Iterator[Daemon]:
+    """NVIDIA's, started and opened."""
+    short = Path(f"/tmp/mgm-{os.getpid()}")
+    short.mkdir()
+    daemon = made("real 2", short, real_program)
+    try:
+        daemon.start()
+        daemon.mps.open(GPU, UID, QUARTER)
+        yield daemon
+    finally:
+        daemon.end()
+        shutil.rmtree(short)
 
 
 @pytest.fixture(params=["real 2", "fake 2", "fake 3"])
@@ -235,6 +253,57 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     mps = Mps2(Control(tmp_path / "nvidia-cuda-mps-control", tmp_path))
     with pytest.raises(Unavailable, match="cannot be run: No such file"):
         mps.servers()
+
+
+@contextmanager
+def conversation(daemon: Daemon) -> Iterator["subprocess.Popen[bytes]"]:
+    """Another's, which goes on until its input is closed."""
+    control = daemon.mps.control
+    screen, its_end = os.openpty()  # to a pipe the program would write nothing before its end
+    with subprocess.Popen(
+        [control.program], env=control.environment(), stdin=subprocess.PIPE, stdout=its_end
+    ) as other:
+        try:
+            assert other.stdin is not None
+            other.stdin.write(b"set_default_active_thread_percentage 25\n")
+            other.stdin.flush()
+            assert select.select([screen], [], [], 60)[0], "it answers"
+            yield other
+        finally:
+            other.kill()
+            os.close(screen)
+            os.close(its_end)
+
+
+def test_whoever_speaks_with_it_is_waited_for(real: Daemon) -> None:
+    with conversation(real) as other:
+        assert other.stdin is not None
+        end = Timer(0.5, other.stdin.close)
+        end.start()
+        real.mps.open(GPU, UID, HALF)
+        assert not end.is_alive(), "it was answered only then"
+    real.mps.holds({}, HALF)
+
+
+def test_one_that_speaks_with_another_all_the_time_is_neither_silent_nor_absent(real: Daemon) -> None:
+    control = real.mps.control
+    real.mps.control = Control(control.program, control.pipes, deadline_s=0.5)
+    with conversation(real):
+        for ask in (real.mps.servers, lambda: real.mps.holds({}, QUARTER)):
+            with pytest.raises(Busy, match=r"spoke with others for 0\.5 s"):
+                ask()
+    real.mps.control = control
+    assert real.mps.servers() == ()  # whoever spoke with it was killed meanwhile
+
+
+def test_many_are_answered_at_once(real: Daemon) -> None:
+    def ask(number: int) -> None:
+        for _ in range(20):
+            real.mps.open(GPU, UID, QUARTER)
+            real.mps.holds({}, QUARTER)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [None] * 4
 
 
 # --- servers and clients

@@ -32,6 +32,7 @@ from mesos_gpu.adapters.mps_control import (
     PIPES,
     PROGRAM,
     Absent,
+    Busy,
     Control,
     Limits,
     Mps,
@@ -434,7 +435,7 @@ def _spawn(host: Host, domain: Domain, mps: Mps, most: Limits, rules: Sequence[R
 def _await(host: Host, domain: Domain, mps: Mps, most: Limits, pid: int) -> None:
     deadline = time.monotonic() + START_S
     while True:
-        with contextlib.suppress(Absent, Silent):
+        with contextlib.suppress(Absent, Silent, Busy):
             if (host.pipes(domain) / "control").exists():
                 mps.open(domain.gpu, domain.uid, most)
                 return

@@ -19,7 +19,8 @@ from isolator.runs.run import Ended
 from isolator.shares.mps import daemon as mps
 from isolator.shares.mps.daemon import Domain, Host
 from isolator.shares.mps.life import Action, State
-from mesos_gpu.adapters.mps_control import Limits
+from mesos_gpu.adapters.mps2 import Mps2
+from mesos_gpu.adapters.mps_control import Busy, Limits
 from mesos_gpu.adapters.proc import boot_id, start_ticks
 from mesos_gpu.errors import Unavailable
 from mesos_gpu.model.ids import GpuId
@@ -282,6 +283,22 @@ def test_a_hung_daemon_closes_the_card_and_then_ends_the_task(place2: Beside) ->
     assert place2.closed() == []
 
 
+def test_a_daemon_that_speaks_with_others_is_left_alone(
+    place2: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place2.play()
+    watch = place2.watch()
+
+    def busy(*given: object) -> None:
+        raise Busy("the MPS daemon spoke with others", remedy="")
+
+    monkeypatch.setattr(Mps2, "servers", busy)
+    assert watch.look() == watch.look() == ()
+    assert (watch.state, place2.closed(), place2.evictions) == (State.ACTIVE, [], 0)
+    assert place2.said == ["the MPS daemon spoke with others"] * 2
+    assert watch.explained(CRASHED) == CRASHED
+
+
 def test_a_server_with_all_its_clients_closes_the_card_until_one_leaves(place: Beside) -> None:
     watch, third = place.watch(), 4711
     place.play(clients=(MINE, OTHER, third))
@@ -371,7 +388,7 @@ def test_a_look_under_way_when_the_task_is_over_closes_nothing(
     place2.end()
     see = watch._sight
 
-    def see_slowly() -> mps_watch.Sight:
+    def see_slowly() -> mps_watch.Sight | None:
         seen = see()
         watch.stop()
         return seen
