@@ -5,7 +5,8 @@ and clients there are is in `fake.json` beside the sockets, which a test writes 
 
 Source of the answers by protocol 2: the daemon of 535.261.03, tried (tests/contract/test_mps.py asks both), and its
 manual page; of `get_server_status` NVIDIA's MPS documentation of release 615; by protocol 3 as `Daemon3` says at each.
-What a log says of a fault are strings of libcuda.so of 535.261.03.
+What a log says of a fault are strings of libcuda.so of 535.261.03. Whoever comes while it speaks with another waits:
+the daemon of 535 sends it away.
 """
 
 import contextlib
