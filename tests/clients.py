@@ -15,3 +15,9 @@ def client_of(stack: Stack, gpus: int) -> Iterator[Client]:
         client.patience_s = 60
         wait_until("the nodes report", lambda: len(client.gpus()) == gpus, 60)
         yield client
+
+
+def kill_all(client: Client) -> None:
+    """Ask for the end of whatever a test that failed may have left: it must not take the next one's GPUs."""
+    for job in client.jobs(states=["active"]):
+        client.kill(job["id"])

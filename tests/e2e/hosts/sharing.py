@@ -187,8 +187,7 @@ def nested_gets_its_share(sharing: Sharing) -> None:
     usages = [each.usage((gpu,)).cards[gpu].memory_bytes // MIB for each in (region, theirs)]
     assert usages == [301, 5]
     windows = [each.limits((gpu,))[0].window for each in (region, theirs)]
-    assert None not in windows
-    assert windows[0] != windows[1]
+    assert None not in windows  # equal ones, too: of tasks that compute nothing each may have all of the time
     sharing.end(job, other)
 
 

@@ -23,6 +23,7 @@ from mesos_gpu.local.cluster import Devices
 from mesos_gpu.local.stack import NodeSpec, Stack
 from mesos_gpu.testing import dockerd
 from mesos_gpu.testing.images import busybox_layer, layer, save
+from tests.clients import kill_all
 from tests.conftest import wait_until
 from tests.cuda import compiled, volume_of_doubles
 from tests.e2e.hosts import sharing
@@ -412,8 +413,9 @@ def test_an_image_outlives_its_agents_restart(stack: Stack, client: Client) -> N
 @pytest.fixture
 def shared(
     stack: Stack, client: Client, data: Path, libraries: tuple[Path, dict[str, str]]
-) -> sharing.Sharing:
-    return sharing.Sharing(stack, client, data, libraries[0] / "client")
+) -> Iterator[sharing.Sharing]:
+    yield sharing.Sharing(stack, client, data, libraries[0] / "client")
+    kill_all(client)
 
 
 def test_a_share_in_an_image_is_kept_by_our_libraries(shared: sharing.Sharing) -> None:
