@@ -14,6 +14,7 @@ from mesos_gpu.engine.turn import Turn
 from mesos_gpu.errors import Conflict, NotFound
 from mesos_gpu.model.ids import GpuId, JobId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.shares.card import Sharing
 from mesos_gpu.model.shares.share import Share
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 from mesos_gpu.model.tasks.resize import Resize, Resized, Resizing
@@ -231,10 +232,9 @@ def _wanted(turn: Turn, job: Job, task: Task, spec: JobSpec) -> Share:
 
 def _capacity_mib(turn: Turn, task: Task, gpu_id: GpuId) -> int:
     """What a card has for shares; of one that its node does not report any more what they are."""
-    node = turn.state.nodes.get(task.agent_id)
-    gpu = node.gpu(gpu_id) if node else None
-    if gpu is not None and gpu.sharing is not None:
-        return gpu.sharing.memory_mib
+    sharing = _sharing(turn, task, gpu_id)
+    if sharing is not None:
+        return sharing.memory_mib
     return sum(share.memory_mib for share in turn.state.sharers.get(gpu_id, {}).values())
 
 
@@ -355,9 +355,8 @@ def _learn(turn: Turn, task: Task, answer: Resized) -> None:
     old, known = task.share, task.resize
     assert old is not None, "nobody else is asked for a share"
     assert known is not None, "it was asked"
-    share = (
-        _confirmed(answer, _most(turn, task, old)) if answer.memory_mib else old
-    )  # else it has none to change
+    # An answer without memory: it has no share that can be changed.
+    share = _confirmed(answer, _most(turn, task, old)) if answer.memory_mib else old
     # What others were given meanwhile they do not get of their host, and it is asked again.
     counted = (share.memory_mib, share.compute_milli) == (answer.memory_mib, answer.compute_milli)
     if counted or share is old:
@@ -383,9 +382,14 @@ def changes(old: Share, new: Share) -> dict[str, Any]:
 
 def _is_reported(turn: Turn, task: Task) -> bool:
     """Whether its node says what its cards have for shares."""
+    return all(_sharing(turn, task, gpu_id) is not None for gpu_id in task.gpus)
+
+
+def _sharing(turn: Turn, task: Task, gpu_id: GpuId) -> Sharing | None:
+    """What the node of a task reports of a card for shares; None: nothing."""
     node = turn.state.nodes.get(task.agent_id)
-    gpus = [node.gpu(gpu_id) for gpu_id in task.gpus] if node else [None]
-    return all(gpu is not None and gpu.sharing is not None for gpu in gpus)
+    gpu = node.gpu(gpu_id) if node else None
+    return gpu.sharing if gpu else None
 
 
 def _most(turn: Turn, task: Task, share: Share) -> Share:

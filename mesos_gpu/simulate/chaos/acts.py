@@ -104,11 +104,19 @@ def _letter(event: ev.Event) -> str:
 # --- users and operators
 
 
-def _submit(world: World, a: int, b: int) -> None:
+def _new_job(world: World) -> JobId | None:
+    """Name the next job; None: there are as many as there may be."""
     if len(world.waiting_or_running()) >= _MOST_JOBS:
-        return
+        return None
     job_id = JobId(world.target) if world.target else world.new_id("j")
     world.chosen.append(job_id)
+    return job_id
+
+
+def _submit(world: World, a: int, b: int) -> None:
+    job_id = _new_job(world)
+    if job_id is None:
+        return
     spec = JobSpec(
         name=job_id,
         command="true",
@@ -137,10 +145,9 @@ def _submit(world: World, a: int, b: int) -> None:
 
 def _submit_share(world: World, a: int, b: int) -> None:
     """A job that has a share of a card and runs nearly everywhere, so that cards fill with such."""
-    if len(world.waiting_or_running()) >= _MOST_JOBS:
+    job_id = _new_job(world)
+    if job_id is None:
         return
-    job_id = JobId(world.target) if world.target else world.new_id("j")
-    world.chosen.append(job_id)
     spec = JobSpec(
         name=job_id,
         command="true",
