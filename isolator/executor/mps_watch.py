@@ -194,9 +194,8 @@ class Watch:
         text = ""
         for path in self._logs:
             with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-                last = (
-                    _size_of(path) - 2 * MOST_LOG
-                )  # a client that makes many lines hides none of what follows
+                # A client that makes many lines hides none of what follows.
+                last = _size_of(path) - 2 * MOST_LOG
                 if last > self._begin[path]:
                     file.seek(last)
                     file.readline(2 * MOST_LOG)  # the rest of a line, of which nobody knows how it began

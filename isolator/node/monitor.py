@@ -142,9 +142,8 @@ class Monitor:
             try:
                 self._widening.look()
                 told = ""
-            except (
-                Exception
-            ) as error:  # a thread that ends would leave idle tasks without what others have of theirs
+            # A thread that ends would leave tasks without the time that idle ones have too much.
+            except Exception as error:
                 if str(error) != told:
                     logger.error(
                         "the time of idle shares is not given to others: %s",

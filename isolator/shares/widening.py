@@ -83,9 +83,8 @@ class Widening:
         or leaves what it has."""
         region = region_of(self._ledger.directory, task)
         try:
-            cards = [
-                card.gpu for card in region.limits((gpu,))
-            ]  # a task may share several: each has its place
+            # A task may share several: each has its place.
+            cards = [card.gpu for card in region.limits((gpu,))]
         except Damaged:  # the watch says so
             cards = []
         usage = region.usage(cards).cards.get(gpu, CardUsage())

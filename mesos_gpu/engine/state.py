@@ -121,9 +121,8 @@ class State:
     )  # tasks that held shared cards, the latest to end
     keepers: int = 0  # tasks and executors of those, ever: their ids never come again
     reserve_from: float = 0.0  # until then nothing is reserved: the master refused it
-    unreserved: dict[AgentId, Unreserved] = field(
-        default_factory=dict
-    )  # of agents whose reservations were given back, and that have not offered anything without them since
+    # Of agents whose reservations were given back, and that have not offered anything without them since.
+    unreserved: dict[AgentId, Unreserved] = field(default_factory=dict)
     live: dict[TaskId, None] = field(default_factory=dict)  # tasks that have not ended, in launch order
     unknown: dict[TaskId, None] = field(
         default_factory=dict

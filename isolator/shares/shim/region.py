@@ -137,9 +137,8 @@ class Region:
         self.path.mkdir(mode=0o755)
         self.path.chmod(0o755)  # whatever the umask
         _write_new(self.usage_path, _HEADER.pack(MAGIC_USAGE, VERSION, 0, 0).ljust(USAGE_BYTES, b"\0"), 0o666)
-        part = (
-            self.path / ".limits"
-        )  # whole at once: half of it would look damaged to who plans for all of the card
+        # Whole at once: half of it would look damaged to who plans for all of the card.
+        part = self.path / ".limits"
         _write_new(part, content, 0o644)
         part.rename(self.limits_path)
 
