@@ -13,6 +13,7 @@ from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.shares.card import Ability, Sharing
 from mesos_gpu.model.shares.request import Isolation
 from mesos_gpu.scheduler import __main__ as command
+from mesos_gpu.scheduler.options.options import Options, engine_settings
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.testing.builders import World, gpu, offer
 
@@ -23,8 +24,8 @@ def settings_of(
     """What the engine is told by a scheduler that is started with those words."""
     told: list[Settings] = []
 
-    def run(options: command.Options) -> int:
-        told.append(command.engine_settings(options))
+    def run(options: Options) -> int:
+        told.append(engine_settings(options))
         return 0
 
     monkeypatch.setattr(command, "run", run)

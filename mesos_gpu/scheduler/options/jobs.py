@@ -1,0 +1,128 @@
+"""What jobs may ask for, and how they wait."""
+
+import click
+
+from mesos_gpu.api.app import SERVICE_PORTS
+from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
+from mesos_gpu.model.jobs.permits import ROOTS
+from mesos_gpu.scheduler.options import parse
+from mesos_gpu.scheduler.options.section import Decorators
+
+OPTIONS: Decorators = (
+    click.option("--default-user", help="User of jobs that name none; default: the executor's own."),
+    click.option(
+        "--allow-root",
+        type=click.Choice(ROOTS),
+        help="Let jobs ask for the user root: in an image, or also on the file system of the host, where that is "
+        "root of the host.",
+    ),
+    click.option(
+        "--users",
+        default="",
+        metavar="LIST",
+        callback=parse.users,
+        show_default="1000-, and the default user",
+        help="Users that jobs may run as: names and ranges of uids, as alice,2000-2999; never members of docker, "
+        "sudo and the like, nor root.",
+    ),
+    click.option(
+        "--control-access",
+        multiple=True,
+        metavar="NAME[@USER]=LIST",
+        callback=parse.control_access,
+        help="Which of api,master jobs of that name, or the app of that id, may reach, alone or as that user; "
+        "others reach none; may be repeated.",
+    ),
+    click.option(
+        "--container-engine",
+        default=Engine.MESOS.value,
+        show_default=True,
+        type=click.Choice([engine.value for engine in Engine]),
+        help="What runs the images of jobs that name none.",
+    ),
+    click.option(
+        "--placement",
+        type=click.Choice([choice.value for choice in Placement]),
+        default=Placement.BUNDLE.value,
+        show_default=True,
+        help="Of jobs that ask for none.",
+    ),
+    click.option(
+        "--placement-of",
+        multiple=True,
+        metavar="APP=POLICY",
+        callback=parse.placement_of,
+        help="Placement of an app's jobs that ask for none; may be repeated.",
+    ),
+    click.option(
+        "--gpu-nodes",
+        type=click.Choice([choice.value for choice in GpuNodes]),
+        default=GpuNodes.LAST.value,
+        show_default=True,
+        help="Whether work without GPUs may use nodes with some.",
+    ),
+    click.option(
+        "--preemption/--no-preemption",
+        default=True,
+        show_default=True,
+        help="Whether a job may end preemptible ones of lower priority.",
+    ),
+    click.option(
+        "--queue",
+        "queue_limits",
+        multiple=True,
+        metavar="NAME=MAX_GPUS",
+        callback=parse.queue_limits,
+        help="Most GPUs that the jobs of a queue may hold at once; may be repeated.",
+    ),
+    click.option(
+        "--user-pending",
+        default=10_000,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="JOBS",
+        help="Most jobs of a user that may wait at once; 0: any.",
+    ),
+    click.option(
+        "--queue-pending",
+        default=20_000,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="JOBS",
+        help="The same of a queue.",
+    ),
+    click.option(
+        "--user-stored",
+        "user_stored_mib",
+        default=256,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="MIB",
+        help="Most that is kept of a user's jobs, ended ones too; 0: any.",
+    ),
+    click.option(
+        "--queue-stored",
+        "queue_stored_mib",
+        default=512,
+        show_default=True,
+        type=click.IntRange(0),
+        metavar="MIB",
+        help="The same of a queue.",
+    ),
+    click.option(
+        "--aging-step",
+        "aging_step_s",
+        default=3600.0,
+        show_default=True,
+        type=click.FloatRange(min=0),
+        help="Seconds of waiting that are worth one of priority; 0: none.",
+    ),
+    click.option(
+        "--service-ports",
+        default=f"{SERVICE_PORTS[0]}-{SERVICE_PORTS[-1]}",
+        show_default=True,
+        metavar="FIRST-LAST",
+        callback=parse.service_ports,
+        help="Service ports that apps get which leave theirs open.",
+    ),
+)

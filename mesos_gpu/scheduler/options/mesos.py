@@ -1,0 +1,51 @@
+"""The Mesos that is served."""
+
+from pathlib import Path
+
+import click
+
+from mesos_gpu.scheduler.options import parse
+from mesos_gpu.scheduler.options.section import Decorators
+
+OPTIONS: Decorators = (
+    click.option(
+        "--master", required=True, metavar="HOST:PORT", envvar="MESOS_GPU_MASTER", help="The Mesos master."
+    ),
+    click.option("--role", default="*", show_default=True, help="Mesos role to receive offers for."),
+    click.option(
+        "--user", default=parse.own_user, show_default="the current user", help="User that executors run as."
+    ),
+    click.option("--name", default="mesos_gpu", show_default=True, help="Name of the framework."),
+    click.option(
+        "--failover-timeout",
+        "failover_timeout_s",
+        default=604800.0,
+        show_default=True,
+        help="Seconds that Mesos keeps the tasks while no scheduler is there.",
+    ),
+    click.option("--principal", help="Mesos principal."),
+    click.option(
+        "--secret-file", type=click.Path(path_type=Path, dir_okay=False), help="File with its secret."
+    ),
+    click.option(
+        "--mesos-credentials",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="File with principal and secret, readable to its owner only, for agents that ask for them to read "
+        "logs, and for the master unless --principal is given.",
+    ),
+    click.option(
+        "--report-interval",
+        "report_interval_s",
+        default=10.0,
+        show_default=True,
+        help="Seconds between the reports of a node monitor.",
+    ),
+    click.option(
+        "--unreachable-timeout",
+        "unreachable_timeout_s",
+        default=120.0,
+        show_default=True,
+        help="Seconds after which a job on an unreachable agent is started elsewhere.",
+    ),
+)

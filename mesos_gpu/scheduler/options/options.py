@@ -1,0 +1,115 @@
+"""All that the command line of the scheduler says."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from typing import Any, Final
+
+from mesos_gpu.api.app import SERVICE_PORTS
+from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
+from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.model.jobs.quota import Quota
+from mesos_gpu.model.nodes.user_pool import POOL
+from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
+from mesos_gpu.model.shares.request import Isolation, OnExcess
+from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
+from mesos_gpu.scheduler.options.section import Section, with_options
+
+#: By the field of `Options` that has what a section says.
+SECTIONS: Final[Mapping[str, Section]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says."""
+
+    master: str
+    state: Path
+    host: str
+    port: int
+    webui_url: str | None
+    role: str
+    user: str
+    name: str
+    failover_timeout_s: float
+    principal: str | None
+    secret_file: Path | None
+    mesos_credentials: Path | None
+    default_user: str | None
+    permits: Permits
+    executor_command: str
+    monitor_command: str
+    keeper_command: str
+    report_interval_s: float
+    unreachable_timeout_s: float
+    container_engine: str = Engine.MESOS.value
+    placement: str = Placement.BUNDLE.value
+    placement_of: Mapping[str, Placement] = field(default_factory=dict)
+    isolation: str = Isolation.SHARED.value
+    gpu_compute_overcommit: float = 1.0
+    mps_across_users: bool = False
+    mig: str | None = None  # of all hosts; None: as each of them says
+    mps_percentages: str | None = None  # likewise
+    on_gpu_excess: str = OnExcess.END.value
+    gpu_nodes: str = GpuNodes.LAST.value
+    queue_limits: Mapping[str, int] = field(default_factory=dict)
+    aging_step_s: float = 3600.0  # 0: waiting adds nothing
+    user_pool: str = ""  # FIRST-LAST, uids for jobs that name no user
+    log_limit_mib: int = LOG_LIMIT_MIB  # of each of a task's streams; 0: none
+    preemption: bool = True
+    cover_linger_s: float = 60.0  # of shared cards that nobody has a share of
+    service_ports: range = SERVICE_PORTS
+    accept_older_state: bool = False
+    user_pending: int = 10_000
+    queue_pending: int = 20_000
+    user_stored_mib: int = 256
+    queue_stored_mib: int = 512
+    allowed_hosts: tuple[str, ...] = ()
+    insecure_no_authentication: bool = False
+    journal: Path | None = None
+    journal_size_mib: int = 256
+
+
+def engine_settings(options: Options) -> Settings:
+    """The engine's part of the options."""
+    return Settings(
+        executor_command=options.executor_command,
+        monitor_command=options.monitor_command,
+        keeper_command=options.keeper_command,
+        role=options.role,
+        cover_linger_s=options.cover_linger_s,
+        default_user=options.default_user,
+        report_interval_s=options.report_interval_s,
+        report_stale_s=3 * options.report_interval_s,
+        unreachable_timeout_s=options.unreachable_timeout_s,
+        placement=Placement(options.placement),
+        placement_of=options.placement_of,
+        isolation=Isolation(options.isolation),
+        gpu_compute_overcommit=options.gpu_compute_overcommit,
+        mps_across_users=options.mps_across_users,
+        on_gpu_excess=OnExcess(options.on_gpu_excess),
+        gpu_nodes=GpuNodes(options.gpu_nodes),
+        queue_limits=options.queue_limits,
+        user_quota=Quota(options.user_pending, options.user_stored_mib),
+        queue_quota=Quota(options.queue_pending, options.queue_stored_mib),
+        aging_step_s=options.aging_step_s or inf,
+        log_limit_mib=options.log_limit_mib,
+        executor_env=_executor_env(options),
+        preemption=options.preemption,
+        control_access=options.permits.control_access,
+        sealed=True,
+    )
+
+
+def _executor_env(options: Options) -> dict[str, str]:
+    """What comes before the variables of agents."""
+    given = {POOL: options.user_pool, MIG.name: options.mig, MPS_PERCENTAGES.name: options.mps_percentages}
+    return {name: value for name, value in given.items() if value}
+
+
+def all_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the scheduler's options."""
+    lists = [mesos.OPTIONS, store.OPTIONS, http.OPTIONS, jobs.OPTIONS, hosts.OPTIONS]
+    return with_options(*lists, *(section.options for section in SECTIONS.values()), output.OPTIONS)(command)

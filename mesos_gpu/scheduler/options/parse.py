@@ -1,0 +1,106 @@
+"""Texts of the command line as values."""
+
+import os
+import pwd
+import re
+
+import click
+
+from mesos_gpu.model.jobs.fields import NAME, USER
+from mesos_gpu.model.jobs.job import Placement
+from mesos_gpu.model.jobs.permits import Control
+from mesos_gpu.model.jobs.users import Users
+from mesos_gpu.model.nodes.user_pool import parse_pool
+from mesos_gpu.wire.marathon.paths import absolute, problem_of
+
+
+def queue_limits(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> dict[str, int]:
+    """NAME=MAX_GPUS, each queue once."""
+    limits: dict[str, int] = {}
+    for text in given:
+        name, _, most = text.partition("=")
+        if not NAME.fullmatch(name) or not most.isascii() or not most.isdigit():
+            raise click.BadParameter(f"{text!r} is not NAME=MAX_GPUS, as research=8")
+        if name in limits:
+            raise click.BadParameter(f"queue {name} has two limits")
+        limits[name] = int(most)
+    return limits
+
+
+def overcommit(_ctx: click.Context, _param: click.Parameter, text: str) -> float:
+    """A number from 1 to 100."""
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,3})?", text, re.ASCII) or not 1 <= float(text) <= 100:
+        raise click.BadParameter(f"{text!r} is not a number from 1 to 100 with 3 decimals at most, as 1.5")
+    return float(text)
+
+
+def placement_of(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, Placement]:
+    """APP=POLICY, each app once."""
+    known = {choice.value: choice for choice in Placement}
+    placements: dict[str, Placement] = {}
+    for text in given:
+        app, _, policy = text.partition("=")
+        if not NAME.fullmatch(app) or policy not in known:
+            raise click.BadParameter(f"{text!r} is not APP=POLICY, as web=spread; POLICY: {', '.join(known)}")
+        if app in placements:
+            raise click.BadParameter(f"app {app} has two placements")
+        placements[app] = known[policy]
+    return placements
+
+
+def service_ports(_ctx: click.Context, _param: click.Parameter, text: str) -> range:
+    """FIRST-LAST."""
+    first, _, last = text.partition("-")
+    if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit()):
+        raise click.BadParameter(f"{text!r} is not FIRST-LAST, as 10000-20000")
+    if not 1 <= int(first) <= int(last) <= 65535:
+        raise click.BadParameter(f"{text!r}: ports are from 1 to 65535, the first before the last")
+    return range(int(first), int(last) + 1)
+
+
+def user_pool(_ctx: click.Context, _param: click.Parameter, text: str) -> str:
+    """FIRST-LAST, uids."""
+    try:
+        parse_pool(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return text
+
+
+def control_access(
+    _ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
+) -> dict[str, tuple[Control, ...]]:
+    """NAME=LIST or NAME@USER=LIST, each name once."""
+    known = {control.value: control for control in Control}
+    controls: dict[str, tuple[Control, ...]] = {}
+    for text in given:
+        who, _, listed = text.partition("=")
+        name, at, user = who.partition("@")
+        words = listed.split(",")
+        is_app = name != "/" and absolute(name) == name and not problem_of(name)
+        if (
+            not (is_app or NAME.fullmatch(name))
+            or (at and not USER.fullmatch(user))
+            or not known.keys() >= set(words)
+        ):
+            form = f"NAME=LIST or NAME@USER=LIST, as /lb@haproxy=api; LIST: of {','.join(known)}"
+            raise click.BadParameter(f"{text!r} is not {form}")
+        if who in controls:
+            raise click.BadParameter(f"{who} is named twice; give one list")
+        controls[who] = tuple(dict.fromkeys(known[word] for word in words))
+    return controls
+
+
+def users(_ctx: click.Context, _param: click.Parameter, text: str) -> Users:
+    """A list of names and of ranges of uids."""
+    try:
+        return Users.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def own_user() -> str:
+    """The user that this process runs as."""
+    return pwd.getpwuid(os.geteuid()).pw_name

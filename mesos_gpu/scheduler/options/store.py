@@ -1,0 +1,37 @@
+"""What is kept."""
+
+from pathlib import Path
+
+import click
+
+from mesos_gpu.scheduler.options.section import Decorators
+
+OPTIONS: Decorators = (
+    click.option(
+        "--state",
+        type=click.Path(path_type=Path, dir_okay=False),
+        required=True,
+        envvar="MESOS_GPU_STATE",
+        help="File that keeps jobs and the framework id across restarts.",
+    ),
+    click.option(
+        "--accept-older-state",
+        is_flag=True,
+        help="Go on with a state file that is older than what was written; for one start.",
+    ),
+    click.option(
+        "--journal",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="MESOS_GPU_JOURNAL",
+        help="Directory that all events and decisions are kept in, for `mesos-gpu simulate replay`.",
+    ),
+    click.option(
+        "--journal-size",
+        "journal_size_mib",
+        default=256,
+        show_default=True,
+        type=click.IntRange(8),
+        metavar="MIB",
+        help="Size beyond which its oldest files are removed.",
+    ),
+)
