@@ -24,14 +24,14 @@ down: setup ## Stop it
 
 test: setup ## All tests but the long ones; installs what they need
 	@scripts/install_test_tools.sh
-	@$(RUN) -p tests.skips -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations 15 --durations-min 5
+	@$(RUN) --again -p tests.skips -n $(WORKERS) --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations 15 --durations-min 5
 
 test-long: setup ## The long ones
 	@$(RUN) --limit 14400 --stuck 1800 -m long --timeout 900
 
 test-kernel: setup ## Tests that need root and cgroups
 	@scripts/install_test_tools.sh
-	@$(RUN) -m kernel
+	@$(RUN) --again -m kernel
 
 test-gpu: setup ## Tests that need a GPU and its driver
 	@$(RUN) -m gpu

@@ -3,6 +3,7 @@
 pytest runs as a child. Each process that runs tests names its test in a file (tests/progress.py); this one looks at
 these files, so a process that died or is stuck is named by its test and ends the run, whatever xdist makes of it.
 At the end nothing that the run started is alive: what was left is named, killed, and makes the run red.
+With --again the few tests that failed are run once more (tests/again.py).
 """
 
 import argparse
@@ -18,10 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+import pytest
+
 from isolator.host import processes
 from mesos_gpu.local import leftovers
 from mesos_gpu.testing import dockerd
-from tests import progress
+from tests import again, progress
 
 POLL_S = 0.2
 TELL_S = 2.0  # for xdist to tell of a worker that died, before its run is interrupted
@@ -39,11 +42,15 @@ class Run:
         limit_s: The whole run is killed after that time.
         stuck_s: The run is killed when no test began or ended for that time, or one test took it.
         grace_s: For pytest to end by a signal, with its summary, before it is killed.
+        second_try: Whether tests that failed are run once more.
     """
 
-    def __init__(self, arguments: Sequence[str], limit_s: float, stuck_s: float, grace_s: float) -> None:
+    def __init__(
+        self, arguments: Sequence[str], limit_s: float, stuck_s: float, grace_s: float, second_try: bool
+    ) -> None:
         """Nothing runs yet."""
         self._arguments, self._limit_s, self._stuck_s, self._grace_s = arguments, limit_s, stuck_s, grace_s
+        self._second_try = second_try
         self._began_at = self._ran_at = time.monotonic()  # the run; the last beginning or end of a test
         # A short name, for paths of sockets are below it; for root where tasks see it, who have a /tmp of their own.
         place = "/srv" if os.geteuid() == 0 and os.path.isdir("/srv") else None
@@ -57,24 +64,53 @@ class Run:
         processes.become_subreaper()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._ask)
-        command = [sys.executable, "-m", "pytest", "-p", progress.__name__, *self._arguments]
         for path, mode in (self._directory, 0o755), (self._progress, 0o755), (self._temporary, 0o1777):
             path.mkdir(exist_ok=True)
             path.chmod(mode)
-        mine = {progress.VARIABLE: str(self._progress), "TMPDIR": str(self._temporary)}
-        # pytest's own directories stay where they are looked for after a failure.
-        mine["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()
-        # A session of its own: a test that signals its own group does not end this process.
-        env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
-        child = subprocess.Popen(command, env={**env, **mine}, start_new_session=True)
         try:
-            status = self._watch(child.pid)
+            status = self._pass("first", self._arguments)
+            if self._second_try and status == pytest.ExitCode.TESTS_FAILED:
+                status = self._again(status)
         finally:
-            self._sweep()
             self._remove()
         if self._trouble:
             print("", *(f"FAILED {line}" for line in self._trouble), sep="\n", file=sys.stderr, flush=True)
         return status or (FAILED if self._trouble else 0)
+
+    def _pass(self, name: str, arguments: Sequence[str]) -> int:
+        """Run pytest until nothing of it is left; its exit status."""
+        command = [sys.executable, "-m", "pytest", "-p", progress.__name__, "-p", again.__name__, *arguments]
+        mine = {progress.VARIABLE: str(self._progress), "TMPDIR": str(self._temporary)}
+        mine[again.VARIABLE] = str(self._directory / name)
+        # pytest's own directories stay where they are looked for after a failure.
+        mine["PYTEST_DEBUG_TEMPROOT"] = tempfile.gettempdir()
+        # A session of its own: a test that signals its own group does not end this process.
+        env = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+        self._ran_at = time.monotonic()
+        child = subprocess.Popen(command, env={**env, **mine}, start_new_session=True)
+        try:
+            return self._watch(child.pid)
+        finally:
+            self._sweep()
+
+    def _again(self, status: int) -> int:
+        """Run the tests that failed once more, if nothing else went wrong; the exit status of the whole."""
+        first = again.read(self._directory / "first")
+        if self._trouble or self._asked is not None or first is None:
+            return status
+        if why := first.refusal():
+            print(f"\nno second try: {why}", flush=True)
+            return status
+        print(f"\n{len(first.failed)} failed: a second try, with nothing beside it", flush=True)
+        second_status = self._pass("second", first.arguments())
+        second = again.read(self._directory / "second")
+        failed = first.still_failed(second) if second is not None else [*first.failed]
+        if second_status or failed:
+            print("", *(f"FAILED also at the second try: {name}" for name in failed), sep="\n", flush=True)
+            return status
+        if not self._trouble:
+            print(*again.words(first), sep="\n", flush=True)
+        return 0
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         self._asked = number
@@ -186,8 +222,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--grace", type=float, default=20.0, metavar="S", help="to end by a signal, in seconds"
     )
+    parser.add_argument("--again", action="store_true", help="run the tests that failed once more")
     own, rest = parser.parse_known_args(argv)
-    return Run(rest, own.limit, own.stuck, own.grace)()
+    return Run(rest, own.limit, own.stuck, own.grace, own.again)()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from tests import again
+
 ALLOWED = Path(__file__).parent / "allowed_skips.txt"
 
 
@@ -55,6 +57,8 @@ class Judge:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Here the exit status can still be changed."""
+        if self._refused:
+            again.refuse(session.config, f"a skip that is not allowed: {self._refused[0]}")
         if self._refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,0 +1,142 @@
+"""A second try for tests that failed by the machine's load: a plugin of pytest, and what tests/run.py makes of it.
+
+The plugin writes what a run of pytest found, where `VARIABLE` says. tests/run.py runs the few tests that failed once
+more: one after the other, nothing beside them, in a fresh process, with the same seed. What points to a fault of the
+code and not to load is final: see `Recorder`.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import pytest
+
+VARIABLE = "MESOS_GPU_TEST_AGAIN"
+#: More tests than these do not fail by bad luck.
+MOST = 10
+MOST_LINES = 60  # shown of a failure; all of it was shown when it happened
+#: Python reports these in whichever test runs when it notices: that one passes the second time, and nothing is mended.
+LEAKS = ("ResourceWarning", "PytestUnraisableExceptionWarning", "PytestUnhandledThreadExceptionWarning")
+_REASONS = pytest.StashKey[list[str]]()
+
+
+@dataclass(slots=True)
+class Record:
+    """What one run of pytest found.
+
+    Attributes:
+        failed: The text of each failed test's first failure, by node id.
+        passed: Node ids.
+        final: Why there is no second try, whatever failed.
+        options: pytest's arguments without the files and node ids that were named.
+        root: Node ids begin at this directory.
+        seed: Of pytest-randomly; None: it is off.
+    """
+
+    failed: dict[str, str] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+    final: list[str] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
+    root: str = ""
+    seed: int | None = None
+
+    def refusal(self) -> str:
+        """Why the tests that failed have no second try; empty: they have one."""
+        if self.final:
+            return self.final[0]
+        if not self.failed:
+            return "no test failed"
+        return f"{len(self.failed)} tests failed, more than {MOST}" if len(self.failed) > MOST else ""
+
+    def arguments(self) -> list[str]:
+        """Arguments of pytest for the second try: the failed tests alone, in one process."""
+        seed = [] if self.seed is None else [f"--randomly-seed={self.seed}"]
+        return [*self.options, "-n0", *seed, *(f"{self.root}/{name}" for name in self.failed)]
+
+    def still_failed(self, second: "Record") -> list[str]:
+        """Node ids that the second try did not see pass: they failed, were skipped, or never ran."""
+        return [name for name in self.failed if name not in second.passed or name in second.failed]
+
+
+def read(path: Path) -> Record | None:
+    """A run's record; None: pytest ended before it wrote one."""
+    return msgspec.json.decode(path.read_bytes(), type=Record) if path.exists() else None
+
+
+def refuse(config: pytest.Config, why: str) -> None:
+    """Leave the run without a second try: it is red for another reason than a test that failed."""
+    config.stash.setdefault(_REASONS, []).append(why)
+
+
+def words(first: Record) -> list[str]:
+    """Lines that name each test that passed at the second try, with its first failure."""
+    lines = []
+    for name, text in first.failed.items():
+        failure = text.splitlines()
+        cut = ["..."] if len(failure) > MOST_LINES else []
+        lines += ["", f"passed at the second try: {name}, which failed with:"]
+        lines += [f"    {line}" for line in (*cut, *failure[-MOST_LINES:])]
+    tests = "1 test" if len(first.failed) == 1 else f"{len(first.failed)} tests"
+    return [*lines, "", f"{tests} failed at first and passed at the second try: this run is green"]
+
+
+class Recorder:
+    """The plugin, in the process with the terminal. Some failures are final:
+
+    - in the clean-up of a test: something may be left;
+    - of a property (Hypothesis): its other examples say nothing of the one that failed;
+    - `LEAKS`;
+    - a process that ran tests and died; a file that cannot be collected; a run that did not come to its end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """The record is written when pytest ends."""
+        self._path, self._record = path, Record()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take in a result."""
+        if report.when == "call" and report.passed:
+            self._record.passed.add(report.nodeid)
+        if report.failed:
+            self._record.failed.setdefault(report.nodeid, report.longreprtext)
+            if why := self._final(report):
+                self._record.final.append(f"{report.nodeid}: {why}")
+
+    def _final(self, report: pytest.TestReport) -> str:
+        if report.when == "teardown":
+            return "its clean-up failed"
+        if "hypothesis" in report.keywords:
+            return "an example breaks its property"
+        leaks = [leak for leak in LEAKS if leak in report.longreprtext]
+        return f"{leaks[0]}: something is not closed, or a thread died" if leaks else ""
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Take in a file that cannot be collected."""
+        if report.failed:
+            self._record.final.append(f"{report.nodeid}: cannot be collected")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str) -> None:
+        """Take in a test whose process died, as xdist tells it."""
+        self._record.final.append(f"{crashitem}: the process that ran it died")
+
+    def pytest_unconfigure(self, config: pytest.Config) -> None:
+        """Write the record: the end of all plugins' sessions is behind."""
+        record, option = self._record, config.option
+        if reasons := config.stash.get(_REASONS, None):
+            record.final += reasons
+        if option.maxfail:
+            record.final.append("the run ends at the first failures")
+        record.options = [each for each in config.invocation_params.args if each not in option.file_or_dir]
+        record.root = str(config.rootpath)
+        seed = getattr(option, "randomly_seed", None)
+        record.seed = seed if isinstance(seed, int) and config.pluginmanager.has_plugin("randomly") else None
+        self._path.write_bytes(msgspec.json.encode(record))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record what this run finds, if it is asked for."""
+    path = os.environ.get(VARIABLE)
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(Path(path)))
