@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
+from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.catalog import Deployment, RootVersion
@@ -109,6 +110,10 @@ def most_for_shares(view: View) -> dict[str, int]:
 
 class SchedulerApi(Protocol):
     """The calls of the scheduler; every future is resolved after what it did is saved."""
+
+    @property
+    def access(self) -> AccessDocument:
+        """Who may do what, as it is now; from any thread."""
 
     def submit(self, spec: JobSpec) -> Future[Job]:
         """Queue a job."""

@@ -18,9 +18,10 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
-from mesos_gpu.api.app import ApiSettings, create_app
+from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.guard import is_loopback_address
 from mesos_gpu.api.http.server import Server, listen
+from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId

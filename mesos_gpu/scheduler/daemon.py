@@ -24,6 +24,7 @@ from mesos_gpu.engine.state import State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
+from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.catalog import Deployment
@@ -91,6 +92,7 @@ class Daemon:
         self._ended = threading.Event()
         self._late: list[ev.Event | _Request] = []  # that came while nothing could be saved
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
+        self._access = AccessDocument()
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
 
     # --- from any thread
@@ -209,6 +211,11 @@ class Daemon:
     def drop_split(self, name: str) -> Future[None]:
         """Forget a named service; the future raises `NotFound`."""
         return self._ask(ev.SplitDropped(name), lambda: None)
+
+    @property
+    def access(self) -> AccessDocument:
+        """Who may do what, as it is now."""
+        return self._access
 
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""

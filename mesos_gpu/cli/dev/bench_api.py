@@ -113,8 +113,9 @@ def _serve(state: Path, pipe: Connection) -> None:
     from mesos_gpu import __version__
     from mesos_gpu.adapters.clock import SystemClock
     from mesos_gpu.adapters.sqlite_store import SqliteStore
-    from mesos_gpu.api.app import ApiSettings, create_app
+    from mesos_gpu.api.app import create_app
     from mesos_gpu.api.http.server import serve
+    from mesos_gpu.api.settings import ApiSettings
     from mesos_gpu.engine import events as ev
     from mesos_gpu.engine.settings import Settings
     from mesos_gpu.scheduler.daemon import Daemon

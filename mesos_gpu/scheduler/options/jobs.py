@@ -2,7 +2,7 @@
 
 import click
 
-from mesos_gpu.api.app import SERVICE_PORTS
+from mesos_gpu.api.settings import SERVICE_PORTS
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import ROOTS
 from mesos_gpu.scheduler.options import parse

@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from mesos_gpu.api.app import SERVICE_PORTS
+from mesos_gpu.api.settings import SERVICE_PORTS
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
 from mesos_gpu.model.jobs.permits import Permits

@@ -14,8 +14,9 @@ import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mesos_gpu.api.app import ApiSettings, create_app
+from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, serve
+from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.cli.client import Client
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings

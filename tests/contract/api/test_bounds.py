@@ -13,11 +13,12 @@ import pytest
 import requests
 from starlette.types import Message, Receive, Scope, Send
 
-from mesos_gpu.api.app import ApiSettings, create_app
+from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.guard import Guard
 from mesos_gpu.api.http.server import Server, listen
+from mesos_gpu.api.settings import ApiSettings
 from tests.conftest import wait_until
 from tests.contract.api.test_api import Rig, code_of
 

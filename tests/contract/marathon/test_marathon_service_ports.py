@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mesos_gpu.adapters.sqlite_store import SqliteStore
-from mesos_gpu.api.app import SERVICE_PORTS, ApiSettings, create_app
+from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.settings import SERVICE_PORTS, ApiSettings
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.scheduler.daemon import Daemon
 from tests.contract.marathon.test_marathon_api import Marathon

@@ -1,0 +1,244 @@
+"""Whether somebody may do something, what is missing if not, and who can give it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.access import rights as all_rights
+from mesos_gpu.access.patterns import any_fits, fits
+from mesos_gpu.access.rights import Right, Scope, parse
+from mesos_gpu.access.roles import ADMIN, roles_of
+from mesos_gpu.model.access.caller import Caller, Proof
+from mesos_gpu.model.access.document import (
+    ALL_APPS,
+    EVERYTHING,
+    AccessDocument,
+    Binding,
+    Limits,
+    Role,
+    Shared,
+)
+from mesos_gpu.model.jobs.fields import USER
+
+_SHARED_BY: Final = {
+    all_rights.JOB_SEE: Shared.JOBS,
+    all_rights.JOB_READ: Shared.COMMANDS,
+    all_rights.JOB_OUTPUT: Shared.OUTPUT,
+}
+#: An instance of an app is judged as a part of the app.
+OF_INSTANCE: Final[Mapping[Right, Right]] = {
+    all_rights.JOB_SEE: all_rights.APP_SEE,
+    all_rights.JOB_READ: all_rights.APP_READ,
+    all_rights.JOB_ENV: all_rights.APP_ENV,
+    all_rights.JOB_OUTPUT: all_rights.APP_OUTPUT,
+    all_rights.JOB_KILL: all_rights.APP_WRITE,
+    all_rights.JOB_RESIZE: all_rights.APP_WRITE,
+    all_rights.JOB_CONTROL: all_rights.APP_CONTROL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a right is asked for.
+
+    Attributes:
+        owner: The name whose it is; "": nobody's.
+        queue: Of a job.
+        app: The path of an app, or of the one whose instance a job is; "": of none.
+        name: What else it is told by, as the path of a secret.
+    """
+
+    owner: str = ""
+    queue: str = ""
+    app: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """A right by one line of one role in one binding."""
+
+    own: bool
+    pattern: str  # "": anything
+    queues: tuple[str, ...]
+    apps: tuple[str, ...]
+
+    def is_for(self, right: Right, subject: Subject | None, name: str) -> bool:
+        """Whether it allows the right for a subject (None: for all of the cluster) to who has that name."""
+        if right.scope is Scope.VIEW:
+            return True
+        if subject is None or right.scope is Scope.CLUSTER:
+            return not self.own and not self.pattern and self._is_for_all
+        if self.own and not (name and subject.owner == name):
+            return False
+        if right.scope is Scope.TOKEN:
+            return self.own or self._is_for_all
+        told = {Scope.JOB: subject.queue, Scope.APP: subject.app, Scope.NAME: subject.name}[right.scope]
+        if self.pattern and not fits(self.pattern, told):
+            return False
+        if right.scope is Scope.APP or subject.app:
+            return any_fits(self.apps, subject.app)
+        return any_fits(self.queues, subject.queue)
+
+    @property
+    def _is_for_all(self) -> bool:
+        return EVERYTHING in self.queues and (ALL_APPS in self.apps or EVERYTHING in self.apps)
+
+
+_Grants = Mapping[Right, Sequence[_Grant]]
+
+
+class Rights:
+    """What a caller may do by one version of the document."""
+
+    def __init__(self, document: AccessDocument, caller: Caller) -> None:
+        """Work it out once; asking is quick."""
+        self.document, self.caller = document, caller
+        self.is_open = caller.proof is Proof.OPEN  # nobody is asked who they are: everything is allowed
+        self._bound = [] if self.is_open else list(_bound(document, caller))
+        self._grants = _grants_of(self._bound)
+        narrowing = caller.narrowing
+        self._narrowed: _Grants | None = None
+        if narrowing is not None:
+            binding = Binding(queues=narrowing.queues, apps=narrowing.apps)
+            self._narrowed = _grants_of([(binding, Role("", narrowing.rights))])
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Names of its roles, in the order of the bindings."""
+        return tuple(dict.fromkeys(role.name for _, role in self._bound))
+
+    def may(self, right: Right, subject: Subject | None = None) -> bool:
+        """Whether it is allowed for `subject`; None: for all of the cluster."""
+        if self.is_open:
+            return True
+        right = _asked(right, subject)
+        name = self.caller.name
+        given = _has(self._grants, right, subject, name) or self._is_shared(right, subject)
+        return given and (self._narrowed is None or _has(self._narrowed, right, subject, name))
+
+    def may_some(self, right: Right) -> bool:
+        """Whether there may be something that it is allowed for."""
+        if self.is_open:
+            return True
+        given = bool(self._grants.get(right)) or (
+            right in _SHARED_BY and bool(self._bound and self.document.shares)
+        )
+        return given and (self._narrowed is None or bool(self._narrowed.get(right)))
+
+    def missing(self, right: Right, subject: Subject | None = None) -> str:
+        """The right that is missing, in words."""
+        right = _asked(right, subject)
+        what = described(right, subject)
+        if not self.caller.is_proved:
+            return f"{what} needs a name, and none is proved"
+        narrowed = self._narrowed is not None and not _has(self._narrowed, right, subject, self.caller.name)
+        if narrowed and _has(self._grants, right, subject, self.caller.name):
+            return f"{self.caller.name} has the right {what}, but this {self.caller.proof.value} is not made for it"
+        return f"{self.caller.name} lacks the right {what}"
+
+    def who_can_give(self) -> str:
+        """Who can bind a role that gives more; for a remedy."""
+        roles = roles_of(self.document)
+        givers = [
+            who
+            for binding in self.document.bindings
+            if _has(_grants_of((binding, roles[role]) for role in binding.roles if role in roles),
+                    all_rights.ACCESS_WRITE, None, "")
+            for who in (*binding.names, *(f"the group {group}" for group in binding.groups))
+        ]  # fmt: skip
+        if not self.caller.is_proved:
+            return "log in (mesos-gpu login), or send a token"
+        shown = " or ".join(dict.fromkeys(givers[:3])) if givers else "root on the scheduler's host"
+        return f"ask {shown} to bind a role that gives it (mesos-gpu access apply)"
+
+    def limits(self, right: Right, subject: Subject) -> Limits:
+        """What a job or an app that is `subject` may ask for, by the roles that give `right` for it."""
+        if self.is_open:
+            return ADMIN.limits
+        name = self.caller.name
+        given = [
+            role.limits
+            for binding, role in self._bound
+            if _has(_grants_of([(binding, role)]), right, subject, name)
+        ]
+        return widest(given)
+
+    def _is_shared(self, right: Right, subject: Subject | None) -> bool:
+        """Whether the queue shows it to its members: those who may run jobs in it."""
+        shown = _SHARED_BY.get(right)
+        if shown is None or subject is None or not subject.queue or subject.app:
+            return False
+        member = Subject(self.caller.name, subject.queue)
+        return shown in self.document.shares.get(subject.queue, ()) and _has(
+            self._grants, all_rights.JOB_RUN, member, self.caller.name
+        )
+
+
+def _asked(right: Right, subject: Subject | None) -> Right:
+    return OF_INSTANCE.get(right, right) if subject is not None and subject.app else right
+
+
+def _bound(document: AccessDocument, caller: Caller) -> Iterator[tuple[Binding, Role]]:
+    """The roles of a caller, each with the binding that gives it."""
+    if caller.local_admin:
+        yield Binding(), ADMIN
+    if not caller.is_proved:
+        return
+    roles = roles_of(document)
+    for binding in document.bindings:
+        named = caller.name in binding.names or EVERYTHING in binding.names
+        if named or not caller.groups.isdisjoint(binding.groups):
+            yield from ((binding, roles[name]) for name in binding.roles if name in roles)
+
+
+def _grants_of(bound: Iterable[tuple[Binding, Role]]) -> _Grants:
+    grants: dict[Right, list[_Grant]] = defaultdict(list)
+    for binding, role in bound:
+        for text in role.rights:
+            granted = parse(text)
+            for right in granted.rights:
+                grants[right].append(_Grant(granted.own, granted.pattern, binding.queues, binding.apps))
+    return grants
+
+
+def _has(grants: _Grants, right: Right, subject: Subject | None, name: str) -> bool:
+    return any(grant.is_for(right, subject, name) for grant in grants.get(right, ()))
+
+
+def described(right: Right, subject: Subject | None) -> str:
+    """A right and what it is for, as `job:kill in queue research`."""
+    if subject is None or right.scope in (Scope.CLUSTER, Scope.VIEW):
+        return right.name
+    if right.scope is Scope.APP:
+        return f"{right.name}:{subject.app}"
+    if right.scope is Scope.NAME:
+        return f"{right.name}:{subject.name}"
+    if right.scope is Scope.TOKEN:
+        return f"{right.name} for {subject.owner}"
+    return f"{right.name} in queue {subject.queue}"
+
+
+def widest(limits: Iterable[Limits]) -> Limits:
+    """The widest value of each field; of no limits, the limits that allow least."""
+    given = list(limits)
+    if not given:
+        return Limits(images=(), must_be_preemptible=True)
+    return Limits(
+        users=_all(each.users for each in given),
+        images=_all(each.images for each in given),
+        volumes=_all(each.volumes for each in given),
+        highest_priority=max(each.highest_priority for each in given),
+        must_be_preemptible=all(each.must_be_preemptible for each in given),
+    )
+
+
+def _all(patterns: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(pattern for each in patterns for pattern in each))
+
+
+def unix_user_of(document: AccessDocument, name: str) -> str | None:
+    """The Unix user that belongs to a name; None: none does. Never root."""
+    user = document.unix_users.get(name, name)
+    return user if USER.fullmatch(user) and user != "root" else None

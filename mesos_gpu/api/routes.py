@@ -1,0 +1,92 @@
+"""The routes of /v1 and of the dashboard, each with what it asks of who calls it."""
+
+from starlette.routing import Route
+
+from mesos_gpu.access.rights import (
+    CLUSTER_SEE,
+    GPU_DRAIN,
+    GPU_RESET,
+    GPU_SEE,
+    JOB_KILL,
+    JOB_OUTPUT,
+    JOB_RESIZE,
+    JOB_RUN,
+    JOB_SEE,
+    METRICS_SEE,
+    NODE_DRAIN,
+    NODE_SEE,
+    PLAN_SEE,
+    QUEUE_SEE,
+    SERVICE_SEE,
+    SERVICE_WRITE,
+    TASK_SEE,
+    TASK_WRITE,
+)
+from mesos_gpu.api.http.rights import free, judged, needs, route
+from mesos_gpu.api.system import System
+from mesos_gpu.api.v1.jobs import Jobs
+from mesos_gpu.api.v1.operate import Operate
+from mesos_gpu.api.v1.plan import Plans
+from mesos_gpu.api.v1.resizes import Resizes
+from mesos_gpu.api.v1.services import ServiceHandlers
+from mesos_gpu.api.v1.unknown import UnknownTasks
+
+
+def v1_routes(
+    jobs: Jobs,
+    system: System,
+    operate: Operate,
+    plans: Plans,
+    resizes: Resizes,
+    services: ServiceHandlers,
+    unknown: UnknownTasks,
+) -> list[Route]:
+    """All of them."""
+    return [
+        route("/v1/jobs", GET=judged(JOB_SEE, jobs.list), POST=judged(JOB_RUN, jobs.submit)),
+        route(
+            "/v1/jobs/{id}",
+            GET=judged(JOB_SEE, jobs.show),
+            PATCH=judged(JOB_RESIZE, resizes.resize),
+            DELETE=judged(JOB_KILL, jobs.kill),
+        ),
+        route("/v1/jobs/{id}/resize", DELETE=judged(JOB_RESIZE, resizes.withdraw)),
+        route("/v1/jobs/{id}/tasks", GET=judged(JOB_SEE, jobs.tasks_of)),
+        route("/v1/jobs/{id}/logs", GET=judged(JOB_OUTPUT, jobs.logs)),
+        route("/v1/why/{id}", GET=judged(JOB_SEE, jobs.why)),
+        route("/v1/queue", GET=needs(QUEUE_SEE, jobs.queue)),
+        route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
+        route("/v1/plan/defrag/{id}", GET=needs(PLAN_SEE, plans.for_job)),
+        route("/v1/gpus", GET=needs(GPU_SEE, operate.gpus)),
+        route("/v1/gpus/{id}", GET=needs(GPU_SEE, operate.gpu)),
+        route(
+            "/v1/gpus/{id}/drain",
+            POST=needs(GPU_DRAIN, operate.drain_gpu),
+            DELETE=needs(GPU_DRAIN, operate.undrain_gpu),
+        ),
+        route("/v1/gpus/{id}/reset", POST=needs(GPU_RESET, operate.reset_gpu)),
+        route("/v1/nodes", GET=needs(NODE_SEE, operate.nodes)),
+        route(
+            "/v1/nodes/{id}/drain",
+            POST=needs(NODE_DRAIN, operate.drain_node),
+            DELETE=needs(NODE_DRAIN, operate.undrain_node),
+        ),
+        route("/v1/services", GET=needs(SERVICE_SEE, services.list)),
+        route(
+            "/v1/services/{name}",
+            GET=needs(SERVICE_SEE, services.show),
+            PUT=judged(SERVICE_WRITE, services.put),
+            DELETE=judged(SERVICE_WRITE, services.delete),
+        ),
+        route("/v1/tasks", GET=judged(JOB_SEE, jobs.tasks)),
+        route("/v1/tasks/unknown", GET=needs(TASK_SEE, unknown.list)),
+        route("/v1/tasks/unknown/{id}", DELETE=needs(TASK_WRITE, unknown.kill)),
+        route("/v1/tasks/unknown/{id}/adopt", POST=needs(TASK_WRITE, unknown.adopt)),
+        route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
+        route("/v1/health", GET=free(system.health)),
+        route("/v1/openapi.json", GET=free(system.openapi)),
+        route("/metrics", GET=needs(METRICS_SEE, operate.metrics)),
+        route("/metrics/prometheus", GET=needs(METRICS_SEE, operate.prometheus)),
+        route("/", GET=free(system.page)),
+        route("/static/{name}", GET=free(system.page)),
+    ]

@@ -1,0 +1,24 @@
+"""What an operator may set of the REST interface."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
+from mesos_gpu.model.jobs.job import Engine
+from mesos_gpu.model.jobs.permits import Permits
+
+SERVICE_PORTS: Final = range(10000, 20001)  # as Marathon's --local_port_min and --local_port_max
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """What an operator may set."""
+
+    webui_url: str
+    version: str
+    host_names: tuple[str, ...] = ()  # by which clients may call this host, beside its addresses
+    permits: Permits = field(default_factory=Permits)
+    agent_authorization: str = field(default="", repr=False)  # the header that agents want, to read logs
+    container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
+    service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
+    identify: Identify = nobody_is_asked  # who calls

@@ -1,0 +1,57 @@
+"""The scheduler itself, its documentation, and the dashboard's files."""
+
+from importlib.resources import files
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api import openapi
+from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http.requests import result_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.v1 import views
+from mesos_gpu.errors import NotFound
+
+_PAGE: Final = {
+    "index.html": "text/html",
+    "style.css": "text/css",
+    "app.js": "text/javascript",
+    "favicon.svg": "image/svg+xml",
+}
+
+
+class System:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
+        """Serve a scheduler."""
+        self._scheduler, self._settings = scheduler, settings
+
+    async def status(self, _request: Request) -> Response:
+        """GET /v1/status."""
+        settings = self._settings
+        return json_answer(
+            await result_of(
+                self._scheduler.read(lambda view: views.status(view, settings.webui_url, settings.version))
+            )
+        )
+
+    async def health(self, _request: Request) -> Response:
+        """GET /v1/health: 503 while the master is not connected."""
+        connected = await result_of(self._scheduler.read(lambda view: view.connected))
+        return json_answer({"ok": connected, "connected": connected}, 200 if connected else 503)
+
+    async def openapi(self, _request: Request) -> Response:
+        """GET /v1/openapi.json."""
+        return json_answer(await run_in_threadpool(openapi.document))
+
+    async def page(self, request: Request) -> Response:
+        """The dashboard's files."""
+        name = request.path_params.get("name", "index.html")
+        if name not in _PAGE:
+            raise NotFound(f"there is no /static/{name}", remedy="see docs/reference/rest.md for the routes")
+        body = files("mesos_gpu.web").joinpath(name).read_bytes()
+        return Response(body, media_type=_PAGE[name], headers={"Cache-Control": "no-cache"})

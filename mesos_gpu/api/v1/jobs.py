@@ -1,0 +1,187 @@
+"""Jobs: submitted, listed, shown, ended; what they print, and why they wait."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.guard import may_see_env
+from mesos_gpu.api.http.requests import body_of, job_of, launch_of, result_of
+from mesos_gpu.api.scheduler_api import SchedulerApi, View, most_for_shares
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.api.v1.listing import Listing
+from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.ids import JobId
+from mesos_gpu.model.jobs.job import Job, JobSpec
+from mesos_gpu.model.tasks.task import Task
+from mesos_gpu.wire.checking import BadJson, Problem
+from mesos_gpu.wire.jobs import decode
+
+T = TypeVar("T")
+
+
+class Jobs:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi, settings: ApiSettings) -> None:
+        """Serve a scheduler."""
+        self._scheduler, self._settings = scheduler, settings
+        self.changes = Changes()
+        self._logs = LogReader(settings.agent_authorization)
+
+    @asynccontextmanager
+    async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        """Listen for changes while the server runs."""
+        self.changes.bind(asyncio.get_running_loop())
+        unlisten = self._scheduler.listen(self.changes.on_change)
+        try:
+            yield
+        finally:
+            unlisten()
+            self.changes.close()
+            self._logs.close()
+
+    async def _read(self, fn: Callable[[View], T]) -> T:
+        return await result_of(self._scheduler.read(fn))
+
+    async def submit(self, request: Request) -> Response:
+        """POST /v1/jobs."""
+        body = await body_of(request)
+        spec = self._decoded(body)
+        if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
+            spec = self._decoded(body, await self._read(most_for_shares))
+        if isinstance(spec, list):
+            raise invalid(*spec)
+        job = await result_of(self._scheduler.submit(spec))
+        answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
+        return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
+
+    def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
+        """What a body asks for; `most_mib`: as of `decode`."""
+        permits, engine = self._settings.permits, self._settings.container_engine
+        try:
+            return decode(body, permits=permits, engine=engine, most_mib=most_mib or {})
+        except BadJson as error:
+            raise bad_json(error) from error
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/jobs."""
+        return json_answer(await self._read(Listing.of(request).select))
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/jobs/{id}, waiting for a change if asked to."""
+        show_env = asked.SHOW_ENV.of(request) and may_see_env(request)
+        job_id, version = await self._about(request, lambda _, job: (job.id, job.version))
+        seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
+        if asked.AFTER_VERSION.name in request.query_params and version <= seen:
+            await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
+        return json_answer(await self._about(request, partial(views.job, show_env=show_env)))
+
+    async def _version(self, job_id: JobId) -> int:
+        return await self._read(lambda view: job_of(view, job_id).version)
+
+    async def kill(self, request: Request) -> Response:
+        """DELETE /v1/jobs/{id}."""
+        wanted = request.path_params["id"]
+        job_id, ended = await self._about(request, lambda view, job: _killed(view, job, wanted))
+        job = await result_of(self._scheduler.kill(job_id))
+        body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job)))
+        return json_answer(body, 200 if ended else 202)
+
+    async def tasks_of(self, request: Request) -> Response:
+        """GET /v1/jobs/{id}/tasks."""
+        tasks = await self._about(
+            request, lambda view, job: [views.task(view, task) for task in view.tasks_of(job.id)]
+        )
+        return json_answer({"tasks": tasks})
+
+    async def logs(self, request: Request) -> Response:
+        """GET /v1/jobs/{id}/logs."""
+        stream = request.query_params.get("stream", "stdout")
+        if stream not in ("stdout", "stderr"):
+            raise invalid(Problem("/stream", f"must be stdout or stderr, got {stream!r}"))
+        offset, length = int(asked.OFFSET.of(request)), int(asked.LENGTH.of(request))
+        encoding = request.query_params.get("encoding", ENCODINGS[0])
+        if encoding not in ENCODINGS:
+            raise invalid(Problem("/encoding", f"must be {' or '.join(ENCODINGS)}, got {encoding!r}"))
+        wanted = request.query_params.get("task_id")
+        task, framework_id = await self._about(
+            request,
+            lambda view, job: (
+                _launch(view, job.id, wanted or launch_of(view, request.path_params["id"])),
+                view.framework_id or "",
+            ),
+        )
+        where = task, framework_id, stream, offset, length
+        if encoding == BASE64:
+            begin, raw, _, cut = await run_in_threadpool(self._logs.read_bytes, *where)
+            chunk = Chunk(b64encode(cut.encode() + raw).decode(), begin, begin + len(raw))
+        else:
+            chunk = await run_in_threadpool(self._logs.read, *where)
+        return json_answer(
+            {"data": chunk.data, "offset": chunk.offset, "next_offset": chunk.next_offset, "task_id": task.id}
+        )
+
+    async def why(self, request: Request) -> Response:
+        """GET /v1/why/{id}."""
+        return json_answer(views.why(await self._about(request, lambda view, job: view.explain(job.id))))
+
+    async def queue(self, request: Request) -> Response:
+        """GET /v1/queue."""
+        most = int(asked.MOST_QUEUED.of(request))
+
+        def select(view: View) -> shapes.Queue:
+            return {
+                "jobs": [views.waiting(each) for each in view.waiting(most)],
+                "queues": [views.queue(use) for use in view.queues()],
+            }
+
+        return json_answer(await self._read(select))
+
+    async def _about(self, request: Request, fn: Callable[[View, Job], T]) -> T:
+        """Read something of the job that the path names."""
+        wanted = request.path_params["id"]
+        return await self._read(lambda view: fn(view, job_of(view, wanted)))
+
+    async def tasks(self, _request: Request) -> Response:
+        """GET /v1/tasks."""
+        live = await self._read(
+            lambda view: [views.task(view, task) for task in view.tasks.values() if not task.ended]
+        )
+        return json_answer({"tasks": live})
+
+
+def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:
+    """What is killed is named as a job: a launch that has ended must not take the next one with it."""
+    if launch_of(view, wanted) is not None and not job.id.startswith(wanted):
+        what = f"{wanted} is a launch of job {job.id}"
+        raise Refusal(409, "not-a-job", what, remedy=f"end the job: mesos-gpu kill {job.id}")
+    return job.id, job.state.ended
+
+
+def _launch(view: View, job_id: JobId, wanted: str | None) -> Task:
+    launches = view.tasks_of(job_id)
+    if wanted is not None:
+        launches = [task for task in launches if task.id == wanted]
+        if not launches:
+            raise NotFound(
+                f"job {job_id} has no launch {wanted}", remedy="see its tasks at /v1/jobs/ID/tasks"
+            )
+    if not launches:
+        what = f"job {job_id} has not been launched yet"
+        raise Refusal(409, "not-started", what, remedy=f"see: mesos-gpu why {job_id}")
+    latest = view.jobs[job_id].task_id
+    return next((task for task in launches if task.id == latest), launches[-1])

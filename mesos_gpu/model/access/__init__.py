@@ -1,0 +1,1 @@
+"""Who asks, and what an operator has written down about who may do what."""
