@@ -162,5 +162,5 @@ class Follower:
 def flaws(lines: Iterable[bytes], mark: Head | None = None) -> list[Flaw]:
     """All that is wrong with a chain; lines are numbered from 1."""
     follower = Follower(mark)
-    found = [flaw for number, line in enumerate(lines, 1) for flaw in follower.read(f"line {number}", line)]
-    return [*found, *follower.end()]
+    within = [flaw for number, line in enumerate(lines, 1) for flaw in follower.read(f"line {number}", line)]
+    return [*within, *follower.end()]

@@ -27,7 +27,7 @@ from mesos_gpu.model.access.record import AuditRecord, Result
 CHANGES: Final = "changes"
 REFUSALS: Final = "refusals"
 PAUSE_S: Final = 1.0  # between syncs of refusals, and until a full disk is tried again
-_MOST_AT_ONCE: Final = 64
+_BATCH: Final = 64
 _LESS: Final = 4  # refusals have this part of the size of changes
 logger = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class AuditLog:
             item = self._inbox.get(timeout=PAUSE_S)
             while item is not None:
                 batch.append(item)
-                if len(batch) == _MOST_AT_ONCE:
+                if len(batch) == _BATCH:
                     return batch, True
                 item = self._inbox.get_nowait()
         except queue.Empty:

@@ -45,7 +45,7 @@ class _Budget:
 
 
 def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Found:
-    """As of `AuditTrail.search`; an answer may have fewer records, even none, and a cursor.
+    """Look for records, as `AuditTrail.search`; an answer may have fewer records, even none, and a cursor.
 
     Raises:
         BadConfiguration: The cursor is none.
@@ -55,10 +55,10 @@ def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Fo
         _Chain(kind, place, _walk(directory, kind, place, budget))
         for kind, place in _places(directory, cursor)
     ]
-    found: list[tuple[str, AuditRecord]] = []
+    records: list[tuple[str, AuditRecord]] = []
     for chain in chains:
         chain.advance(budget)
-    while len(found) < limit and not any(chain.stopped for chain in chains):
+    while len(records) < limit and not any(chain.stopped for chain in chains):
         newest = max((chain for chain in chains if chain.entry), key=_Chain.at, default=None)
         if newest is None or newest.entry is None:
             break
@@ -67,13 +67,13 @@ def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Fo
             newest.end()
             continue
         if asked.matches(entry.record):
-            found.append((f"{newest.kind[0]}{entry.seq}", entry.record))
+            records.append((f"{newest.kind[0]}{entry.seq}", entry.record))
         newest.advance(budget)
     for chain in chains:
         chain.lines.close()
     places = [chain.place for chain in chains]
     left = any(place.number for place in places)
-    return Found(tuple(found), "-".join(f"{place.number}:{place.end}" for place in places) if left else "")
+    return Found(tuple(records), "-".join(f"{place.number}:{place.end}" for place in places) if left else "")
 
 
 def _places(directory: Directory, cursor: str) -> Iterator[tuple[str, _Place]]:
@@ -91,7 +91,7 @@ def _places(directory: Directory, cursor: str) -> Iterator[tuple[str, _Place]]:
 
 @dataclass(slots=True)
 class _Chain:
-    """One chain, line by line from its end. `entry` is in hand, and comes again to who begins at `place`."""
+    """A chain, line by line from its end. `entry` is in hand, and comes again to who begins at `place`."""
 
     kind: str
     place: _Place

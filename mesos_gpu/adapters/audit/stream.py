@@ -1,4 +1,4 @@
-"""One chain of records in numbered files: appended to, synced, begun anew at a size, the oldest removed by number."""
+"""A chain of records in numbered files: appended to, synced, begun anew at a size, the oldest removed by number."""
 
 import contextlib
 import os

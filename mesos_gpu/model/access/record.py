@@ -25,7 +25,7 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One request of somebody, or with `count` above 1 as many refusals of one origin within a minute.
+    """A request of somebody, or with `count` above 1 as many refusals of one origin within a minute.
 
     Texts have no control characters, and no secrets: no bodies, no tokens, of queries only names that are known.
     """
@@ -47,7 +47,7 @@ class AuditRecord:
     count: int = 1
 
     def bounded(self) -> Self:
-        """The same, with every text cut to its longest."""
+        """Cut every text to its longest."""
         texts: dict[str, Any] = {name: cut(getattr(self, name), most) for name, most in LONGEST.items()}
         subjects = tuple(cut(each, LONGEST_SUBJECT) for each in self.on[:MOST_SUBJECTS])
         more = len(self.on) - MOST_SUBJECTS

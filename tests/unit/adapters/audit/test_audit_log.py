@@ -1,5 +1,7 @@
 """The files of an audit log: what is written is found and verified, after kills, rotations and on a full disk."""
 
+import contextlib
+import ctypes
 import errno
 import os
 import subprocess
@@ -50,8 +52,8 @@ class Logged:
             future.result(60)
 
     def found(self, limit: int = 100_000, **asked: object) -> list[AuditRecord]:
-        found = self.log.search(Asked(**asked), limit=limit, cursor="")  # type: ignore[arg-type]
-        return [record for _, record in found.records if record.who != "scheduler"]
+        page = self.log.search(Asked(**asked), limit=limit, cursor="")  # type: ignore[arg-type]
+        return [record for _, record in page.records if record.who != "scheduler"]
 
     def close(self) -> None:
         self.log.close()
@@ -121,10 +123,10 @@ def test_pages_follow_each_other_without_gap_or_double(logged: Logged) -> None:
     logged.put(*(change(i) if i % 3 else refusal(i, f"192.0.2.{i % 250}:1") for i in range(600)))
     seen, cursor = [], ""
     while True:
-        found = logged.log.search(Asked(), limit=7, cursor=cursor)
-        assert len(found.records) <= 7
-        seen += [record.at - 1e9 for _, record in found.records if record.who != "scheduler"]
-        cursor = found.cursor
+        page = logged.log.search(Asked(), limit=7, cursor=cursor)
+        assert len(page.records) <= 7
+        seen += [record.at - 1e9 for _, record in page.records if record.who != "scheduler"]
+        cursor = page.cursor
         if not cursor:
             break
     assert seen == list(reversed(range(600)))
@@ -141,8 +143,8 @@ def test_a_cursor_that_is_none_is_refused(logged: Logged, cursor: str) -> None:
 @pytest.mark.parametrize("cursor", ["9:0-9:0", "1:999999-1:999999", "99999999:1-0:0"])
 def test_a_cursor_of_nothing_finds_nothing_that_is_not_there(logged: Logged, cursor: str) -> None:
     logged.put(change(1))
-    found = logged.log.search(Asked(), limit=10, cursor=cursor)
-    assert {record.on for _, record in found.records} <= {(), ("job:1",)}
+    page = logged.log.search(Asked(), limit=10, cursor=cursor)
+    assert {record.on for _, record in page.records} <= {(), ("job:1",)}
 
 
 def test_one_search_reads_a_bounded_piece_and_the_next_goes_on(
@@ -152,12 +154,12 @@ def test_one_search_reads_a_bounded_piece_and_the_next_goes_on(
     monkeypatch.setattr(search, "MOST_BYTES", 1 << 17)
     first = logged.log.search(Asked(on="job:1"), limit=10, cursor="")
     assert (first.records, first.cursor != "") == ((), True)
-    cursor, found, searches = first.cursor, [], 1
+    cursor, records, searches = first.cursor, list[tuple[str, AuditRecord]](), 1
     while cursor:
         page = logged.log.search(Asked(on="job:1"), limit=10, cursor=cursor)
         cursor, searches = page.cursor, searches + 1
-        found += page.records
-    assert [record.on for _, record in found] == [("job:1",)]
+        records += page.records
+    assert [record.on for _, record in records] == [("job:1",)]
     assert searches > 3
 
 
@@ -186,9 +188,9 @@ def test_readers_see_whole_records_while_files_rotate(tmp_path: Path) -> None:
         while not over.is_set():
             seen, cursor = list[float](), ""
             while True:
-                found = logged.log.search(Asked(what="DELETE"), limit=50, cursor=cursor)
-                seen += [record.at for _, record in found.records]
-                cursor = found.cursor
+                page = logged.log.search(Asked(what="DELETE"), limit=50, cursor=cursor)
+                seen += [record.at for _, record in page.records]
+                cursor = page.cursor
                 if not cursor:
                     break
             if seen != list(range(int(seen[0]), int(seen[0]) - len(seen), -1)) if seen else False:
@@ -320,11 +322,10 @@ def fill(directory: Path) -> Path:
     path = directory / "ballast"
     with path.open("ab", buffering=0) as file:
         for size in (1 << 16, 1 << 12, 1):
-            try:
+            with contextlib.suppress(OSError):
                 while True:
                     file.write(b"x" * size)
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
+    assert os.statvfs(directory).f_bavail == 0
     return path
 
 
@@ -389,8 +390,6 @@ def test_where_blocks_cannot_be_taken_free_ones_are_counted(
 ) -> None:
     class Libc:
         def fallocate(self, *_: object) -> int:
-            import ctypes
-
             ctypes.set_errno(errno.EOPNOTSUPP)
             return -1
 
