@@ -52,6 +52,9 @@ class Server:
             lifespan="on",
             timeout_graceful_shutdown=2,
             http=Bounded,
+            ws="none",
+            proxy_headers=False,  # a client's address is its connection's, whatever its headers say
+            server_header=False,
             limit_concurrency=connections() if most_connections is None else most_connections,
         )
         self._server = _Uvicorn(config, app)
@@ -69,6 +72,11 @@ class Server:
             asyncio.run(self._server.serve(sockets=[self._listener]))
         finally:
             self._server.settled.set()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
 
     def stop(self) -> None:
         """Finish what is being answered, and end the thread."""
