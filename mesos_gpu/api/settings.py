@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
@@ -22,3 +23,5 @@ class ApiSettings:
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
     identify: Identify = nobody_is_asked  # who calls
+    open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
+    tls: ReloadedTls | None = None  # None: plain HTTP is spoken

@@ -13,6 +13,7 @@ from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.security import secured
 from mesos_gpu.errors import NotFound
 
 _PAGE: Final = {
@@ -33,9 +34,12 @@ class System:
     async def status(self, _request: Request) -> Response:
         """GET /v1/status."""
         settings = self._settings
+        how = secured(settings.tls, open_to_all=settings.open_to_all)
         return json_answer(
             await result_of(
-                self._scheduler.read(lambda view: views.status(view, settings.webui_url, settings.version))
+                self._scheduler.read(
+                    lambda view: views.status(view, settings.webui_url, settings.version, how)
+                )
             )
         )
 

@@ -18,8 +18,8 @@ from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.accounts import account_of
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
+from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.http.guard import is_loopback_address
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
@@ -31,6 +31,7 @@ from mesos_gpu.model.jobs.users import Users
 from mesos_gpu.scheduler import logs
 from mesos_gpu.scheduler.control import of_api
 from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.scheduler.exposure import Exposure, exposed
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
@@ -90,35 +91,19 @@ def run(options: Options) -> int:
         MesosGpuError: A part cannot start.
     """
     with contextlib.closing(listen(options.host, options.port)) as listener:
-        open_to = listener.getsockname()[0]
-        if not is_loopback_address(open_to) and not options.insecure_no_authentication:
-            raise BadConfiguration(
-                f"--host {options.host}: whoever reaches {open_to} could run commands as any user that jobs may have, "
-                "for there is no authentication",
-                remedy="leave --host out and put a proxy with authentication before 127.0.0.1; or, where a firewall "
-                "or the network keeps others off, say so with --insecure-no-authentication",
-            )
-        return _run(options, listener)
+        exposure = exposed(options, listener.getsockname()[0])
+        files = options.tls.files()
+        return _run(options, listener, exposure, ReloadedTls(files) if files else None)
 
 
-def _run(options: Options, listener: socket.socket) -> int:
+def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: ReloadedTls | None) -> int:
     host, port = options.host, listener.getsockname()[1]
     credential = credentials.read(options.mesos_credentials) if options.mesos_credentials else None
     clock = SystemClock()
     store = SqliteStore(options.state, accept_older=options.accept_older_state)
     saved, key = store.load(), store.key()
-    webui_url = options.webui_url or f"http://{_reachable(host)}:{port}"
-    framework = pd.FrameworkSettings(
-        user=options.user,
-        name=options.name,
-        roles=(options.role,),
-        webui_url=webui_url,
-        hostname=socket.gethostname(),
-        failover_timeout_s=options.failover_timeout_s,
-        checkpoint=True,
-        framework_id=saved.framework_id,
-        principal=options.principal or (credential.principal if credential else None),
-    )
+    webui_url = options.webui_url or f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
+    framework = _framework(options, webui_url, saved.framework_id, credential)
     sink = Sink(clock.now, key)
     driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options, credential))
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
@@ -137,15 +122,20 @@ def _run(options: Options, listener: socket.socket) -> int:
             agent_authorization=credential.header if credential else "",
             container_engine=Engine(options.container_engine),
             service_ports=options.service_ports,
+            open_to_all=exposure.open_to_all,
+            tls=tls,
         ),
     )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = Server(app, listener)
-    logger.info("REST interface and dashboard on %s", _where(*listener.getsockname()[:2]))
-    if not is_loopback_address(listener.getsockname()[0]):
-        logger.warning("whoever reaches that address can do everything: there is no authentication")
+    server = Server(app, listener, tls=tls)
+    if tls:
+        signal.signal(signal.SIGHUP, lambda *_: tls.wake())
+    where = _where(exposure.address, port, "https" if tls else "http")
+    logger.info("REST interface and dashboard on %s", where)
+    for warning in [*exposure.warnings, *([tls.state.problem] if tls and tls.state.problem else [])]:
+        logger.warning("%s", warning)
     daemon.start()
     try:
         while not stop.is_set() and not daemon.wait(0.2):
@@ -156,10 +146,27 @@ def _run(options: Options, listener: socket.socket) -> int:
     return 1 if daemon.failure is not None else 0
 
 
-def _where(address: str, port: int) -> str:
+def _framework(
+    options: Options, webui_url: str, framework_id: str | None, credential: credentials.Credential | None
+) -> pd.FrameworkSettings:
+    return pd.FrameworkSettings(
+        user=options.user,
+        name=options.name,
+        roles=(options.role,),
+        webui_url=webui_url,
+        hostname=socket.gethostname(),
+        failover_timeout_s=options.failover_timeout_s,
+        checkpoint=True,
+        framework_id=framework_id,
+        principal=options.principal or (credential.principal if credential else None),
+    )
+
+
+def _where(address: str, port: int, scheme: str) -> str:
     """What it listens on, in words that are true."""
     shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-    return f"every address of this host, port {port}" if address in ("0.0.0.0", "::") else f"http://{shown}"
+    every = f"every address of this host, port {port} ({scheme})"
+    return every if address in ("0.0.0.0", "::") else f"{scheme}://{shown}"
 
 
 def _reachable(host: str) -> str:

@@ -63,6 +63,12 @@ function showStatus(status) {
       (status.gpus_drained ? ` · ${status.gpus_drained} drained` : "") +
       ` · ${status.nodes} nodes · framework ${status.framework_id ?? "not registered yet"} · version ${status.version}`,
   );
+  const wrong = [
+    status.open_to_all && "Whoever reaches this page over the network can do everything: there is no authentication.",
+    status.tls?.problem,
+  ].filter(Boolean);
+  $("open-to-all").hidden = !wrong.length;
+  $("open-to-all").textContent = wrong.join(" ");
   const off = status.isolation_off, open = status.control_ports_off;
   $("isolation").hidden = !off.length && !open.length;
   $("isolation").textContent = [

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.scheduler_api import View
@@ -90,7 +90,7 @@ async def body_of(request: Request) -> bytes:
     """The whole body.
 
     Raises:
-        Refusal: It is larger than 1 MiB, or does not come in time, or at all.
+        Refusal: It is larger than 1 MiB, or does not come in time.
     """
     chunks, size = [], 0
     try:
@@ -104,10 +104,6 @@ async def body_of(request: Request) -> bytes:
     except TimeoutError:
         what = f"the body did not come within {BODY_S:g} s"
         raise Refusal(408, "too-slow", what, remedy="send it faster, or less") from None
-    except ClientDisconnect:
-        raise Refusal(
-            400, "gone", "the client went before its body was whole", remedy="send all of it"
-        ) from None
     return b"".join(chunks)
 
 

@@ -3,28 +3,58 @@
 import asyncio
 import socket
 import threading
+from typing import Final
 
 import uvicorn
 from starlette.applications import Starlette
 
+from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.http.bounds import Bounded, connections, on_trouble
+from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.errors import Conflict, Unavailable
+
+RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose certificate is to be verified anew
 
 
 class _Uvicorn(uvicorn.Server):
     """Says when it serves, and lets those who wait or listen go before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
+    def __init__(self, config: uvicorn.Config, app: Starlette, tls: ReloadedTls | None) -> None:
         super().__init__(config)
         self.settled = threading.Event()  # it serves, or has failed
-        self._app = app
+        self._app, self._tls = app, tls
+        self._listeners: list[TlsListener] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(on_trouble)
-        await super().startup(sockets=sockets)
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(on_trouble)
+        await super().startup(sockets=sockets if self._tls is None else [])
+        if self._tls is not None and self.started:
+            tls = self._tls
+            self._listeners = [
+                TlsListener(each, lambda: tls.context, self._protocol) for each in sockets or ()
+            ]
+            tls.start(self._verify_anew)
         self.settled.set()
 
+    def _protocol(self) -> asyncio.Protocol:
+        return Bounded(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+    def _verify_anew(self) -> None:
+        """Connections of clients that showed certificates end when they have got their answers: who is still to be
+        believed connects again."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._retire)
+
+    def _retire(self) -> None:
+        for each in list(self.server_state.connections):
+            if isinstance(each, Bounded) and each.peer is not None:
+                each.retire(RETIRE_S)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._listeners:
+            await each.close()
         self._app.state.changes.close()
         self._app.state.events.close()
         await super().shutdown(sockets=sockets)
@@ -34,31 +64,40 @@ class Server:
     """A running server. `url` is where it is reached from this machine."""
 
     def __init__(
-        self, app: Starlette, listener: socket.socket, *, most_connections: int | None = None
+        self,
+        app: Starlette,
+        listener: socket.socket,
+        *,
+        most_connections: int | None = None,
+        tls: ReloadedTls | None = None,
     ) -> None:
-        """Serve on a socket that listens already. `most_connections`: at once; None: as many as is safe.
+        """Serve on a socket that listens already.
+
+        Args:
+            app: What `create_app` made.
+            listener: It is closed at the end.
+            most_connections: At once; None: as many as is safe.
+            tls: Speak TLS only; it is stopped at the end.
 
         Raises:
             Unavailable: The application did not start.
         """
         host, self.port = listener.getsockname()[:2]
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-        self.url = f"http://{name}:{self.port}"
+        self.url = f"{'http' if tls is None else 'https'}://{name}:{self.port}"
         config = uvicorn.Config(
             app,
             log_config=None,  # its words go where the scheduler's go
             log_level="warning",
             access_log=False,
+            proxy_headers=False,  # whoever connects is the client, whatever he says of himself
             lifespan="on",
             timeout_graceful_shutdown=2,
             http=Bounded,
-            ws="none",
-            proxy_headers=False,  # a client's address is its connection's, whatever its headers say
-            server_header=False,
             limit_concurrency=connections() if most_connections is None else most_connections,
         )
-        self._server = _Uvicorn(config, app)
-        self._listener = listener
+        self._server = _Uvicorn(config, app, tls)
+        self._listener, self._tls = listener, tls
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         self._server.settled.wait()
@@ -73,25 +112,22 @@ class Server:
         finally:
             self._server.settled.set()
 
-    @property
-    def connections(self) -> int:
-        """How many are open."""
-        return len(self._server.server_state.connections)
-
     def stop(self) -> None:
         """Finish what is being answered, and end the thread."""
         self._server.should_exit = True
         self._thread.join()
+        if self._tls is not None:
+            self._tls.stop()
         self._listener.close()
 
 
-def serve(app: Starlette, host: str, port: int) -> Server:
-    """Serve what `create_app` made, on what `listen` gives.
+def serve(app: Starlette, host: str, port: int, *, tls: ReloadedTls | None = None) -> Server:
+    """Serve what `create_app` made, on what `listen` gives; `tls`: as of `Server`.
 
     Raises:
         Conflict, Unavailable: As of `listen` and `Server`.
     """
-    return Server(app, listen(host, port))
+    return Server(app, listen(host, port), tls=tls)
 
 
 def listen(host: str, port: int) -> socket.socket:

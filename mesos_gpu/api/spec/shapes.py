@@ -5,6 +5,7 @@ Times are seconds since the epoch. A field that does not apply is null, never ab
 
 from typing import Annotated, TypedDict
 
+from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.spec.job_fields import Count, GpuNumber, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
 from mesos_gpu.model.apps.split import Mode
@@ -357,7 +358,31 @@ class Nodes(TypedDict):
     nodes: list[Node]
 
 
-class Status(Counted):
+class Tls(TypedDict):
+    """TLS of the interface."""
+
+    subject: Annotated[str, says(description="of its certificate, as RFC 4514 writes it")]
+    names: list[str]
+    not_after: Moment
+    clients: Annotated[str, one_of(*Clients)]
+    crl_until: (
+        Annotated[float, says(description="when the list of revoked certificates must have been renewed")]
+        | None
+    )
+    loaded_at: Moment
+    problem: Annotated[str, says(description="what an operator must mend")] | None
+
+
+class Secured(TypedDict):
+    """What keeps others from the interface."""
+
+    open_to_all: Annotated[
+        bool, says(description="other machines reach it, and nobody has to prove who he is")
+    ]
+    tls: Tls | None
+
+
+class Status(Counted, Secured):
     """The scheduler and a summary."""
 
     framework_id: str | None

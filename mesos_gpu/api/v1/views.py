@@ -293,7 +293,7 @@ def node(view: View, node: Node, gpus: Sequence[GpuStatus], tasks: int) -> shape
     }
 
 
-def status(view: View, webui_url: str, version: str) -> shapes.Status:
+def status(view: View, webui_url: str, version: str, secured: shapes.Secured) -> shapes.Status:
     """The scheduler and a summary."""
     states = Counter(job.state.value for job in view.jobs.values())
     said = {n.hostname: n.inventory for n in view.nodes.values() if n.inventory}
@@ -304,6 +304,7 @@ def status(view: View, webui_url: str, version: str) -> shapes.Status:
         "webui_url": webui_url,
         "started_at": view.started_at,
         "version": version,
+        **secured,
         "jobs": states,
         **_counted(view, view.gpus()),
         "nodes": len(view.nodes),

@@ -210,6 +210,10 @@ def status(app: App, as_json: bool) -> None:
             ("jobs", jobs or "none"),
         ]
     )
+    if summary["open_to_all"]:
+        output.note("whoever reaches it over the network can do EVERYTHING: there is no authentication")
+    if summary["tls"] and summary["tls"]["problem"]:
+        output.note(f"TLS: {summary['tls']['problem']}")
     if summary["unsaved"]:
         output.note(summary["unsaved"])
     if summary["tasks_unknown"]:

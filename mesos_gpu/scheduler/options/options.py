@@ -16,9 +16,10 @@ from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.section import Section, with_options
+from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
 #: By the field of `Options` that has what a section says.
-SECTIONS: Final[Mapping[str, Section]] = {}
+SECTIONS: Final[Mapping[str, Section]] = {"tls": TLS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class Options:
     insecure_no_authentication: bool = False
     journal: Path | None = None
     journal_size_mib: int = 256
+    tls: TlsOptions = field(default_factory=TlsOptions)
 
 
 def engine_settings(options: Options) -> Settings:

@@ -136,10 +136,22 @@ def test_nodes_and_status(rest: FakeRest) -> None:
         "drains": [],
         "isolation_off": ["n"],
         "control_ports_off": ["n"],
+        "open_to_all": True,
+        "tls": {
+            "subject": "CN=n",
+            "names": ["n"],
+            "not_after": time.time(),
+            "clients": "none",
+            "crl_until": None,
+            "loaded_at": time.time(),
+            "problem": "server.pem: the certificate expires in 3.0 days",
+        },
     }
     rest.fixed["GET /v1/status"] = (200, status)
     assert "isolation is OFF on n:" in call("status").stderr
     assert "the control ports are OPEN to tasks on n:" in call("status").stderr
+    assert "whoever reaches it over the network can do EVERYTHING" in call("status").stderr
+    assert "TLS: server.pem: the certificate expires in 3.0 days" in call("status").stderr
     text = call("status").stdout
     assert "master     http://m (NOT CONNECTED)\n" in text
     assert "jobs       2 pending\n" in text

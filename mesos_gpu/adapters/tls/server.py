@@ -1,0 +1,176 @@
+"""TLS as a server: a context of files that were looked through first."""
+
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+
+from mesos_gpu.adapters.tls.clients import Clients
+from mesos_gpu.adapters.tls.trust import MODERN, believe, show, unusable
+from mesos_gpu.errors import BadConfiguration
+
+_CHMOD: Final = (
+    "make root or the scheduler's user its owner, and chmod 600 (or 640, for a group of its own); "
+    "if others could read it, choose a new key"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a server's TLS is made of.
+
+    Attributes:
+        certificate: PEM, the server's own first, then those between it and the root.
+        key: Of that, without a password, closed to others.
+        client_ca: PEM of the authorities that clients' certificates must come from.
+        clients: With `client_ca`: whether one must be shown.
+        crl: PEM of lists of certificates that were revoked; None: none was.
+    """
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    clients: Clients = Clients.NONE
+    crl: Path | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """All that were given."""
+        return tuple(p for p in (self.certificate, self.key, self.client_ca, self.crl) if p is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the files say. Times in seconds since the epoch.
+
+    Attributes:
+        subject: Of the server's certificate (RFC 4514).
+        names: DNS names and addresses that it is for.
+        crl_until: When the first list must have been renewed: from then on all clients' certificates are refused.
+    """
+
+    subject: str
+    names: tuple[str, ...]
+    not_before: float
+    not_after: float
+    crl_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A context, and what it was made of. A further load makes another one: so no session of an earlier one, of a
+    client that was revoked meanwhile, can be resumed."""
+
+    context: ssl.SSLContext
+    facts: Facts
+
+
+def load(files: TlsFiles) -> Loaded:
+    """Read the files.
+
+    Raises:
+        BadConfiguration: One cannot be used; the error names it.
+    """
+    _closed(files.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(MODERN)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_alpn_protocols(["http/1.1"])
+    show(context, files.certificate, files.key)
+    crl_until = _ask_clients(context, files) if files.client_ca is not None else None
+    return Loaded(context, _facts(files.certificate, crl_until))
+
+
+def _ask_clients(context: ssl.SSLContext, files: TlsFiles) -> float | None:
+    assert files.client_ca is not None
+    believe(context, files.client_ca, "authorities of clients")
+    context.verify_mode = ssl.CERT_REQUIRED if files.clients is Clients.REQUIRED else ssl.CERT_OPTIONAL
+    # What a session resumes is not verified again.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    return None if files.crl is None else _refuse_revoked(context, files.client_ca, files.crl)
+
+
+def _refuse_revoked(context: ssl.SSLContext, authorities: Path, path: Path) -> float | None:
+    """Returns until when the lists are good."""
+    lists = _lists(path)
+    try:
+        context.load_verify_locations(cafile=str(path))
+    except (OSError, ssl.SSLError) as error:
+        raise unusable(path, "lists of revoked certificates", error) from error
+    # Each authority's own certificate can be looked up only if each has a list.
+    whole = {each.issuer for each in lists} >= {each.subject for each in _certificates(authorities)}
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN if whole else ssl.VERIFY_CRL_CHECK_LEAF
+    ends = [each.next_update_utc for each in lists]
+    return min((_epoch(end) for end in ends if end is not None), default=None)
+
+
+def _lists(path: Path) -> list[x509.CertificateRevocationList]:
+    begin, end = b"-----BEGIN X509 CRL-----", b"-----END X509 CRL-----"
+    parts = [part.partition(end)[0] for part in _read(path).split(begin)[1:]]
+    try:
+        lists = [x509.load_pem_x509_crl(begin + part + end + b"\n") for part in parts]
+    except ValueError as error:
+        raise _not_pem(path, "a list of revoked certificates", error) from error
+    if not lists:
+        raise _not_pem(path, "a list of revoked certificates", None)
+    return lists
+
+
+def _certificates(path: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(_read(path))
+    except ValueError as error:
+        raise _not_pem(path, "a certificate", error) from error
+
+
+def _facts(path: Path, crl_until: float | None) -> Facts:
+    own = _certificates(path)[0]
+    try:
+        names = own.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        known = [
+            *names.get_values_for_type(x509.DNSName),
+            *map(str, names.get_values_for_type(x509.IPAddress)),
+        ]
+    except x509.ExtensionNotFound:
+        known = []
+    until = _epoch(own.not_valid_after_utc)
+    return Facts(
+        own.subject.rfc4514_string(), tuple(known), _epoch(own.not_valid_before_utc), until, crl_until
+    )
+
+
+def _epoch(moment: datetime) -> float:
+    return moment.timestamp()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unusable(path, "it is not used", error) from error
+
+
+def _not_pem(path: Path, what: str, error: ValueError | None) -> BadConfiguration:
+    why = f" ({error})" if error else ""
+    return BadConfiguration(f"{path}: {what} is not in it{why}", remedy="write it as PEM")
+
+
+def _closed(key: Path) -> None:
+    """Whether only who may have the key has it."""
+    try:
+        status = os.stat(key)
+    except OSError as error:
+        raise unusable(key, "the key", error) from error
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o027 or status.st_uid not in (0, os.geteuid()):
+        raise BadConfiguration(
+            f"{key}: the key is not used: mode {mode:04o}, owner {status.st_uid}: others may have read or changed it",
+            remedy=_CHMOD,
+        )

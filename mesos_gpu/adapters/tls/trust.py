@@ -1,0 +1,97 @@
+"""TLS as a client: whom to believe, and what to show. There is no way to believe everybody."""
+
+import ssl
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import BadConfiguration
+
+MODERN: Final = (
+    "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM"  # of TLS 1.2: forward secrecy and AEAD; 1.3 has no others
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Attributes:
+    cacert: File of PEM certificates of authorities; None: those of this host.
+    cert: The client's own certificate; None: it has none to show.
+    key: Of `cert`; None: the same file.
+    """
+
+    cacert: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+
+def client_context(trust: Trust) -> ssl.SSLContext:
+    """Verifies chain and name; TLS 1.2 or later.
+
+    Raises:
+        BadConfiguration: A file cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies, names as well
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(MODERN)
+    if trust.cacert is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        believe(context, trust.cacert, "authorities")
+    if trust.cert is not None:
+        show(context, trust.cert, trust.key or trust.cert)
+    elif trust.key is not None:
+        raise BadConfiguration(
+            f"{trust.key}: a key without a certificate", remedy="name the certificate, too"
+        )
+    return context
+
+
+def believe(context: ssl.SSLContext, path: Path, what: str) -> None:
+    """Take the authorities of a file.
+
+    Raises:
+        BadConfiguration: It cannot be read, or has none.
+    """
+    before = context.cert_store_stats()["x509"]
+    try:
+        context.load_verify_locations(cafile=str(path))
+    except (OSError, ssl.SSLError) as error:
+        raise unusable(path, what, error) from error
+    if context.cert_store_stats()["x509"] == before:
+        raise BadConfiguration(
+            f"{path}: no certificates of {what} are in it", remedy="name a file of PEM certificates"
+        )
+
+
+def show(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Take a certificate, the chain behind it, and its key.
+
+    Raises:
+        BadConfiguration: One cannot be read, the key is encrypted, or the two do not belong together.
+    """
+    try:
+        context.load_cert_chain(certificate, key, password=partial(_refuse_to_ask, key))
+    except (OSError, ssl.SSLError) as error:
+        raise unusable(certificate, f"certificate with the key {key}", error) from error
+
+
+def unusable(path: Path, what: str, error: OSError) -> BadConfiguration:
+    """What is wrong with a file, in words."""
+    if isinstance(error, ssl.SSLError):
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why, remedy = "they do not belong together", "name the key that the certificate was made for"
+        else:
+            why, remedy = f"not PEM that can be read ({error.reason or error})", "write it as PEM"
+    else:
+        why, remedy = error.strerror or repr(error), "name files that this user can read"
+    return BadConfiguration(f"{path}: {what}: {why}", remedy=remedy)
+
+
+def _refuse_to_ask(key: Path) -> str:
+    """Else OpenSSL asks at the terminal, and waits."""
+    raise BadConfiguration(
+        f"{key}: the key is encrypted, and nobody can be asked for its password",
+        remedy=f"decrypt it into a file that only its owner may read: openssl pkey -in {key} -out NEW",
+    )

@@ -1,0 +1,139 @@
+"""Connections that begin with a TLS handshake: each has a time for it, and holds no place of those that are served.
+
+asyncio's own server gives a handshake 60 s and bounds neither their number nor what waits in them. And it can answer
+who speaks plain HTTP with nothing but the end of the connection.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from mesos_gpu.api.http.bounds import say
+
+HANDSHAKE_S: Final = 10.0
+MOST_HANDSHAKES: Final = 256  # at once; one more ends the oldest
+CLOSE_S: Final = 5.0  # for the client's close_notify
+PAUSE_S: Final = 1.0  # without descriptors
+_HANDSHAKE: Final = b"\x16"  # the type of a TLS record with a ClientHello (RFC 8446, section 5.1)
+_LACKS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_GONE: Final = frozenset({errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH})
+_PLAIN: Final = b"This port speaks HTTPS: say https:// instead of http://.\n"
+_ANSWER: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\nconnection: close\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_PLAIN), _PLAIN)
+)
+logger = logging.getLogger("mesos_gpu.tls")
+
+
+class TlsListener:
+    """Accepts on a socket that listens. All methods are called on the event loop."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        context: Callable[[], ssl.SSLContext],
+        protocol: Callable[[], asyncio.Protocol],
+    ) -> None:
+        """Accept from now on.
+
+        Args:
+            listener: It is made non-blocking, and not closed.
+            context: For the next handshake.
+            protocol: What serves a connection after it.
+        """
+        listener.setblocking(False)
+        self._listener, self._context, self._protocol = listener, context, protocol
+        self._loop = asyncio.get_running_loop()
+        self._greeted: dict[asyncio.Task[None], None] = {}  # under way, the oldest first
+        self._held: dict[asyncio.Task[None], socket.socket] = {}  # to be closed: no transport has them
+        self._task = self._loop.create_task(self._accept())
+
+    async def close(self) -> None:
+        """Accept no more, and end what has not shaken hands."""
+        tasks = [self._task, *self._greeted]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                connection, address = await self._loop.sock_accept(self._listener)
+            except OSError as error:
+                if error.errno in _LACKS:
+                    say(f"connections cannot be taken: {error.strerror}; those that are open are served")
+                    await asyncio.sleep(PAUSE_S)
+                elif error.errno not in _GONE:
+                    raise
+                continue
+            if len(self._greeted) >= MOST_HANDSHAKES:
+                say(f"more than {MOST_HANDSHAKES} TLS handshakes at once: the oldest ones are ended")
+                oldest = next(iter(self._greeted))
+                del self._greeted[oldest]
+                oldest.cancel()
+            task = self._loop.create_task(self._greet(connection, str(address[0])))
+            self._greeted[task], self._held[task] = None, connection
+            task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        """Also of one that was cancelled before it began."""
+        self._greeted.pop(task, None)
+        if task in self._held:
+            self._held.pop(task).close()
+
+    async def _greet(self, connection: socket.socket, address: str) -> None:
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                first = await self._first_byte(connection)
+                if first == _HANDSHAKE:
+                    self._hand_on()
+                    await self._loop.connect_accepted_socket(
+                        self._protocol,
+                        connection,
+                        ssl=self._context(),
+                        ssl_handshake_timeout=HANDSHAKE_S,
+                        ssl_shutdown_timeout=CLOSE_S,
+                    )
+                elif first:
+                    await self._refuse(connection)
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", "") or error.reason or "no TLS that is taken here"
+            say(f"a TLS handshake from {address} failed: {why}")
+        except (OSError, TimeoutError) as error:
+            logger.debug("no TLS handshake with %s: %r", address, error)
+
+    def _hand_on(self) -> None:
+        """What asyncio closes from here on."""
+        task = asyncio.current_task()
+        if task is not None:
+            del self._held[task]
+
+    async def _first_byte(self, connection: socket.socket) -> bytes:
+        """What the client begins with; it stays in the socket. b"": it has gone."""
+        while True:
+            with contextlib.suppress(BlockingIOError, InterruptedError):
+                return connection.recv(1, socket.MSG_PEEK)
+            readable = self._loop.create_future()
+            self._loop.add_reader(connection, _set, readable)
+            try:
+                await readable
+            finally:
+                self._loop.remove_reader(connection)
+
+    async def _refuse(self, connection: socket.socket) -> None:
+        """Answer a request without TLS. What it still sends is read, or the reset would overtake the answer."""
+        await self._loop.sock_sendall(connection, _ANSWER)
+        connection.shutdown(socket.SHUT_WR)
+        for _ in range(64):
+            if not await self._loop.sock_recv(connection, 65536):
+                break
+
+
+def _set(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,22 @@
+"""What keeps others from the interface, for who looks at its status."""
+
+from mesos_gpu.adapters.tls.reload import ReloadedTls
+from mesos_gpu.api.spec import shapes
+
+
+def secured(tls: ReloadedTls | None, *, open_to_all: bool) -> shapes.Secured:
+    """How the interface is reached; `open_to_all`: from other machines, by anybody."""
+    return {"open_to_all": open_to_all, "tls": None if tls is None else _tls(tls)}
+
+
+def _tls(tls: ReloadedTls) -> shapes.Tls:
+    state = tls.state
+    return {
+        "subject": state.facts.subject,
+        "names": list(state.facts.names),
+        "not_after": state.facts.not_after,
+        "clients": tls.files.clients.value,
+        "crl_until": state.facts.crl_until,
+        "loaded_at": state.loaded_at,
+        "problem": state.problem or None,
+    }

@@ -1,0 +1,94 @@
+"""Where the interface may listen, and with what."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mesos_gpu.adapters.tls.clients import Clients
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.scheduler.exposure import exposed
+from mesos_gpu.scheduler.options.options import Options
+from mesos_gpu.scheduler.options.tls import TlsOptions
+
+FILE = Path("f")
+OWN: dict[str, Any] = {"tls_cert": FILE, "tls_key": FILE}
+MUTUAL: dict[str, Any] = {**OWN, "tls_client_ca": FILE}
+AWAY = "10.0.0.1"
+
+
+def options(insecure: bool = False, **tls: Any) -> Options:
+    return Options(
+        "m:5050", FILE, "h", 8080, None, "*", "u", "n", 1.0, None, None, None, None, Permits(), "e", "m", "k",
+        1.0, 1.0, insecure_no_authentication=insecure, tls=TlsOptions(**tls),
+    )  # fmt: skip
+
+
+REFUSED = {
+    "open to all": (options(), "there is no authentication"),
+    "open to all, with TLS": (options(**OWN), "there is no authentication"),
+    "who shows no certificate is let in": (
+        options(**MUTUAL, tls_client="optional"),
+        "there is no authentication",
+    ),
+    "plain is no authentication": (options(insecure_plain_http=True), "there is no authentication"),
+}
+TAKEN = {
+    "said so": (options(True), True, ["there is no authentication", "no TLS"]),
+    "said so, with TLS": (options(True, **OWN), True, ["there is no authentication"]),
+    "certificates": (options(**MUTUAL), False, []),
+}
+
+
+@pytest.mark.parametrize(("given", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_beyond_loopback(given: Options, why: str) -> None:
+    for address in (AWAY, "0.0.0.0", "::", "fe80::1"):
+        with pytest.raises(BadConfiguration) as caught:
+            exposed(given, address)
+        assert why in caught.value.what
+    for address in ("127.0.0.1", "127.9.9.9", "::1"):
+        exposure = exposed(given, address)
+        assert (exposure.open_to_all, exposure.warnings) == (False, [])
+
+
+@pytest.mark.parametrize(("given", "open_to_all", "said"), TAKEN.values(), ids=TAKEN)
+def test_what_is_taken_and_told(given: Options, open_to_all: bool, said: list[str]) -> None:
+    exposure = exposed(given, AWAY)
+    assert exposure.open_to_all is open_to_all
+    assert [any(each in warning for warning in exposure.warnings) for each in said] == [True] * len(said)
+    assert len(exposure.warnings) == len(said)
+
+
+def test_authentication_without_tls_must_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mesos_gpu.scheduler.exposure.is_authenticated", lambda _: True)
+    with pytest.raises(BadConfiguration) as caught:
+        exposed(options(), AWAY)
+    assert "there is no TLS" in caught.value.what
+    assert "--insecure-plain-http" in caught.value.remedy
+    exposure = exposed(options(insecure_plain_http=True), AWAY)
+    assert (exposure.open_to_all, len(exposure.warnings)) == (False, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({"tls_cert": FILE}, "--tls-key"),
+        ({"tls_key": FILE}, "--tls-cert"),
+        ({"tls_client_ca": FILE}, "--tls-cert"),
+        ({**OWN, "tls_crl": FILE}, "--tls-client-ca"),
+        ({**OWN, "tls_client": "required"}, "--tls-client-ca"),
+    ],
+)
+def test_an_option_that_is_nothing_without_another(given: dict[str, Any], missing: str) -> None:
+    with pytest.raises(BadConfiguration) as caught:
+        TlsOptions(**given).files()
+    assert f"without {missing}" in caught.value.what
+
+
+def test_a_client_ca_alone_requires_certificates() -> None:
+    assert TlsOptions().files() is None
+    for word, clients in ((None, Clients.REQUIRED), ("optional", Clients.OPTIONAL)):
+        files = TlsOptions(**MUTUAL, tls_client=word).files()
+        assert files is not None
+        assert files.clients is clients
