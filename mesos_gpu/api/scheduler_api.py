@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
 from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.catalog import Deployment, RootVersion
@@ -114,6 +115,24 @@ class SchedulerApi(Protocol):
     @property
     def access(self) -> AccessDocument:
         """Who may do what, as it is now; from any thread."""
+
+    @property
+    def tokens(self) -> Mapping[str, Token]:
+        """Tokens by id, as they are now; from any thread."""
+
+    def set_access(self, document: AccessDocument, expected_version: int) -> Future[AccessDocument]:
+        """Let who may do what be as `document` says, whose version and time are not looked at; the future's is the
+        version that it became. It may raise `Conflict`: the latest is not `expected_version`."""
+
+    def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
+        """Keep a token that expires `lifetime_s` from now, and at `until` at the latest, whatever its own times say;
+        the future may raise `TooMuch`."""
+
+    def revoke_token(self, token_id: str) -> Future[None]:
+        """Forget a token, and those that were made with it; the future may raise `NotFound`."""
+
+    def note_token_use(self, token_id: str, address: str) -> None:
+        """A token has proved a name, from `address` ("": a Unix socket); at each request, of which few are kept."""
 
     def submit(self, spec: JobSpec) -> Future[Job]:
         """Queue a job."""

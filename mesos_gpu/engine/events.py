@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
@@ -204,6 +206,40 @@ class SplitDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessChanged:
+    """Who may do what shall be as a valid document says, if it is still at the version that was read. Its version and
+    time are the engine's."""
+
+    document: AccessDocument
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCreated:
+    """A token is wanted whose secret was drawn. Its times are the engine's: it expires `lifetime_s` from now, and at
+    `until` at the latest."""
+
+    token: Token
+    lifetime_s: float
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRevoked:
+    """A token shall prove nothing any more."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsed:
+    """A token has proved a name, from that address; not each time."""
+
+    id: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -237,6 +273,10 @@ Event = (
     | ReadinessFound
     | SplitSet
     | SplitDropped
+    | AccessChanged
+    | TokenCreated
+    | TokenRevoked
+    | TokenUsed
     | Tick
     | Match
 )

@@ -1,6 +1,6 @@
 """What a journal keeps of a step, so that another one can be held against it."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from hashlib import blake2b
 from typing import Final, get_args
 
@@ -11,7 +11,8 @@ from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import MesosGpuError
-from mesos_gpu.model.saves import Save, subject
+from mesos_gpu.model.access.token import Token
+from mesos_gpu.model.saves import Save, SaveToken, subject
 from mesos_gpu.model.shares.units import PER_PERCENT
 from mesos_gpu.wire import journal as wire
 
@@ -28,7 +29,8 @@ def head_line(program: str, seq: int, settings: Settings, state: State, *, follo
     # These know of earlier requests what a replay cannot: both go on with new ones.
     state.table = None
     state.verdicts.clear()
-    known = raw(wire.encode_flat(settings)), raw(STATES.encode(state))
+    shown = replace(state, tokens={id: _unproving(token) for id, token in state.tokens.items()})
+    known = raw(wire.encode_flat(settings)), raw(STATES.encode(shown))
     head = wire.Head(wire.FORMAT, program, seq, follows, *known)
     return wire.encode(head) + b"\n"
 
@@ -46,6 +48,8 @@ def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
         event: What was taken in.
         outcome: Its effects, the refusal that it met, or what broke the engine.
     """
+    if isinstance(event, ev.TokenCreated):
+        event = replace(event, token=_unproving(event.token))
     raw = msgspec.Raw(wire.encode(wire.named(event)))
     if isinstance(outcome, MesosGpuError):
         return wire.Step(raw, refused=outcome.what)
@@ -56,7 +60,13 @@ def recorded(event: ev.Event, outcome: Outcome) -> wire.Step:
 
 def digest(effects: list[fx.Effect]) -> str:
     """The digest of all that the effects say, in their order: 16 hexadecimal digits."""
-    return blake2b(wire.encode([wire.named(effect) for effect in effects]), digest_size=8).hexdigest()
+    shown = (SaveToken(_unproving(e.token)) if isinstance(e, SaveToken) else e for e in effects)
+    return blake2b(wire.encode([wire.named(effect) for effect in shown]), digest_size=8).hexdigest()
+
+
+def _unproving(token: Token) -> Token:
+    """A token without what proves it: a journal is passed on more lightly than a state."""
+    return replace(token, salt="", digest="")
 
 
 def decisions(effects: list[fx.Effect]) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.access.document import NO_DOCUMENT, AccessDocument
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, GpuId, JobId, OfferId, TaskId
@@ -94,6 +96,8 @@ class State:
     roots: list[RootVersion] = field(default_factory=list)  # the tree of groups as it was, oldest first
     deployments: dict[str, Deployment] = field(default_factory=dict)
     splits: dict[str, TrafficSplit] = field(default_factory=dict)  # named services, by name
+    access_versions: dict[int, AccessDocument] = field(default_factory=dict)  # oldest first
+    tokens: dict[str, Token] = field(default_factory=dict)  # by id
     doubtful: bool = False  # nothing is launched before the master's tasks are known
 
     offers: dict[OfferId, Offer] = field(default_factory=dict)
@@ -163,6 +167,7 @@ class State:
     drawn: int = 0  # tasks of jobs, ever: draws lots between nodes that are as good
     idle_since: float | None = None
     swept_at: float = 0.0
+    tokens_swept_at: float = 0.0
     reconciliation: Reconciliation | None = None
     reconciled_at: float = 0.0
 
@@ -192,6 +197,11 @@ class State:
                 state.put(value)
         state.ended_instances.clear()
         return state
+
+    @property
+    def access(self) -> AccessDocument:
+        """Who may do what: the latest version."""
+        return next(reversed(self.access_versions.values()), NO_DOCUMENT)
 
     def put(self, value: Any) -> None:
         """Take in a value of a noun that is saved, in the place of the one with its key."""

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any, Final, get_args
 
 from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.access.document import on_access_changed
+from mesos_gpu.engine.access.tokens import on_token_created, on_token_revoked, on_token_used
 from mesos_gpu.engine.apps.delays import on_delay_reset
 from mesos_gpu.engine.apps.deploying import (
     on_apps_changed,
@@ -125,6 +127,10 @@ _NO_NEWS: Final = (
     ev.ReadinessFound,
     ev.SplitSet,
     ev.SplitDropped,
+    ev.AccessChanged,
+    ev.TokenCreated,
+    ev.TokenRevoked,
+    ev.TokenUsed,
 )
 _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.Registered: _on_registered,
@@ -150,6 +156,10 @@ _HANDLERS: Final[dict[type, Callable[[Turn, Any], None]]] = {
     ev.ReadinessFound: on_readiness_found,
     ev.SplitSet: on_split_set,
     ev.SplitDropped: on_split_dropped,
+    ev.AccessChanged: on_access_changed,
+    ev.TokenCreated: on_token_created,
+    ev.TokenRevoked: on_token_revoked,
+    ev.TokenUsed: on_token_used,
     ev.Tick: lambda turn, _: on_tick(turn),
     ev.Match: lambda turn, _: match(turn),
 }

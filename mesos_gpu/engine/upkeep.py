@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers
@@ -45,6 +46,7 @@ def _tend(turn: Turn) -> None:
         _repeat_kills(turn)
     _abandon_unreachable(turn)
     _forget_old(turn)
+    tokens.on_tick(turn)
     apps.on_tick(turn)
 
 

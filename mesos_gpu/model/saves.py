@@ -10,6 +10,8 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, Final
 
+from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, RootVersion
 from mesos_gpu.model.apps.split import TrafficSplit
 from mesos_gpu.model.ids import AgentId, JobId, TaskId
@@ -169,6 +171,34 @@ class ForgetSplit(Save):
 
 
 @dataclass(frozen=True, slots=True)
+class SaveAccess(Save):
+    """Insert or replace."""
+
+    document: AccessDocument
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetAccess(Save):
+    """Delete: there are enough later ones."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveToken(Save):
+    """Insert or replace."""
+
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetToken(Save):
+    """Delete: it was revoked, or expired long ago."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Saved:
     """All that a store holds: jobs by their sequence, tasks by their launch."""
 
@@ -183,6 +213,8 @@ class Saved:
     deployments: tuple[Deployment, ...] = ()
     splits: tuple[TrafficSplit, ...] = ()  # by name
     roots: tuple[RootVersion, ...] = ()  # by time
+    access_versions: tuple[AccessDocument, ...] = ()  # by version
+    tokens: tuple[Token, ...] = ()  # by id
     doubtful: bool = (
         False  # it may be older than what runs: nothing is launched before the master's tasks are known
     )
@@ -287,6 +319,17 @@ NOUNS: Final = (
         ("version", "id"),
     ),
     Noun(TrafficSplit, "split", "splits", SaveSplit, ForgetSplit, {"name": "name"}, ("name",), ("name",)),
+    Noun(
+        AccessDocument,
+        "access document",
+        "access_versions",
+        SaveAccess,
+        ForgetAccess,
+        {"version": "version"},
+        ("version",),
+        ("version",),
+    ),
+    Noun(Token, "token", "tokens", SaveToken, ForgetToken, {"id": "id"}, ("id",), ("id",)),
 )
 NOUN_OF: Final[Mapping[type[Any], Noun]] = {noun.kind: noun for noun in NOUNS}
 SAVED_BY: Final[Mapping[type[Save], Noun]] = {noun.save: noun for noun in NOUNS}

@@ -25,6 +25,7 @@ from mesos_gpu.engine.step import step
 from mesos_gpu.errors import MesosGpuError, NoRoom, NotFound
 from mesos_gpu.model import saves
 from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import Group
 from mesos_gpu.model.apps.app_event import AppEvent
 from mesos_gpu.model.apps.catalog import Deployment
@@ -40,6 +41,7 @@ from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.launches import to_task_info
 from mesos_gpu.scheduler.messages import MESSAGES
 from mesos_gpu.scheduler.narrator import Narrator
+from mesos_gpu.scheduler.snapshots import Snapshots, Uses
 from mesos_gpu.scheduler.view import StateView
 from mesos_gpu.scheduler.watching import Watching
 from mesos_gpu.wire.mesos.v1 import resources_to_json
@@ -92,7 +94,7 @@ class Daemon:
         self._ended = threading.Event()
         self._late: list[ev.Event | _Request] = []  # that came while nothing could be saved
         self.unsaved: NoRoom | None = None  # why nothing can be saved now
-        self._access = AccessDocument()
+        self._snapshots, self._uses = Snapshots(self._state), Uses()
         self.failure: BaseException | None = None  # what ended the engine's thread, if not `stop`
 
     # --- from any thread
@@ -214,8 +216,31 @@ class Daemon:
 
     @property
     def access(self) -> AccessDocument:
-        """Who may do what, as it is now."""
-        return self._access
+        """Who may do what, as it was saved last; from any thread."""
+        return self._snapshots.access
+
+    @property
+    def tokens(self) -> Mapping[str, Token]:
+        """Tokens by id, as they were saved last; from any thread."""
+        return self._snapshots.tokens
+
+    def set_access(self, document: AccessDocument, expected_version: int) -> Future[AccessDocument]:
+        """Let who may do what be as `document` says; the future's is the version that it became. It raises `Conflict`
+        unless the latest is `expected_version`."""
+        return self._ask(ev.AccessChanged(document, expected_version), lambda: self._state.access)
+
+    def create_token(self, token: Token, lifetime_s: float, until: float | None = None) -> Future[Token]:
+        """Keep a token, as `TokenCreated` says; the future raises `TooMuch`."""
+        return self._ask(ev.TokenCreated(token, lifetime_s, until), lambda: self._state.tokens[token.id])
+
+    def revoke_token(self, token_id: str) -> Future[None]:
+        """Forget a token, and those that were made with it; the future raises `NotFound`."""
+        return self._ask(ev.TokenRevoked(token_id), lambda: None)
+
+    def note_token_use(self, token_id: str, address: str) -> None:
+        """A token has proved a name, from `address` ("": a Unix socket); may be called at each request."""
+        if self._uses.is_new(token_id, self.tokens):
+            self.put(ev.TokenUsed(token_id, address))
 
     def read(self, fn: Callable[[StateView], T]) -> Future[T]:
         """Run `fn` over the state, on the engine's thread: it must be quick, and only read."""
@@ -297,6 +322,7 @@ class Daemon:
         if self._journal:
             self._journal.flush(self._state, self._settings)
         self._save_at_last(pending)
+        self._snapshots.saved(pending)
         self._narrator.saved(pending)
         self._narrator.look(self._state, now, self._settings.uncovered_alarm_s)
         for effect in pending:
@@ -390,7 +416,7 @@ class Daemon:
             if item is None or isinstance(item, MesosGpuError):
                 raise item or why  # nothing of the batch was done yet: the next start takes it up anew
             if not isinstance(item, _Request):
-                if not isinstance(item, ev.HealthFound | ev.ReadinessFound):  # these are found again
+                if not isinstance(item, ev.HealthFound | ev.ReadinessFound | ev.TokenUsed):  # they come again
                     self._late.append(item)
             elif item.event is None:
                 item.answer()

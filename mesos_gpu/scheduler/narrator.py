@@ -77,6 +77,8 @@ class Narrator:
                     _say("deployment %s: %s", id, "done" if done else "ended where it was", deployment=id)
                 case saves.SaveTrust():
                     _say("the master's tasks were looked through: launches begin")
+                case _:
+                    _say_of_access(effect)
 
     def look(self, state: State, now: float, alarm_s: float) -> None:
         """Shared GPUs that nothing holds in Mesos: when it begins, when it lasts, and when it is over."""
@@ -162,6 +164,17 @@ class Narrator:
             steps,
             deployment=deployment.id,
         )
+
+
+def _say_of_access(effect: fx.Effect) -> None:
+    match effect:
+        case saves.SaveAccess(document):
+            by = document.by or "anybody"
+            _say("who may do what: version %d, by %s", document.version, by, version=document.version)
+        case saves.SaveToken(token) if token.used_at is None:
+            _say("token %s proves %s, made by %s", token.id, token.name, token.created_by, token=token.id)
+        case saves.ForgetToken(id):
+            _say("token %s proves nothing any more", id, token=id)
 
 
 def _until(drain: Drain) -> str:

@@ -10,6 +10,9 @@ import pytest
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model import saves
+from mesos_gpu.model.access.caller import Narrowing
+from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import App, GpuOptions, Group
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import Plan, VersionInfo
@@ -154,6 +157,32 @@ NOUNS: Final[dict[str, tuple[list[Save], Save | None]]] = {
             for name, weights in (("api", {"/b": 1, "/a": 2}), ("api", {"/a": 1}), ("web", {"/b": 1}))
         ],
         saves.ForgetSplit("api"),
+    ),
+    "access_versions": (
+        [
+            saves.SaveAccess(AccessDocument(version, 1.0, by, bindings=bindings, shares=shares))
+            for version, by, bindings, shares in (
+                (1, "ann", (), {}),
+                (1, "bob", (Binding(("ann",), (), ("admin",)),), {"ml": (Shared.JOBS, Shared.OUTPUT)}),
+                (2, "ann", (), {}),
+                (10, "ann", (), {}),
+            )
+        ],
+        saves.ForgetAccess(1),
+    ),
+    "tokens": (
+        [
+            saves.SaveToken(
+                Token(id, name, "5a17", "d1", 1.0, 2.0, ("ml",), Narrowing(("job:*",)), used_at=used_at)
+            )
+            for id, name, used_at in (
+                ("a1", "ann", None),
+                ("a1", "ann", 1.5),
+                ("a2", "ann", None),
+                ("b1", "ann", 3.0),
+            )
+        ],
+        saves.ForgetToken("a1"),
     ),
 }
 #: What there is one of: a field of `Saved`, and how it becomes another.

@@ -92,3 +92,6 @@ class AccessDocument:
     bindings: tuple[Binding, ...] = ()
     unix_users: Mapping[str, str] = field(default_factory=dict)
     shares: Mapping[str, tuple[Shared, ...]] = field(default_factory=dict)
+
+
+NO_DOCUMENT: Final = AccessDocument()

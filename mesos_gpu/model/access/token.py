@@ -20,6 +20,7 @@ class Token:
         narrowing: What it is good for.
         comment: What it is for.
         created_by: Who made it; another one's tokens are for those who may.
+        made_with: Id of the token that it was made with, and ends with; "": another proof.
         used_at: Last use that is known; None: never.
         used_from: Address of that use.
     """
@@ -34,5 +35,6 @@ class Token:
     narrowing: Narrowing = field(default_factory=Narrowing)
     comment: str = ""
     created_by: str = ""
+    made_with: str = ""
     used_at: float | None = None
     used_from: str = ""

@@ -200,7 +200,7 @@ def test_a_program_from_before_shares_refuses_a_state_that_may_have_them(
     for migration in MIGRATIONS[:5]:
         (older / "migrations" / migration.name).write_text(migration.read_text())
     monkeypatch.setattr(sqlite_store, "files", lambda _: older)
-    with pytest.raises(Damaged, match="has schema 6, and this program knows 5 at most"):
+    with pytest.raises(Damaged, match=r"has schema [0-9]+, and this program knows 5 at most"):
         SqliteStore(path)
 
 

@@ -27,6 +27,9 @@ from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import Reconciliation, State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
+from mesos_gpu.model.access.caller import Narrowing
+from mesos_gpu.model.access.document import AccessDocument, Binding, Shared
+from mesos_gpu.model.access.token import Token
 from mesos_gpu.model.apps.app import App, Group, SecretRef
 from mesos_gpu.model.apps.catalog import AppCatalog, AppVersion, Deployment, GroupShape, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
@@ -74,6 +77,14 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ReadinessFound(TaskId("t"), READINESS),
     ev.SplitSet(TrafficSplit("web", {"/b": 90, "/a": 10}, 1, 80, ("h",), Mode.TCP)),
     ev.SplitDropped("web"),
+    ev.AccessChanged(
+        AccessDocument(bindings=(Binding(("ann",), (), ("admin",)),), shares={"ml": (Shared.JOBS,)}), 3
+    ),
+    ev.TokenCreated(
+        Token("a1", "ann", "", "", 0.0, 0.0, ("ml",), Narrowing(("job:*",), ("ml",))), 1 / 3, 0.1
+    ),
+    ev.TokenRevoked("a1"),
+    ev.TokenUsed("a1", "::1"),
     ev.TasksListed(
         (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
     ),
@@ -216,6 +227,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare = {"released", "idle_since", "reconciliation", "contested", "resets"}  # not in each of these worlds
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
+    rare |= {"access_versions", "tokens", "tokens_swept_at"}
     rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
@@ -232,6 +244,8 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.roots = [RootVersion(1.5, GroupShape("/", (("/a", 1 / 3),), (GroupShape("/g"),), ("/b",), False))]
     state.deployments["d"] = Deployment("d", 1.5, plan(Group("/"), root), {"/a": info}, 1, {"/a": "waits"})
     state.splits["web"] = TrafficSplit("web", {"/b": 90, "/a": 10})
+    state.access_versions[3] = AccessDocument(3, 1 / 3, "ann", shares={"ml": (Shared.OUTPUT,)})
+    state.tokens["a1"] = Token("a1", "ann", "", "", 0.1, 0.2, used_at=1 / 3)
     state.instances["/a"] = {JobId("j"): None, JobId("b"): None}
     state.vacant = {"/a": [JobId("j")]}
     state.changed_apps, state.ended_instances, state.backoffs = (

@@ -1,0 +1,57 @@
+"""What any thread may read of who may do what: as it is on disk, in one piece."""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from mesos_gpu.engine import effects as fx
+from mesos_gpu.engine.state import State
+from mesos_gpu.model import saves
+from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.access.token import Token
+
+USE_S: Final = 60.0  # so often at most a token's use is kept
+
+
+class Snapshots:
+    """The document and the tokens, the latest that were saved. Neither changes in the hands of who has it."""
+
+    def __init__(self, state: State) -> None:
+        """As a state has them that was loaded."""
+        self._state = state
+        self.access: AccessDocument = state.access
+        self.tokens: Mapping[str, Token] = _tokens(state)
+
+    def saved(self, effects: Iterable[fx.Effect]) -> None:
+        """Take over what was saved; on the engine's thread, before anybody gets an answer that follows from it."""
+        kinds = {type(effect) for effect in effects}
+        if saves.SaveAccess in kinds:
+            self.access = self._state.access
+        if saves.SaveToken in kinds or saves.ForgetToken in kinds:
+            self.tokens = _tokens(self._state)
+
+
+def _tokens(state: State) -> Mapping[str, Token]:
+    return MappingProxyType(dict(state.tokens))
+
+
+class Uses:
+    """Uses of tokens, of which few are worth a write; from any thread."""
+
+    def __init__(self) -> None:
+        """None was used yet."""
+        self._lock = threading.Lock()
+        self._noted: dict[str, float] = {}
+
+    def is_new(self, token_id: str, known: Mapping[str, Token]) -> bool:
+        """Whether it is long since a use of this token was kept; if so, this one is. `known`: all that there are."""
+        now = time.monotonic()
+        with self._lock:
+            if len(self._noted) > 2 * len(known):
+                self._noted = {id: at for id, at in self._noted.items() if id in known}
+            if token_id not in known or now - self._noted.get(token_id, -USE_S) < USE_S:
+                return False
+            self._noted[token_id] = now
+            return True

@@ -1,0 +1,1 @@
+"""Who may do what, as the engine keeps it."""
