@@ -27,8 +27,8 @@ def text_of(id: str, secret: str) -> str:
 
 def parts_of(text: str) -> tuple[str, str] | None:
     """The id and the secret of what somebody sends; None: it has not the form of a token."""
-    found = _FORM.fullmatch(text)
-    return (found[1], found[2]) if found else None
+    match = _FORM.fullmatch(text)
+    return (match[1], match[2]) if match else None
 
 
 def digest_of(salt: str, secret: str) -> str:

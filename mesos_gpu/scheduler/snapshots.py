@@ -19,7 +19,7 @@ class Snapshots:
     """The document and the tokens, the latest that were saved. Neither changes in the hands of who has it."""
 
     def __init__(self, state: State) -> None:
-        """As a state has them that was loaded."""
+        """Begin with what was loaded."""
         self._state = state
         self.access: AccessDocument = state.access
         self.tokens: Mapping[str, Token] = _tokens(state)

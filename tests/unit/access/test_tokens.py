@@ -41,7 +41,7 @@ def test_a_token_as_a_journal_has_it_proves_nothing() -> None:
 
 def test_who_sends_it_is_the_name_and_no_more_than_it_is_good_for() -> None:
     caller = caller_of(TOKEN, "10.0.0.1")
-    assert (caller.name, caller.groups, caller.proof) == ("ann", {"ml"}, Proof.TOKEN)
+    assert (caller.name, caller.groups, caller.proof) == ("ann", frozenset({"ml"}), Proof.TOKEN)
     assert (caller.narrowing, caller.until, caller.proof_id) == (TOKEN.narrowing, 100.0, TOKEN.id)
     assert not caller.local_admin
 
