@@ -30,6 +30,15 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
 fi
 
+# Agents of `mesos-gpu up --secure` prove by CRAM-MD5 who they are. Where that is not installed, --secure names the package.
+if ! compgen -G "/usr/lib*/*/sasl2/libcrammd5.so" >/dev/null && ! [ -e /usr/lib64/sasl2/libcrammd5.so ] &&
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "setup: installing libsasl2-modules with apt-get"
+    (apt-get install -qq -y --no-install-recommends libsasl2-modules ||
+        { apt-get update -qq && apt-get install -qq -y --no-install-recommends libsasl2-modules; }) >/dev/null ||
+        echo "setup: mesos-gpu up --secure does not start on this host: libsasl2-modules is missing" >&2
+fi
+
 # A C compiler builds the libraries that keep shares of GPUs. Where there is none, and none is installed here, shares are
 # kept by other means, and all else works: it stops nothing.
 if ! command -v cc >/dev/null && ! command -v gcc >/dev/null && ! command -v clang >/dev/null &&

@@ -23,6 +23,7 @@ RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a r
 REGISTRATION_S: Final = 60.0  # the agent's --executor_registration_timeout, by default
 REFUSED_S: Final = 5.0  # how long a plain no is doubted
 OPERATOR: Final = "/api/v1"
+NOT_BELIEVED: Final = (401, 403)
 TERMINAL: Final = ("TASK_FINISHED", "TASK_FAILED", "TASK_KILLED", "TASK_ERROR")
 _UNITS: Final = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "secs": 1.0, "sec": 1.0, "mins": 60.0, "min": 60.0, "hrs": 3600.0,
@@ -110,6 +111,17 @@ class Settings:
 
             return {"Authorization": read(Path(self.credentials)).header}
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def proofs(self) -> tuple[dict[str, str], ...]:
+        """The headers for calls about the executor's own containers, to be tried in this order: its token, which allows
+        no others, then the operator's credentials, for an agent that takes no tokens there.
+
+        Raises:
+            BadConfiguration: As of `authorization`.
+        """
+        token = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        proofs = [proof for proof in (token, self.authorization()) if proof]
+        return tuple(proofs[: 2 if self.credentials else 1]) or ({},)
 
 
 class _Refused(OSError):
@@ -258,12 +270,14 @@ class Connection:
             connection.close()
 
     def _post(
-        self, connection: HttpConnection, body: Mapping[str, Any], path: str = "/api/v1/executor"
+        self,
+        connection: HttpConnection,
+        body: Mapping[str, Any],
+        path: str = "/api/v1/executor",
+        proof: Mapping[str, str] | None = None,
     ) -> Response:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        if path == OPERATOR:
-            headers |= self._settings.authorization()
-        elif self._settings.token:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", **(proof or {})}
+        if proof is None and self._settings.token:
             headers["Authorization"] = "Bearer " + self._settings.token
         return connection.post(self._settings.prefix + path, json.dumps(body).encode(), headers)
 
@@ -281,12 +295,21 @@ class Connection:
             OSError: No answer.
             BadConfiguration: As of `Settings.authorization`.
         """
+        for proof in self._settings.proofs():
+            status, answer = self._called(body, timeout_s, proof)
+            if status not in NOT_BELIEVED:
+                break
+        return status, answer
+
+    def _called(
+        self, body: Mapping[str, Any], timeout_s: float | None, proof: Mapping[str, str]
+    ) -> tuple[int, bytes]:
         connection = HttpConnection(self._settings.endpoint, timeout_s or 60.0)
         try:
             if timeout_s is None:
                 connection.connect()
                 connection.wait_for_ever()
-            response = self._post(connection, body, OPERATOR)
+            response = self._post(connection, body, OPERATOR, proof)
             return response.status, response.read()
         finally:
             connection.close()

@@ -1,15 +1,15 @@
 """A Mesos agent process: the steps, in the order, of main() in src/slave/main.cpp of 1.11.0.
 
 All flags come from the environment (MESOS_*, as for mesos-agent); LIBPROCESS_IP and LIBPROCESS_PORT say
-where it listens. Left out: modules, hooks, firewall rules, ACLs, JWT executor secrets, CSI, domain sockets,
-systemd, and the pending-future tracker (so never ask an agent for /containerizer/debug: it would call a null
-pointer).
+where it listens. Left out: modules, hooks, firewall rules, CSI, domain sockets, systemd, and the pending-future
+tracker (so never ask an agent for /containerizer/debug: it would call a null pointer).
 """
 
 import ctypes
 import os
 from typing import Final
 
+from mesos_gpu.local import believing
 from mesos_gpu.local.cxx import (
     STRING,
     CallFailed,
@@ -17,6 +17,7 @@ from mesos_gpu.local.cxx import (
     P,
     fail,
     option,
+    option_of,
     read_string,
     string,
     virtual_base,
@@ -86,10 +87,12 @@ def _start(lib: Mesos, argv: list[str]) -> int:
         option(),
         option(),
     )
+    authorizer = believing.authorizer(lib, given.get("acls", ""))
+    tokens = believing.tokens(lib, given.get("jwt_secret_key", ""))
     files = lib.new(
         f"_ZN5mesos8internal5FilesC1E{OPTIONAL}RKS2_IPNS_10AuthorizerEE",
         option("mesos-agent-readonly"),
-        option(),
+        option_of(authorizer),
     )
     updates = lib.new(SLAVE + "23TaskStatusUpdateManagerC1ERKNS1_5FlagsE", P(flags))
     estimator = lib.attempt("_ZN5mesos5slave17ResourceEstimator6createE" + OPTIONAL, option())
@@ -97,7 +100,7 @@ def _start(lib: Mesos, argv: list[str]) -> int:
     slave = lib.new(
         SLAVE_CONSTRUCTOR,
         P(name), P(flags), P(detector), P(containerizer), P(files), P(gc), P(updates), P(estimator), P(qos),
-        P(0), P(0), P(0), P(zeros(64)), option(), option(),
+        P(tokens), P(0), P(0), P(zeros(64)), option(), option_of(authorizer),
         size=SLAVE_SIZE,
     )  # fmt: skip
     lib.spawn(slave)

@@ -18,6 +18,7 @@ from typing import Final, Literal, Self
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import fetch, helpers, leftovers
 from mesos_gpu.local.processes import Agent, Master
+from mesos_gpu.local.secure import Secure
 from mesos_gpu.local.task_ports import TaskPorts
 
 logger = logging.getLogger(__name__)
@@ -91,8 +92,10 @@ class Cluster:
         isolation: Isolation = "auto",
         images: Path | None = None,
         devices: Devices = "",
+        secure: Secure | None = None,
     ) -> None:
-        """Nothing runs yet, and nothing is written. master_port: None for a free one.
+        """Nothing runs yet, and nothing is written. master_port: None for a free one. secure: None asks nobody who
+        they are.
 
         Raises:
             BadConfiguration: A flag that the cluster itself must set.
@@ -105,9 +108,18 @@ class Cluster:
         self.ip, self.isolation = ip, choose_isolation(wish)
         if images or devices:
             _check_containers(self.isolation, images, devices)
-        flags = {"cluster": self.directory.name, "hostname": ip, **_MASTER_FLAGS, **(master_flags or {})}
+        self._secure = secure
+        asks = secure.master_flags() if secure else {}
+        flags = {
+            "cluster": self.directory.name,
+            "hostname": ip,
+            **_MASTER_FLAGS,
+            **asks,
+            **(master_flags or {}),
+        }
         directory, port = self.directory / "master", master_port or free_port(ip)
         self.master = Master(directory, ip, port, _flags(flags, directory, ip, port))
+        self.master.secure = secure
         self.agents: tuple[Agent, ...] = ()
         self._started, self._task_ports = False, TaskPorts()
         for spec in agents:
@@ -120,7 +132,11 @@ class Cluster:
         port = free_port(ip, [process.port for process in (self.master, *self.agents)])
         ports = (FIXED_PORTS, self._task_ports.share(number, agents))
         amounts = {"disk": 10000, **spec.resources}
-        environment = {"PATH": os.environ.get("PATH", os.defpath), **spec.executor_environment}
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            **(self._secure.executor_environment() if self._secure else {}),
+            **spec.executor_environment,
+        }
         flags = {
             **_LAUNCHERS[self.isolation],
             **self._container_flags(directory),
@@ -132,6 +148,7 @@ class Cluster:
             + ";ports:[{}]".format(", ".join(f"{first}-{last}" for first, last in ports)),
             "attributes": ";".join(f"{name}:{value}" for name, value in spec.attributes.items()),
             "executor_environment_variables": json.dumps(environment),
+            **(self._secure.agent_flags() if self._secure else {}),
             **spec.flags,
         }
         ours = {
@@ -142,7 +159,9 @@ class Cluster:
             "cgroups_hierarchy": str(_CGROUPS),
             "cgroups_root": leftovers.cgroup_root(self.directory, number),
         }
-        return Agent(self.master, directory, ip, port, _flags(flags, directory, ip, port, **ours))
+        agent = Agent(self.master, directory, ip, port, _flags(flags, directory, ip, port, **ours))
+        agent.secure = self._secure
+        return agent
 
     def _container_flags(self, directory: Path) -> dict[str, str]:
         """What an agent needs besides for images and devices. linux/nnp: a setuid file of an image would else make

@@ -21,7 +21,13 @@ BUILD_ID_AT: Final = 512 + 16  # .note.gnu.build-id lies at 512, its 20 bytes of
 P = ctypes.c_void_p
 #: Where the library looks curl_global_init, curl_easy_init and curl_easy_cleanup up (readelf -r).
 CURL_SLOTS: Final = (0x4CDF038, 0x4CDF350, 0x4CE0230)
+#: And HMAC, EVP_sha256, which sign executors' tokens.
+HMAC_SLOT, SHA256_SLOT = 0x4CDFC00, 0x4CDFAB0
 STRING: Final = "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"  # mangled std::string
+_SET_CALLBACKS: Final = (  # setCallbacks(const hashmap<string, function<Future<bool>(Request, Option<Principal>)>>&)
+    "_ZN7process4http13authorization12setCallbacksERK7hashmapINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+    "St8functionIFNS_6FutureIbEENS0_7RequestE6OptionINS0_14authentication9PrincipalEEEESt4hashIS8_ESt8equal_toIS8_EE"
+)
 GUARD: Final = 4096
 REFUSED: Final = "mesos: "  # begins the line in which a program says why it does not start
 SOME, NONE = 0, 1  # stout's Option<T> {enum {SOME, NONE} state; T t}: t at 8 if it is aligned to 8
@@ -74,6 +80,15 @@ def option(text: str | None = None) -> P:
     return P(address)
 
 
+def option_of(pointer: int) -> P:
+    """Option<T*>; None() for a null pointer."""
+    if not pointer:
+        return option()
+    address = zeros(64)
+    P.from_address(address + 8).value = pointer
+    return P(address)
+
+
 def virtual_base(address: int, index: int = 0) -> int:
     """The object's index-th virtual base. Its offset lies in front of the vtable:
     … vbase offset 1, vbase offset 0, offset to top, typeinfo | virtual functions."""
@@ -123,6 +138,15 @@ class Mesos(ctypes.CDLL):
             raise CallFailed(read_string(result + 16 + 8))
         return pointer_at(result + 8)
 
+    def set_authorization(self, authorizer: int) -> None:
+        """Have libprocess' own endpoints (/metrics, /logging) ask an Authorizer*:
+        process::http::authorization::setCallbacks(mesos::authorization::createAuthorizationCallbacks(Authorizer*))."""
+        callbacks = zeros(512)
+        self["_ZN5mesos13authorization28createAuthorizationCallbacksB5cxx11EPNS_10AuthorizerE"](
+            P(callbacks), P(authorizer)
+        )
+        self[_SET_CALLBACKS](P(callbacks))
+
     def load_flags(self, flags_base: int, prefix: str, argv: list[str], *, unknowns: bool = False) -> None:
         """flags::FlagsBase::load(const Option<string>& prefix, int argc, const char* const* argv,
         bool unknowns, bool duplicates) -> Try<Warnings>."""
@@ -145,13 +169,17 @@ class Mesos(ctypes.CDLL):
     def do_without_curl(self) -> None:
         """Have curl_easy_init answer null, "no memory" (curl_easy_init(3)), where the library has no libcurl to call:
         the agent asks for the size of a file that its fetcher is to cache, and then fetches it past the cache."""
+        nothing = ctypes.CFUNCTYPE(P, P)(lambda _: None)
+        self.fill(dict.fromkeys(CURL_SLOTS, nothing))
+
+    def fill(self, slots: dict[int, Any]) -> None:
+        """Give the library functions of ours for those of libraries that it is without, by where it looks them up."""
         with open("/proc/self/maps") as file:
             mapped = (line for line in file if line.rstrip().endswith(self._name))
             base = int(next(mapped).partition("-")[0], 16)
-        nothing = ctypes.CFUNCTYPE(P, P)(lambda _: None)
-        _keep.append(nothing)
-        for slot in CURL_SLOTS:
-            P.from_address(base + slot).value = ctypes.cast(nothing, P).value
+        for slot, function in slots.items():
+            _keep.append(function)
+            P.from_address(base + slot).value = ctypes.cast(function, P).value
 
     def start_libprocess(self, delegate: str, readwrite: str, readonly: str) -> None:
         """process::initialize(delegate, realm, realm), which must come first; logging; the process behind

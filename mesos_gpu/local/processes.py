@@ -15,6 +15,7 @@ from typing import IO, Any, Final, Self, TypeVar
 from mesos_gpu.errors import BadConfiguration, Conflict, Unavailable
 from mesos_gpu.local import helpers, leftovers
 from mesos_gpu.local.cxx import REFUSED
+from mesos_gpu.local.secure import Secure
 
 T = TypeVar("T")
 #: These do not end a process, so there is nothing to wait for.
@@ -40,15 +41,15 @@ def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, in
         time.sleep(interval_s)
 
 
-def get_json(ip: str, port: int, path: str, timeout_s: float = 10) -> Any:
-    """A JSON document over HTTP, past any proxy.
+def get_json(ip: str, port: int, path: str, timeout_s: float = 10, authorization: str = "") -> Any:
+    """A JSON document over HTTP, past any proxy. `authorization`: the header's value; "": none.
 
     Raises:
         OSError, http.client.HTTPException: No answer, or one with another status than 200.
     """
     connection = http.client.HTTPConnection(ip, port, timeout=timeout_s)
     with contextlib.closing(connection):
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
         response = connection.getresponse()
         body = response.read()
         if response.status != 200:
@@ -67,7 +68,10 @@ class Process:
     """A master or an agent. After `kill()`, `start()` starts it again on the same state and port.
 
     url: http://ip:port; log: its standard output and error, appended to at each start.
+    secure: whose name `get` uses; None: it asks for none.
     """
+
+    secure: Secure | None = None
 
     def __init__(self, module: str, directory: Path, ip: str, port: int, flags: Mapping[str, str]) -> None:
         """Nothing runs yet. `flags`: as for mesos-master or mesos-agent, without the dashes."""
@@ -122,9 +126,10 @@ class Process:
         before, it reads the end of the pipe instead and exits."""
         self.directory.mkdir(exist_ok=True)
         self.directory.chmod(0o755)  # sandboxes are below an agent's
-        # What the agent keeps of tasks has their environments.
-        (self.directory / "work" / "meta").mkdir(parents=True, exist_ok=True)
-        (self.directory / "work" / "meta").chmod(0o700)
+        # What the agent keeps of tasks has their environments, and the files of their images' containers are theirs.
+        for private in ("work/meta", "work/provisioner", "store"):
+            (self.directory / private).mkdir(parents=True, exist_ok=True)
+            (self.directory / private).chmod(0o700)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MESOS_", "LIBPROCESS_"))}
         own = {"LIBPROCESS_IP": self.ip, "LIBPROCESS_PORT": str(self.port)}
         with private_log(self.log) as log:
@@ -186,7 +191,8 @@ class Process:
 
     def get(self, path: str) -> Any:
         """GET a JSON document of it. Raises what `get_json` raises."""
-        return get_json(self.ip, self.port, path)
+        authorization = self.secure.credential().header if self.secure else ""
+        return get_json(self.ip, self.port, path, authorization=authorization)
 
     def send(self, number: int) -> None:
         """Send a signal, if it runs."""

@@ -23,6 +23,7 @@ from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
 from mesos_gpu.local.processes import get_json, poll, private_log
+from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
 
@@ -151,14 +152,17 @@ class Stack:
         images: Path | None = None,
         devices: Devices = "",
         master_flags: Mapping[str, str] | None = None,
+        secure: bool = False,
     ) -> None:
-        """Nothing runs yet. `port`: of the REST interface; None for a free one; the last four as of `Cluster`.
+        """Nothing runs yet. `port`: of the REST interface; None for a free one; isolation, images, devices and
+        master_flags as of `Cluster`; secure: whether Mesos asks everybody who they are.
 
         Raises:
             Unavailable: The embedded Mesos cannot run here.
         """
         self.directory = Path(os.path.realpath(directory))
         self.nodes = tuple(nodes)
+        self.secure = Secure(self.directory / "secrets", _role(scheduler_arguments)) if secure else None
         agents = [
             self._agent(n, spec, executor_environment or {}, allow_root) for n, spec in self._numbered()
         ]
@@ -171,6 +175,7 @@ class Stack:
             isolation=isolation,
             images=images,
             devices=devices,
+            secure=self.secure,
         )
         arguments = [
             "--master", f"127.0.0.1:{self.cluster.master.port}",
@@ -181,6 +186,7 @@ class Stack:
             "--keeper-command", executor_command("keeper"),
             *(["--allow-root", allow_root.value] if allow_root is not Root.NOWHERE else []),
             *_default_user(),
+            *(self.secure.scheduler_arguments() if self.secure else []),
             *scheduler_arguments,
         ]  # fmt: skip
         port = port or free_port()
@@ -228,6 +234,8 @@ class Stack:
         self.directory.chmod(0o755)
         (self.directory / "gpus").mkdir(mode=0o755)
         (self.directory / "nodes").mkdir(mode=0o700)
+        if self.secure:
+            self.secure.write()
         for number, spec in self._numbered():
             gpus = simulated_gpus(spec.gpus, spec.model, seed=f"node{number}")
             write_inventory(
@@ -282,7 +290,7 @@ def clean_up(directory: Path) -> None:
     """
     if not directory.exists():
         return
-    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes"}
+    ours = {"mesos", "scheduler", "gpus", "nodes", "volumes", "secrets"}
     foreign = sorted(entry.name for entry in directory.iterdir() if entry.name not in ours)
     if foreign:
         raise BadConfiguration(
@@ -303,6 +311,12 @@ def _undo_tasks(directory: Path) -> None:
 def _default_user() -> list[str]:
     """Jobs that name no user: `nobody` if the cluster runs as root, else the user of the cluster."""
     return ["--default-user", "nobody" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name]
+
+
+def _role(scheduler_arguments: Sequence[str]) -> str:
+    """The framework's role, as the scheduler is told it."""
+    words = list(scheduler_arguments)
+    return words[words.index("--role") + 1] if "--role" in words else "*"
 
 
 def _domain(zone: str) -> dict[str, str]:

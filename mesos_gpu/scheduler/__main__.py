@@ -23,7 +23,7 @@ from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
-from mesos_gpu.errors import BadConfiguration, MesosGpuError
+from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.ids import AgentId, OfferId
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Control, Permits, Root
@@ -178,13 +178,7 @@ def _credential(options: Options, of_file: credentials.Credential | None) -> dic
         return {"principal": of_file.principal, "secret": of_file.secret}
     if options.principal is None or options.secret_file is None:
         return {}
-    try:
-        return {"principal": options.principal, "secret": options.secret_file.read_text().strip()}
-    except OSError as error:
-        raise BadConfiguration(
-            f"--secret-file {options.secret_file}: {error.strerror}",
-            remedy="name a file that this user can read and that holds the principal's secret",
-        ) from error
+    return {"principal": options.principal, "secret": credentials.read_secret(options.secret_file)}
 
 
 @click.command()

@@ -77,6 +77,8 @@ def directory() -> Path:
     metavar="DIR",
     help="src/webui of the sources of Apache Mesos 1.11.0, for the master's own page; it is not part of this package.",
 )
+@click.option("--secure", is_flag=True,
+              help="Let Mesos ask everybody for name and secret, and refuse what that name may not do.")  # fmt: skip
 @home_option
 @click.option("-d", "--detach", is_flag=True, help="Return when it is up, and leave it running.")
 def up(
@@ -90,6 +92,7 @@ def up(
     volume_root: tuple[str, ...],
     mesos_webui: Path | None,
     allow_root: str | None,
+    secure: bool,
     detach: bool,
 ) -> None:
     """Start Mesos, agents with simulated GPUs and the scheduler on this machine.
@@ -118,15 +121,20 @@ def up(
         devices=devices,
         executor_environment={"MESOS_GPU_VOLUME_ROOTS": ",".join(volume_root)},
         master_flags={"webui_dir": str(mesos_webui.resolve())} if mesos_webui else None,
+        secure=secure,
     )
+    output.note(f"starting Mesos with {counted(agents, 'agent')}")
+    _run(stack, with_page=mesos_webui is not None)
+
+
+def _run(stack: Stack, *, with_page: bool) -> None:
     stop = [False]
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.__setitem__(0, True))
-    output.note(f"starting Mesos with {counted(agents, 'agent')}")
     stack.start()
     try:
         _write_up_file(stack.url)
-        _say_where(stack, with_page=mesos_webui is not None)
+        _say_where(stack, with_page=with_page)
         while not stop[0]:
             _revive(stack)
             time.sleep(LOOK_S)
@@ -205,6 +213,8 @@ def _say_where(stack: Stack, *, with_page: bool) -> None:
     output.line(f"dashboard and REST interface  {stack.url}")
     api_only = "" if with_page else "  (its API; for its page, see up --mesos-webui)"
     output.line(f"Mesos master                  {stack.cluster.master.url}{api_only}")
+    if stack.secure:
+        output.line(f"name and secret for Mesos     {stack.secure.operator}")
     output.line(f"simulated GPUs                {stack.inventory(1).parent}")
     output.line(f"logs                          {stack.scheduler.log} and {stack.cluster.directory}/*/log")
     sys.stdout.flush()

@@ -108,6 +108,7 @@ def test_without_them_logs_say_what_is_missing(stack: Stack, client: Client) -> 
     words = stack.scheduler._arguments
     at = words.index("--mesos-credentials")
     word = stack.directory.parent / "word"
+    word.touch(mode=0o600)
     word.write_text(WORD)
     other = [*words[:at], "--principal", WHO, "--secret-file", str(word), *words[at + 2 :]]
     stack.scheduler.kill()

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from isolator.agent.agent_api import Settings
 from isolator.runs.environment import image_environment, task_environment
-from mesos_gpu.adapters.credentials import VARIABLE, read
+from mesos_gpu.adapters.credentials import VARIABLE, read, read_secret
 from mesos_gpu.cli import main
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.tasks.assignment import Assignment
@@ -58,6 +58,33 @@ def test_a_file_of_somebody_else_is_not_used(tmp_path: Path) -> None:
     os.chown(path, 65534, 65534)
     with pytest.raises(BadConfiguration, match="owner 65534"):
         read(path)
+
+
+def test_a_link_and_a_fifo_are_not_used(tmp_path: Path) -> None:
+    link, fifo = tmp_path / "link", tmp_path / "fifo"
+    link.symlink_to(file_of(tmp_path, "gpu s3"))
+    os.mkfifo(fifo, 0o600)
+    for path, said in ((link, "symbolic link"), (fifo, "no regular file"), (tmp_path, "s a directory")):
+        for reader in (read, read_secret):
+            with pytest.raises(BadConfiguration, match=said):
+                reader(path)
+
+
+def test_a_secret_alone_is_as_private(tmp_path: Path) -> None:
+    assert read_secret(file_of(tmp_path, " s3\n")) == "s3"
+    with pytest.raises(BadConfiguration, match="mode 0644"):
+        read_secret(file_of(tmp_path, "s3", 0o644))
+    with pytest.raises(BadConfiguration, match="empty"):
+        read_secret(file_of(tmp_path, " \n"))
+
+
+def test_an_executor_proves_first_by_its_token(tmp_path: Path) -> None:
+    token = {**AGENT, "MESOS_EXECUTOR_AUTHENTICATION_TOKEN": "t"}
+    known = {**token, VARIABLE: str(file_of(tmp_path, "gpu s3"))}
+    bearer, basic = {"Authorization": "Bearer t"}, {"Authorization": read(tmp_path / "credentials").header}
+    assert Settings.from_environment(AGENT).proofs() == ({},)
+    assert Settings.from_environment(token).proofs() == (bearer,)
+    assert Settings.from_environment(known).proofs() == (bearer, basic)
 
 
 def test_a_missing_file_stops_the_scheduler_with_its_name(tmp_path: Path) -> None:
