@@ -42,10 +42,23 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
         middleware=[
             Middleware(Audit),
             Middleware(Guard, names=settings.host_names),
-            Middleware(Authenticate, document=lambda: scheduler.access, identify=settings.identify),
+            _authenticate(scheduler, settings),
         ],
         lifespan=jobs.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},
     )
     app.state.changes, app.state.events = jobs.changes, events
     return app
+
+
+def _authenticate(scheduler: SchedulerApi, settings: ApiSettings) -> Middleware:
+    who = settings.who
+    if who is None:
+        return Middleware(Authenticate, document=lambda: scheduler.access, identify=settings.identify)
+    return Middleware(
+        Authenticate,
+        document=lambda: scheduler.access,
+        identify=who.identify,
+        stands=who.stands,
+        challenges=who.challenges,
+    )

@@ -5,6 +5,7 @@ from typing import Final
 
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
+from mesos_gpu.api.login.who import Who
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
 
@@ -22,6 +23,7 @@ class ApiSettings:
     agent_authorization: str = field(default="", repr=False)  # the header that agents want, to read logs
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
-    identify: Identify = nobody_is_asked  # who calls
+    who: Who | None = None  # says who calls; None: nobody is asked
+    identify: Identify = nobody_is_asked  # the same where `who` is None, for tests
     open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken

@@ -34,11 +34,18 @@ class Refusal(MesosGpuError):
     """A request that is not carried out."""
 
     def __init__(
-        self, status: int, code: str, what: str, *, remedy: str, problems: list[Problem] | None = None
+        self,
+        status: int,
+        code: str,
+        what: str,
+        *,
+        remedy: str,
+        problems: list[Problem] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`code`: the interface's word for it."""
+        """`code`: the interface's word for it; `headers`: of the answer."""
         super().__init__(what, remedy=remedy)
-        self.http_status, self.code, self.problems = status, code, problems
+        self.http_status, self.code, self.problems, self.headers = status, code, problems, headers
 
 
 def invalid(*problems: Problem) -> Refusal:
@@ -118,7 +125,7 @@ async def on_known(request: Request, error: Exception) -> Response:
     """What somebody meant to say."""
     assert isinstance(error, MesosGpuError)
     if isinstance(error, Refusal):
-        return error_answer(error, request.scope["path"])
+        return error_answer(error, request.scope["path"], error.headers)
     status = 503 if error.http_status == 500 else error.http_status  # the scheduler is stopping
     code = _CODES.get(status, "failed")
     return error_answer(Refusal(status, code, error.what, remedy=error.remedy), request.scope["path"])

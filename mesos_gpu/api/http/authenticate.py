@@ -1,16 +1,21 @@
 """Who calls: worked out before anything else is done with a request."""
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.access.decide import Rights
 from mesos_gpu.api.http import rights
-from mesos_gpu.model.access.caller import ANYBODY, Caller
+from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.standing import ENDED, Standing
+from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller
 from mesos_gpu.model.access.document import AccessDocument
 
 Identify = Callable[[Scope], Awaitable[Caller]]
+Stands = Callable[[Caller], bool]
+Challenges = Callable[[Scope], Sequence[str]]
 
 
 async def nobody_is_asked(_scope: Scope) -> Caller:
@@ -18,22 +23,71 @@ async def nobody_is_asked(_scope: Scope) -> Caller:
     return ANYBODY
 
 
+def is_not_over(caller: Caller) -> bool:
+    """Whether a proof has not ended by itself."""
+    return caller.until is None or time.time() < caller.until
+
+
+def no_challenge(_scope: Scope) -> Sequence[str]:
+    """Name no proof to who has shown none."""
+    return ()
+
+
 class Authenticate:
     """ASGI middleware."""
 
     def __init__(
-        self, app: ASGIApp, document: Callable[[], AccessDocument], identify: Identify = nobody_is_asked
+        self,
+        app: ASGIApp,
+        document: Callable[[], AccessDocument],
+        identify: Identify = nobody_is_asked,
+        stands: Stands = is_not_over,
+        challenges: Challenges = no_challenge,
     ) -> None:
-        """Around the application. `document`: as it is now; `identify`: may raise `Refusal`."""
+        """Around the application.
+
+        Args:
+            app: What to pass requests to.
+            document: Who may do what, as it is now.
+            identify: Says who calls; may raise `Refusal`.
+            stands: Whether a proof still proves its name: asked while a request lasts.
+            challenges: Values of `WWW-Authenticate` for a 401.
+        """
         self._app, self._document, self._identify = app, document, identify
+        self._stands, self._challenges = stands, challenges
         self._open = Rights(AccessDocument(), ANYBODY)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Say who calls, and pass on."""
-        if scope["type"] == "http":
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told = self._telling(scope, send)
+        try:
             caller = await self._identify(scope)
-            rights.put(scope, self._open if caller is ANYBODY else _rights(_Kept(self._document()), caller))
-        await self._app(scope, receive, send)
+        except Refusal as refusal:
+            rights.put(scope, _rights(_Kept(self._document()), NOBODY))
+            await error_answer(refusal, scope["path"], refusal.headers)(scope, receive, told)
+            return
+        if caller is ANYBODY:
+            rights.put(scope, self._open)
+            await self._app(scope, receive, send)
+            return
+        rights.put(scope, _rights(_Kept(self._document()), caller))
+        standing = Standing(lambda: self._stands(caller), told)
+        if not await standing.run(self._app(scope, receive, standing.send)):
+            await error_answer(ENDED, scope["path"])(scope, receive, told)
+
+    def _telling(self, scope: Scope, send: Send) -> Send:
+        """Say with each 401 how a name may be proved (RFC 9110, section 11.6.1)."""
+
+        async def told(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                headers = [(b"www-authenticate", each.encode("latin-1")) for each in self._challenges(scope)]
+                message["headers"] = [*message["headers"], *headers]
+            await send(message)
+
+        return told
 
 
 class _Kept:

@@ -1,0 +1,1 @@
+"""Proofs of who sends a request, a module for each kind."""

@@ -1,0 +1,69 @@
+"""Requests that last, as streams of events and waits for a change, end when the proof of who sent them does."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.types import Message, Send
+
+from mesos_gpu.api.http.answers import Refusal
+
+LOOK_S: Final = 2.0  # between two looks
+ENDED: Final = Refusal(
+    401,
+    "unauthenticated",
+    "what proved the name has ended meanwhile",
+    remedy="log in again (mesos-gpu login)",
+)
+
+
+class Standing:
+    """One request: looked at while it goes on, which costs those that do not last a timer and nothing else."""
+
+    def __init__(self, stands: Callable[[], bool], send: Send) -> None:
+        """`stands`: whether it may go on; `send`: where its answer goes."""
+        self._stands, self._send = stands, send
+        self._started = self._done = self._ended = False
+        self._task: asyncio.Task[object] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def send(self, message: Message) -> None:
+        """Note how far the answer is, and pass on."""
+        if message["type"] == "http.response.start":
+            self._started = True
+        elif message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._done = True
+        await self._send(message)
+
+    async def run(self, request: Awaitable[None]) -> bool:
+        """Let a request go on, and whether it did to its end: if not, and nothing is answered yet, `ENDED` is what
+        to answer; a stream is ended.
+
+        Raises:
+            asyncio.CancelledError: Somebody else ended it.
+        """
+        self._task = asyncio.current_task()
+        self._arm()
+        try:
+            await request
+        except asyncio.CancelledError:
+            if not self._ended or self._task is None or self._task.uncancel():
+                raise
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        if self._ended and self._started and not self._done:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        return self._started or not self._ended
+
+    def _arm(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if self._done or self._task is None:
+            return
+        if self._stands():
+            self._arm()
+        else:
+            self._ended = True
+            self._task.cancel()

@@ -1,0 +1,57 @@
+"""The one cookie: how it is read, set and taken back."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.types import Scope
+
+from mesos_gpu.access.proofs import Networks, WrongProof, is_listed
+from mesos_gpu.adapters.proofs.prover import Shown
+from mesos_gpu.api.login.sessions import COOKIE, SECURE_COOKIE
+
+_ATTRIBUTES: Final = "Path=/; HttpOnly; SameSite=Strict"
+
+
+def is_sealed(scope: Scope, shown: Shown, trusted: Networks) -> bool:
+    """Whether the browser speaks TLS: to us, or to a trusted proxy that says so."""
+    if scope.get("scheme") == "https":
+        return True
+    said = shown.headers.get("x-forwarded-proto", ())
+    return list(said) == ["https"] and is_listed(shown.peer_address, trusted)
+
+
+def read(scope: Scope, shown: Shown, trusted: Networks) -> str | None:
+    """The value of the cookie; None: there is none.
+
+    Raises:
+        WrongProof: There are several: another host of the same domain may have set one of them.
+    """
+    name = _name(is_sealed(scope, shown, trusted))
+    pairs = [
+        each.strip().partition("=")
+        for header in shown.headers.get("cookie", ())
+        for each in header.split(";")
+    ]
+    values = [value for key, _, value in pairs if key == name]
+    if len(values) > 1:
+        raise WrongProof(f"there are several cookies {name}", guessed=False, remedy="log in again")
+    return values[0] if values else None
+
+
+def given(scope: Scope, shown: Shown, trusted: Networks, value: str, life_s: float) -> Mapping[str, str]:
+    """The header that gives a browser the cookie for so long."""
+    return _header(is_sealed(scope, shown, trusted), value, int(life_s))
+
+
+def forgotten(scope: Scope, shown: Shown, trusted: Networks) -> Mapping[str, str]:
+    """The header that takes it back."""
+    return _header(is_sealed(scope, shown, trusted), "", 0)
+
+
+def _header(sealed: bool, value: str, life_s: int) -> Mapping[str, str]:
+    secure = "; Secure" if sealed else ""
+    return {"Set-Cookie": f"{_name(sealed)}={value}; Max-Age={life_s}; {_ATTRIBUTES}{secure}"}
+
+
+def _name(sealed: bool) -> str:
+    return SECURE_COOKIE if sealed else COOKIE

@@ -1,0 +1,197 @@
+"""Who sends a request: all proofs that it shows, in their order; what is wrong is refused, never passed over."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Final
+
+from starlette.types import Scope
+
+from mesos_gpu.access import proofs
+from mesos_gpu.access.guesses import Guesses
+from mesos_gpu.access.proofs import Networks, WrongProof
+from mesos_gpu.adapters.proofs.prover import Prover, Shown
+from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.login import cookies
+from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
+from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
+
+logger = logging.getLogger("mesos_gpu.login")
+CSRF_HEADER: Final = "x-csrf-token"
+WRONG: Final = "wrong_proof"  # of scope["state"]: the `WrongProof` for which a request was refused
+_LOOKS: Final = ("GET", "HEAD", "OPTIONS")
+#: Whoever has a cookie that proves nothing any more still gets the page to log in, and what belongs to it.
+_PAGES: Final = ("/", "/login", "/v1/session")
+_STATIC: Final = "/static/"
+_FORWARDED: Final = "x-forwarded-for"
+_SESSION: Final = "session"  # beside the kinds of proofs, in what is counted
+
+
+class Who:
+    """Identifies callers. All is used on the event loop."""
+
+    def __init__(
+        self,
+        provers: Sequence[Prover],
+        order: Sequence[Proof] = (),
+        *,
+        guesses: Guesses | None = None,
+        trusted: Networks = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Ask several kinds of proofs.
+
+        Args:
+            provers: At most one of a kind.
+            order: Of their kinds, all of them; (): the usual one.
+            guesses: What is remembered of wrong proofs, where provers look at it too.
+            trusted: Proxies whose X-Forwarded-For is believed.
+            now: Seconds since the epoch.
+        """
+        self.order = tuple(order or proofs.ORDER)
+        self.provers: Mapping[Proof, Prover] = {
+            each.kind: each for each in sorted(provers, key=lambda prover: self.order.index(prover.kind))
+        }
+        self.guesses = guesses or Guesses()
+        self.sessions = Sessions(self._backs)
+        self.wrong: Counter[str] = Counter()  # by the kind of the proof, and by `session`
+        self._trusted, self._now = tuple(trusted), now
+
+    async def identify(self, scope: Scope) -> Caller:
+        """Say who sends a request; `NOBODY`, with the address, if it shows no proof.
+
+        Raises:
+            Refusal: A proof is wrong (401), there were too many wrong ones (429), or a request by a browser's session
+                does not come from a page of ours (403).
+        """
+        kind, shown = "", None
+        try:
+            kind = "headers"
+            shown = self.shown(scope)
+            found: list[Caller] = []
+            for kind_of, prover in self.provers.items():
+                kind = kind_of.value
+                caller = await prover.identify(shown)
+                if caller is not None:
+                    found.append(caller)
+                    self.guesses.right(shown.address, caller.name, shown.now)
+            kind = "headers"
+            if shown.authorization and not any(each.proof in _BY_HEADER for each in found):
+                raise WrongProof(f"{_scheme(shown)} is not taken here", guessed=False)
+            kind = _SESSION
+            session = self.session_of(scope, shown)
+            if session is not None:
+                found.append(caller_by(session, shown.address))
+        except WrongProof as wrong:
+            raise self.refused(scope, wrong, kind, shown) from wrong
+        caller = proofs.first(self.order, found) or replace(NOBODY, address=shown.address)
+        if caller.session and session is not None:
+            _check_csrf(scope, shown, session)
+        return caller
+
+    def shown(self, scope: Scope) -> Shown:
+        """What a request shows.
+
+        Raises:
+            WrongProof: A header has no form that can be understood.
+        """
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        client = scope.get("client")
+        peer = str(client[0]) if client else ""
+        return Shown(
+            address=proofs.forwarded_from(peer, headers.get(_FORWARDED, ()), self._trusted),
+            peer_address=peer,
+            headers=headers,
+            authorization=proofs.authorization(headers.get("authorization", ())),
+            extensions=scope.get("extensions") or {},
+            now=self._now(),
+        )
+
+    def session_of(self, scope: Scope, shown: Shown) -> Session | None:
+        """The session whose cookie a request shows; None: it shows none, or one that has ended and the request is for
+        the page to log in.
+
+        Raises:
+            WrongProof: It has ended, or there are several cookies.
+        """
+        cookie = cookies.read(scope, shown, self._trusted)
+        if cookie is None:
+            return None
+        try:
+            return self.sessions.find(cookie, shown.now)
+        except WrongProof:
+            if scope["path"] in _PAGES or scope["path"].startswith(_STATIC):
+                return None
+            raise
+
+    def refused(self, scope: Scope, wrong: WrongProof, kind: str, shown: Shown | None) -> Refusal:
+        """Count a wrong proof, and say what is answered."""
+        client = scope.get("client")
+        address = shown.address if shown else str(client[0]) if client else ""
+        scope.setdefault("state", {})[WRONG] = wrong
+        self.wrong[kind] += 1
+        retry_s = wrong.retry_s
+        if wrong.guessed and not retry_s:
+            retry_s = ceil(self.guesses.wait_s(address, wrong.claimed, self._now()))
+            if not retry_s:
+                self.guesses.wrong(address, wrong.claimed, self._now())
+        logger.warning(
+            "a wrong proof from %s (%s): %s%s",
+            address or "the socket",
+            kind,
+            wrong.what,
+            f"; it claims to be {wrong.claimed!r}" if wrong.claimed else "",
+        )
+        if retry_s:
+            what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
+            return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
+        told = cookies.forgotten(scope, shown, self._trusted) if kind == _SESSION and shown else None
+        return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=told)
+
+    def stands(self, caller: Caller) -> bool:
+        """Whether what proved a name still does."""
+        now = self._now()
+        if caller.until is not None and now >= caller.until:
+            return False
+        return self.sessions.is_there(caller.proof_id, now) if caller.session else self._backs(caller)
+
+    def challenges(self, scope: Scope) -> Sequence[str]:
+        """What may be sent as a proof. A browser is not asked for a password by HTTP basic: it would ask its user in
+        a window of its own, and send it from then on with every request, also for pages of others."""
+        in_browser = any(
+            name.startswith((b"sec-fetch-", b"x-requested-with"))
+            or (name == b"accept" and b"text/html" in value)
+            for name, value in scope["headers"]
+        )
+        told = dict.fromkeys(prover.challenge for prover in self.provers.values() if prover.challenge)
+        return [each for each in told if not (in_browser and each.lower().startswith("basic"))]
+
+    def _backs(self, caller: Caller) -> bool:
+        prover = self.provers.get(caller.proof)
+        ended = caller.until is not None and self._now() >= caller.until
+        return prover is not None and not ended and prover.stands(caller)
+
+
+_BY_HEADER: Final = (Proof.TOKEN, Proof.PASSWORD, Proof.OIDC)
+
+
+def _scheme(shown: Shown) -> str:
+    """What an Authorization header is of, without what may be a secret."""
+    scheme = shown.authorization.scheme if shown.authorization else ""
+    return f"a proof by {scheme}" if scheme in ("basic", "bearer", "digest", "negotiate") else "such a proof"
+
+
+def _check_csrf(scope: Scope, shown: Shown, session: Session) -> None:
+    if scope["method"] in _LOOKS:
+        return
+    sent = shown.headers.get(CSRF_HEADER, ())
+    if len(sent) != 1 or not is_token_of(session, sent[0]):
+        what = "a browser's session changes nothing without the X-CSRF-Token of its page"
+        raise Refusal(
+            403, "forbidden", what, remedy="load the page again; programs send a token in place of a cookie"
+        )

@@ -1,0 +1,101 @@
+"""A scheduler that asks who calls: a real server, a real engine, tokens that a test makes."""
+
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import requests
+
+from mesos_gpu.access.token_text import TokenText
+from mesos_gpu.adapters.proofs import tokens
+from mesos_gpu.adapters.proofs.prover import Prover
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.login.who import Who
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.access.caller import Narrowing
+from mesos_gpu.model.access.document import AccessDocument, Binding
+from mesos_gpu.model.access.token import Token
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+
+DOCUMENT = AccessDocument(
+    1,
+    bindings=(
+        Binding(names=("root",), roles=("admin",)),
+        Binding(names=("ann", "bob"), roles=("user",), queues=("default",)),
+        Binding(groups=("watchers",), roles=("viewer",)),
+    ),
+)
+
+
+class TokenStore:
+    """Tokens as who keeps them has them."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Token] = {}
+        self.asked: list[str] = []
+        self.used: list[tuple[str, float, str]] = []
+
+    def make(
+        self,
+        name: str,
+        *,
+        life_s: float = 3600.0,
+        groups: tuple[str, ...] = (),
+        narrowing: Narrowing | None = None,
+    ) -> TokenText:
+        text, salt, digest = tokens.new()
+        now = time.time()
+        self.kept[text.id] = Token(
+            text.id, name, salt, digest, now, now + life_s, groups, narrowing or Narrowing()
+        )
+        return text
+
+    def change(self, token_id: str, **fields: Any) -> None:
+        self.kept[token_id] = replace(self.kept[token_id], **fields)
+
+    def prover(self) -> tokens.Tokens:
+        return tokens.Tokens(self.find, lambda *use: self.used.append(use))
+
+    def find(self, token_id: str) -> Token | None:
+        self.asked.append(token_id)
+        return self.kept.get(token_id)
+
+
+class LoginRig:
+    """Use as a context manager is not needed: `close` ends it."""
+
+    def __init__(self, provers: Sequence[Prover], **more: Any) -> None:
+        self.daemon = Daemon(
+            RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m")
+        )
+        self.daemon._access = DOCUMENT
+        self.who = Who(provers, **more)
+        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who))
+        self.server = serve(self.app, "127.0.0.1", 0)
+        self.url = self.server.url
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://master"))
+
+    def call(self, verb: str, path: str, token: object = None, **more: Any) -> requests.Response:
+        headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **more.pop("headers", {})}
+        with requests.Session() as session:
+            session.trust_env = False
+            return session.request(verb, self.url + path, headers=headers, timeout=60, **more)
+
+    def close(self) -> None:
+        self.server.stop()
+        self.daemon.stop()
+
+
+def basic(name: str, password: object) -> dict[str, str]:
+    return {"Authorization": "Basic " + b64encode(f"{name}:{password}".encode()).decode()}
+
+
+def said(response: requests.Response) -> tuple[int, str]:
+    return response.status_code, str(response.json()["error"]["message"])

@@ -1,0 +1,131 @@
+"""Tokens over a real server: which are taken, which are refused, and what is told of them."""
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from mesos_gpu.access.token_text import TokenText
+from mesos_gpu.api.http import standing
+from mesos_gpu.model.access.caller import Narrowing
+from tests.conftest import wait_until
+from tests.contract.login.rig import LoginRig, TokenStore, basic, said
+
+
+@pytest.fixture
+def store() -> TokenStore:
+    return TokenStore()
+
+
+@pytest.fixture
+def rig(store: TokenStore) -> Iterator[LoginRig]:
+    rig = LoginRig([store.prover()])
+    yield rig
+    rig.close()
+
+
+def test_without_a_proof_nothing_is_told_but_what_is_free(rig: LoginRig) -> None:
+    refused = rig.call("GET", "/v1/jobs")
+    assert refused.status_code == 401
+    assert refused.headers["WWW-Authenticate"] == 'Bearer realm="mesos_gpu"'
+    assert rig.call("GET", "/v1/health").status_code == 200
+
+
+def test_a_token_is_a_name_and_its_groups(rig: LoginRig, store: TokenStore) -> None:
+    assert rig.call("GET", "/v1/jobs", store.make("ann")).status_code == 200
+    watcher = store.make("eve", groups=("watchers",))
+    assert rig.call("GET", "/v1/status", watcher).status_code == 200
+    assert rig.call("POST", "/v1/jobs", watcher, json={"command": "true"}).status_code == 403
+    assert rig.call("GET", "/v1/jobs", store.make("eve")).status_code == 403
+
+
+def test_it_is_good_for_no_more_than_it_was_made_for(rig: LoginRig, store: TokenStore) -> None:
+    narrow = store.make("root", narrowing=Narrowing(rights=("cluster:see",)))
+    assert rig.call("GET", "/v1/status", narrow).status_code == 200
+    refused = rig.call("GET", "/v1/jobs", narrow)
+    assert said(refused) == (403, "root has the right job:see, but this token is not made for it")
+
+
+def test_what_is_forged_expired_or_revoked_is_refused(rig: LoginRig, store: TokenStore) -> None:
+    good = store.make("ann")
+    other = store.make("ann")
+    forged = TokenText(good.id, other.secret)
+    unknown = "this token is not one of this scheduler's, or it was revoked"
+    for wrong in (forged, TokenText("0" * 16, good.secret), "mgt_x", f"{good}x"):
+        assert said(rig.call("GET", "/v1/jobs", wrong)) == (401, unknown), wrong
+    assert said(rig.call("GET", "/v1/jobs", store.make("ann", life_s=-1)))[1] == "the token has expired"
+    del store.kept[other.id]
+    assert said(rig.call("GET", "/v1/jobs", other)) == (401, unknown)
+    assert rig.call("GET", "/v1/jobs", good).status_code == 200
+    assert rig.who.wrong["token"] == 6
+
+
+def test_a_wrong_proof_is_not_passed_over_for_another_or_for_what_is_free(
+    rig: LoginRig, store: TokenStore
+) -> None:
+    assert rig.call("GET", "/v1/health", "mgt_x").status_code == 401
+    assert said(rig.call("GET", "/v1/jobs", "eyJ.eyJ.x")) == (401, "a proof by bearer is not taken here")
+    assert rig.call("GET", "/v1/jobs", headers=basic("ann", "x")).status_code == 401
+    assert rig.call("GET", "/v1/jobs", headers={"Authorization": "Bearer"}).status_code == 401
+    token = f"Bearer {store.make('ann')}".encode()
+    request = b"GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", rig.server.port), timeout=60) as connection:
+        connection.sendall(
+            request + b"Authorization: " + token + b"\r\nAuthorization: " + token + b"\r\n\r\n"
+        )
+        assert b"several Authorization headers" in b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+@pytest.mark.parametrize("name", ["", "token"])
+def test_clients_that_know_only_http_basic_send_it_as_a_password(
+    rig: LoginRig, store: TokenStore, name: str
+) -> None:
+    assert rig.call("GET", "/v1/jobs", headers=basic(name, store.make("ann"))).status_code == 200
+
+
+def test_sent_as_a_name_by_mistake_it_is_taken_and_never_logged(
+    rig: LoginRig, store: TokenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = store.make("ann")
+    with caplog.at_level(logging.DEBUG):
+        assert rig.call("GET", "/v1/jobs", headers=basic(str(token), "")).status_code == 200
+        del store.kept[token.id]
+        assert rig.call("GET", "/v1/jobs", headers=basic(str(token), "")).status_code == 401
+    assert token.secret not in caplog.text
+
+
+def test_its_use_is_noted_once_a_minute(rig: LoginRig, store: TokenStore) -> None:
+    token = store.make("ann")
+    for _ in range(3):
+        assert rig.call("GET", "/v1/jobs", token).status_code == 200
+    assert [(use[0], use[2]) for use in store.used] == [(token.id, "127.0.0.1")]
+
+
+def test_guesses_have_to_wait_and_right_tokens_do_not(rig: LoginRig, store: TokenStore) -> None:
+    answers = [rig.call("GET", "/v1/jobs", "mgt_x") for _ in range(9)]
+    assert {each.status_code for each in answers[:5]} == {401}
+    late = answers[-1]
+    assert late.status_code == 429
+    assert int(late.headers["Retry-After"]) >= 1
+    assert rig.call("GET", "/v1/jobs", store.make("ann")).status_code == 200
+
+
+def test_what_lasts_ends_when_the_token_does(
+    rig: LoginRig, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing, "LOOK_S", 0.1)
+    token = store.make("ann")
+    job = rig.call("POST", "/v1/jobs", token, json={"command": "true"}).json()
+    got: list[requests.Response] = []
+    path = f"/v1/jobs/{job['id']}?after_version={job['version']}&timeout_s=50"
+    waiting = threading.Thread(target=lambda: got.append(rig.call("GET", path, token)))
+    waiting.start()
+    asked = len(store.asked)
+    wait_until("it is looked at again", lambda: len(store.asked) > asked + 2, 30)
+    assert not got
+    del store.kept[token.id]
+    waiting.join(40)
+    assert said(got[0]) == (401, "what proved the name has ended meanwhile")
