@@ -3,14 +3,14 @@
 import time
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import replace
+from secrets import token_hex, token_urlsafe
 from typing import Any
 
 import requests
 
-from mesos_gpu.access.token_text import TokenText
-from mesos_gpu.adapters.proofs import tokens
+from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, parts_of, text_of
 from mesos_gpu.adapters.proofs.prover import Prover
+from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http.server import serve
 from mesos_gpu.api.login.who import Who
@@ -39,7 +39,7 @@ class TokenStore:
     def __init__(self) -> None:
         self.kept: dict[str, Token] = {}
         self.asked: list[str] = []
-        self.used: list[tuple[str, float, str]] = []
+        self.used: list[tuple[str, str]] = []
 
     def make(
         self,
@@ -48,33 +48,47 @@ class TokenStore:
         life_s: float = 3600.0,
         groups: tuple[str, ...] = (),
         narrowing: Narrowing | None = None,
-    ) -> TokenText:
-        text, salt, digest = tokens.new()
-        now = time.time()
-        self.kept[text.id] = Token(
-            text.id, name, salt, digest, now, now + life_s, groups, narrowing or Narrowing()
+    ) -> str:
+        """A token's text."""
+        id, secret, salt = token_hex(ID_BYTES), token_urlsafe(SECRET_BYTES), token_hex(SALT_BYTES)
+        begin = time.time() - 10
+        until = time.time() + life_s
+        self.kept[id] = Token(
+            id, name, salt, digest_of(salt, secret), begin, until, groups, narrowing or Narrowing()
         )
-        return text
+        return text_of(id, secret)
 
-    def change(self, token_id: str, **fields: Any) -> None:
-        self.kept[token_id] = replace(self.kept[token_id], **fields)
-
-    def prover(self) -> tokens.Tokens:
-        return tokens.Tokens(self.find, lambda *use: self.used.append(use))
+    def prover(self) -> Tokens:
+        return Tokens(self.find, lambda *use: self.used.append(use))
 
     def find(self, token_id: str) -> Token | None:
         self.asked.append(token_id)
         return self.kept.get(token_id)
+
+    def revoke(self, text: str) -> None:
+        del self.kept[id_of(text)]
+
+
+def id_of(token: str) -> str:
+    """The public part."""
+    parts = parts_of(token)
+    assert parts
+    return parts[0]
+
+
+class _Daemon(Daemon):
+    @property
+    def access(self) -> AccessDocument:
+        return DOCUMENT
 
 
 class LoginRig:
     """Use as a context manager is not needed: `close` ends it."""
 
     def __init__(self, provers: Sequence[Prover], **more: Any) -> None:
-        self.daemon = Daemon(
+        self.daemon = _Daemon(
             RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m")
         )
-        self.daemon._access = DOCUMENT
         self.who = Who(provers, **more)
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who))
         self.server = serve(self.app, "127.0.0.1", 0)
