@@ -59,7 +59,7 @@ class _Kept(Generic[K]):
         self._each.pop(key, None)
 
     def _forget_one(self, now: float) -> None:
-        """Of the oldest few, the one that waits no longer or least: new keys cannot wash out who waits at once."""
+        """Forget, of the oldest few, the one that waits least: new keys cannot wash out at once who waits."""
         oldest = [key for key, _ in zip(self._each, range(16), strict=False)]
         del self._each[min(oldest, key=lambda key: max(0.0, self._each[key].until - now))]
 
@@ -113,13 +113,13 @@ class Guesses:
 
 
 def _network(address: str) -> str:
-    """Of IPv6 the network of 64 bits, of which one host has all addresses; of what is mapped, the IPv4 address."""
+    """The key of an address: for IPv6 its network of 64 bits, for one host has all addresses of that."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return address[:MOST_NAME]
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(parsed) >> 64 << 64, 64)))

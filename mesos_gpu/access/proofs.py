@@ -127,12 +127,12 @@ def first(by: Sequence[Proof], callers: Iterable[Caller]) -> Caller | None:
 def is_listed(address: str, networks: Networks) -> bool:
     """Whether an address is of one of the networks; an IPv4 address may be written as IPv6 maps it."""
     try:
-        found = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
-        found = found.ipv4_mapped
-    return any(found in network for network in networks)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in networks)
 
 
 def forwarded_from(peer: str, headers: Sequence[str], trusted: Networks) -> str:
@@ -147,13 +147,13 @@ def forwarded_from(peer: str, headers: Sequence[str], trusted: Networks) -> str:
         trusted: Addresses of proxies.
     """
     hops = [hop.strip() for header in headers for hop in header.split(",")]
-    found = peer
-    while hops and is_listed(found, trusted):
+    sender = peer
+    while hops and is_listed(sender, trusted):
         hop = _address(hops.pop())
         if hop is None:
-            return found
-        found = hop
-    return found
+            return sender
+        sender = hop
+    return sender
 
 
 def _address(hop: str) -> str | None:

@@ -19,7 +19,7 @@ NoteUse = Callable[[str, str], None]  # a token's id, and from which address
 
 
 class Tokens:
-    """The prover of tokens; as of `Prover`."""
+    """The `Prover` of tokens."""
 
     kind = Proof.TOKEN
     challenge = 'Bearer realm="mesos_gpu"'
@@ -30,7 +30,7 @@ class Tokens:
         self._find, self._note_use = find, note_use
 
     async def identify(self, shown: Shown) -> Caller | None:
-        """As of `Prover`."""
+        """Do as `Prover` says."""
         text = _shown_token(shown)
         return None if text is None else self.caller_of(text, shown.address, shown.now)
 
@@ -52,7 +52,7 @@ class Tokens:
         raise WrongProof("this token is not one of this scheduler's, or it was revoked")
 
     def stands(self, caller: Caller) -> bool:
-        """As of `Prover`."""
+        """Do as `Prover` says."""
         token = self._find(caller.proof_id)
         return token is not None and token.name == caller.name
 

@@ -18,7 +18,7 @@ ENDED: Final = Refusal(
 
 
 class Standing:
-    """One request: looked at while it goes on, which costs those that do not last a timer and nothing else."""
+    """Looks after a request while it goes on, which costs those that do not last a timer and nothing else."""
 
     def __init__(self, stands: Callable[[], bool], send: Send) -> None:
         """`stands`: whether it may go on; `send`: where its answer goes."""

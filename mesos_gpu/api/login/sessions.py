@@ -26,7 +26,7 @@ _AGAIN: Final = "log in again"
 
 @dataclass(slots=True)
 class Session:
-    """One session. Times: seconds since the epoch."""
+    """A session of a browser. Times: seconds since the epoch."""
 
     id: str  # of the log and of the audit; the cookie cannot be worked out from it
     caller: Caller  # as it was proved when it began
@@ -91,8 +91,8 @@ class Sessions:
 
     def is_there(self, session_id: str, now: float) -> bool:
         """Whether one goes on, by the id that its callers have; it is not used by that."""
-        found = self._each.get(self._keys.get(session_id, ""))
-        return found is not None and now < found.until() and self._stands(found.caller)
+        session = self._each.get(self._keys.get(session_id, ""))
+        return session is not None and now < session.until() and self._stands(session.caller)
 
     def __len__(self) -> int:
         """How many go on."""

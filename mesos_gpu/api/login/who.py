@@ -71,23 +71,23 @@ class Who:
         try:
             kind = "headers"
             shown = self.shown(scope)
-            found: list[Caller] = []
+            callers: list[Caller] = []
             for kind_of, prover in self.provers.items():
                 kind = kind_of.value
                 caller = await prover.identify(shown)
                 if caller is not None:
-                    found.append(caller)
+                    callers.append(caller)
                     self.guesses.right(shown.address, caller.name, shown.now)
             kind = "headers"
-            if shown.authorization and not any(each.proof in _BY_HEADER for each in found):
+            if shown.authorization and not any(each.proof in _BY_HEADER for each in callers):
                 raise WrongProof(f"{_scheme(shown)} is not taken here", guessed=False)
             kind = _SESSION
             session = self.session_of(scope, shown)
             if session is not None:
-                found.append(caller_by(session, shown.address))
+                callers.append(caller_by(session, shown.address))
         except WrongProof as wrong:
             raise self.refused(scope, wrong, kind, shown) from wrong
-        caller = proofs.first(self.order, found) or replace(NOBODY, address=shown.address)
+        caller = proofs.first(self.order, callers) or replace(NOBODY, address=shown.address)
         if caller.session and session is not None:
             _check_csrf(scope, shown, session)
         return caller
