@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 3 # processes of `make test`, for two processors: many tests wait; 0: one, without xdist
 RUN := $(BIN)/python -m tests.run # pytest, and the run ends whatever happens
 
-.PHONY: help setup demo up down test test-long test-kernel test-gpu test-bare check bench docs wheel lock clean
+.PHONY: help setup demo up down test test-long test-kernel test-gpu test-bare check bench docs wheel lock audit sbom clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -39,12 +39,14 @@ test-gpu: setup ## Tests that need a GPU and its driver
 test-bare: ## `make demo` and `make test` in a fresh clone on a fresh Debian 12; needs root and debootstrap
 	@scripts/test_bare.sh
 
-check: setup ## Format, lint, types, layers, spelling
+check: setup ## Format, lint, types, layers, faults of security, spelling
 	@$(BIN)/ruff format --check --quiet . || { echo 'make check: run .venv/bin/ruff format .'; exit 1; }
 	@$(BIN)/ruff check --quiet --no-cache . # its cache forgets that what is first-party depends on which files there are
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache > .lint-imports.log || { cat .lint-imports.log; exit 1; }
 	@rm -f .lint-imports.log
+	@$(BIN)/bandit --quiet -ll --recursive mesos_gpu isolator volumes scripts > .bandit.log 2>&1 || { cat .bandit.log; exit 1; }
+	@rm -f .bandit.log
 	@$(BIN)/codespell --quiet-level 2 --ignore-words-list notin --skip tests/data README.md CHANGELOG.md docs mesos_gpu isolator volumes tests scripts Makefile
 
 bench: setup ## Measure, on the embedded cluster
@@ -65,6 +67,12 @@ wheel: setup ## Build a release into dist/: a wheel with the libraries for share
 
 lock: ## Take the newest releases that setup.cfg allows into requirements.lock
 	@PYTHON=$(PYTHON) scripts/lock.sh
+
+audit: setup ## Ask what is known against the locked releases; status 69 (shown by make): a service was not reached
+	@$(BIN)/python -m scripts.audit "$$(PYTHON=$(PYTHON) scripts/tools.sh)/pip-audit"
+
+sbom: setup ## Write the bill of materials of what a host runs: build/mesos_gpu.cdx.json, CycloneDX
+	@$(BIN)/python -m scripts.sbom build/mesos_gpu.cdx.json
 
 clean: ## Remove what setup and tests made
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Install what tests need beside the set-up, from Debian's packages: a Docker Engine, a registry, a static program for
-# the images that the tests make, `ip` for its bridge, XFS, which shares blocks, a load balancer, a browser, what reads
-# ELF files, CRAM-MD5 for agents that prove who they are, and a C compiler. Nothing is started: the tests start an engine of their own. Quick when all is there. Who is not
-# root is told the line to run; the tests that need it are skipped, and say so.
+# the images that the tests make, `ip` for its bridge, XFS, which shares blocks, a load balancer, a proxy, a program for
+# certificates, the SASL mechanisms of Mesos, a browser, what reads ELF files, and a C compiler. Nothing is started: the
+# tests start what they need. Quick when all is there. Who is not root is told the line to run; the tests that need it
+# are skipped, and say so.
 set -euo pipefail
 
 # Of Debian, and outside a user's PATH.
@@ -18,7 +19,10 @@ command -v haproxy >/dev/null || missing+=(haproxy)
 command -v chromium >/dev/null || missing+=(chromium)
 command -v readelf >/dev/null || missing+=(binutils)
 command -v promtool >/dev/null || missing+=(prometheus)
+command -v nginx >/dev/null || missing+=(nginx)
+command -v openssl >/dev/null || missing+=(openssl)
 command -v cc >/dev/null || command -v gcc >/dev/null || missing+=(gcc)
+# CRAM-MD5, by which frameworks and agents authenticate with the master.
 compgen -G "/usr/lib*/*/sasl2/libcrammd5.so" >/dev/null || [ -e /usr/lib64/sasl2/libcrammd5.so ] || missing+=(libsasl2-modules)
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev)
 [ ${#missing[@]} -gt 0 ] || exit 0

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Write requirements.lock anew: the newest releases that setup.cfg allows, with the hashes of all their files,
-# for every CPython that setup.cfg allows on Linux.
+# Write the locks anew: the newest releases that setup.cfg allows, with the hashes of all their files, for every CPython
+# that setup.cfg allows on Linux. requirements.lock: to run, test and check; requirements-run.lock: of these, what a host
+# needs to run; requirements-tools.lock: uv, which writes them, and what `make audit` needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-at=$(mktemp -d)
-trap 'rm -rf "$at"' EXIT
-"${PYTHON:-python3}" -m venv "$at"
-"$at/bin/python" -m pip install --quiet --disable-pip-version-check 'uv<1'
-"$at/bin/uv" pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --python-version 3.11 \
-    --extra dev --custom-compile-command 'make lock' --output-file requirements.lock setup.cfg
+bin=$(scripts/tools.sh)
+compile() { # LOCK, options of uv, what is asked for
+    "$bin/uv" pip compile --quiet --upgrade --universal --generate-hashes --no-annotate --python-version 3.11 \
+        --custom-compile-command 'make lock' --output-file "$@"
+}
+compile requirements.lock --extra dev setup.cfg
+compile requirements-run.lock --constraint requirements.lock setup.cfg
+sed -n '/^tools =/,/^$/s/^    //p' setup.cfg | compile requirements-tools.lock -

@@ -31,7 +31,7 @@ _KEPT: Final = (
     "hugepages",
 )  # of the host's /dev: shared memory is between processes of a host
 #: Directories that all users of a host write to.
-PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")
+PRIVATE: Final = ("/tmp", "/var/tmp", "/dev/shm")  # nosec B108 # a task gets its own there
 _OWN: Final = ("shm", "mqueue")
 _LINKS: Final = {
     "fd": "/proc/self/fd",
@@ -89,7 +89,7 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
     _mount("tmpfs", "/dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=755,size=64k")
     for device in STANDARD:
         os.mknod(device.path, stat.S_IFCHR | 0o666, os.makedev(device.major, device.minor))
-        os.chmod(device.path, 0o666)
+        os.chmod(device.path, 0o666)  # nosec B103 # null, zero and the like: anybody's, as on the host
     for name, target in (_LINKS | ({"log": log} if log else {})).items():
         os.symlink(target, f"/dev/{name}")
     os.mkdir("/dev/pts", 0o755)
@@ -98,7 +98,7 @@ def make_dev(nodes: Sequence[tuple[str, str]], *, own: bool = False) -> None:
         os.mkdir(f"/dev/{name}", 0o755)
         _mount(f"/proc/self/fd/{fd}", f"/dev/{name}", "none", MS_BIND | MS_REC)
     if own:
-        os.mkdir("/dev/shm", 0o755)
+        os.mkdir("/dev/shm", 0o755)  # nosec B108 # in the tmpfs mounted above
         os.mkdir("/dev/mqueue", 0o755)
         with contextlib.suppress(FileNotFoundError, OSError):
             _mount("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -135,8 +135,9 @@ def make_private(mib: int, sandbox: str) -> dict[str, int]:
     first, flags = next(iter(covered)), MS_NOSUID | MS_NODEV
     _mount("tmpfs", first, "tmpfs", flags, "mode=755" + (f",size={mib}m" if mib else ""))
     for place in covered:
-        os.mkdir(f"{first}/{place.replace('/', '-')}", 0o1777)
-        os.chmod(f"{first}/{place.replace('/', '-')}", 0o1777)
+        path = f"{first}/{place.replace('/', '-')}"
+        os.mkdir(path, 0o1777)
+        os.chmod(path, 0o1777)  # nosec B103 # sticky, and of this task alone
     for place in reversed(covered):  # the first goes over itself, last
         _mount(f"{first}/{place.replace('/', '-')}", place, "none", MS_BIND)
     if any(real.startswith(f"{place}/") for place in covered):

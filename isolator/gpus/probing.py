@@ -59,12 +59,12 @@ def serve(lib: Any) -> int:
         with lock:
             print(text, flush=True)
 
-    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_hear, args=(requests,), daemon=True).start()
+    orders: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_hear, args=(orders,), daemon=True).start()
     nvml = Nvml(lib, lambda index, uuid: say(at=index, uuid=uuid))
     listening = False
     while True:
-        request = requests.get()
+        request = orders.get()
         try:
             nvml.open()
             if nvml.is_open and not listening and request["alone"] is None:
@@ -86,10 +86,10 @@ def _plain(survey: Survey) -> dict[str, Any]:
     }
 
 
-def _hear(requests: "queue.SimpleQueue[dict[str, Any]]") -> None:
+def _hear(orders: "queue.SimpleQueue[dict[str, Any]]") -> None:
     """The parent's end closes when it dies, however it dies; a call that hangs must not outlive it."""
     for line in sys.stdin:
-        requests.put(json.loads(line))
+        orders.put(json.loads(line))
     os._exit(0)
 
 

@@ -106,7 +106,7 @@ def _yaml(text: str, name: str) -> Any:
             return node
 
     try:
-        return yaml.load(text, Loader)
+        return yaml.load(text, Loader)  # nosec B506 # Loader is a SafeLoader
     except yaml.YAMLError as err:
         place = _place(getattr(err, "problem_mark", None))
         what = f"{name} is neither JSON nor YAML{place}: {getattr(err, 'problem', None) or err}"

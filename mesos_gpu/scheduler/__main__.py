@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -38,6 +38,7 @@ from mesos_gpu.scheduler.options.section import taken
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # nosec B104 # in words about it; options say what is bound
 
 
 def translate(event: pd.DriverEvent, now: float, key: bytes = b"") -> ev.Event | None:
@@ -166,11 +167,11 @@ def _where(address: str, port: int, scheme: str) -> str:
     """What it listens on, in words that are true."""
     shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     every = f"every address of this host, port {port} ({scheme})"
-    return every if address in ("0.0.0.0", "::") else f"{scheme}://{shown}"
+    return every if address in _EVERY_ADDRESS else f"{scheme}://{shown}"
 
 
 def _reachable(host: str) -> str:
-    return socket.gethostname() if host in ("0.0.0.0", "::", "") else host
+    return socket.gethostname() if host in (*_EVERY_ADDRESS, "") else host
 
 
 def _credential(options: Options, of_file: credentials.Credential | None) -> dict[str, Any]:

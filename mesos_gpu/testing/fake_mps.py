@@ -34,7 +34,7 @@ def program(directory: str, protocol: int, *, multiuser: bool = False) -> str:
         kind = f"{protocol} multiuser" if multiuser else f"{protocol} -"
         python, fake = shlex.quote(sys.executable), shlex.quote(os.path.abspath(__file__))
         file.write(f'#!/bin/sh\nexec {python} -I -S {fake} {kind} "$@"\n')
-    os.chmod(path, 0o755)
+    os.chmod(path, 0o755)  # nosec B103 # a program that tests of other users start
     return path
 
 
@@ -283,7 +283,7 @@ def serve(pipes: str, protocol: int, *, multiuser: bool = False) -> None:
     daemon = Daemon3(pipes, multiuser=multiuser) if protocol == 3 else Daemon2(pipes)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
-        os.chmod(path, 0o666)
+        os.chmod(path, 0o666)  # nosec B103 # as the real daemon's
         listener.listen(16)
         print(f"[… Control {os.getpid()}] Starting control daemon using socket {path}", flush=True)
         while True:

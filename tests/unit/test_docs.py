@@ -17,7 +17,12 @@ DOCUMENTS = sorted(
 )
 CODE = re.compile(r"`([^`\s]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
-TOP = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")}
+MADE = ("build", "dist")  # by targets of make
+TOP = {
+    path.name
+    for path in ROOT.iterdir()
+    if path.is_dir() and not path.name.startswith(".") and path.name not in MADE
+}
 PACKAGES = ("mesos_gpu", "isolator")
 #: A path that begins with one of these leaves out the package that it is in.
 INNER = {path.name for package in PACKAGES for path in (ROOT / package).iterdir() if path.is_dir()}

@@ -45,11 +45,14 @@ def test_the_lock_holds_what_setup_cfg_asks_for(wanted: Requirement) -> None:
         assert wanted.specifier.contains(version), "run: make lock"
 
 
-def test_the_lock_has_hashes_and_no_address() -> None:
-    for requirement, hashes in locked():
+@pytest.mark.parametrize(
+    "name", ["requirements.lock", "requirements-run.lock", "requirements-tools.lock", "pymesos.lock"]
+)
+def test_a_lock_has_hashes_and_no_address(name: str) -> None:
+    for requirement, hashes in locked(name):
         assert hashes, requirement
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), requirement
-    assert "://" not in (ROOT / "requirements.lock").read_text()
+    assert "://" not in (ROOT / name).read_text()
 
 
 def test_nothing_asks_for_what_does_not_build() -> None:

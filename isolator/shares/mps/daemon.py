@@ -48,7 +48,7 @@ KIND: Final = "mps"  # of a card's row in the ledger
 ROOT: Final = Path("/run/mesos-gpu/mps")
 #: Where a task has the pipes of its domain: over the directory that has everybody's on the host.
 TASK_PIPES: Final = str(ROOT)
-TASK_SHARED_MEMORY: Final = "/dev/shm"
+TASK_SHARED_MEMORY: Final = "/dev/shm"  # nosec B108 # a place to mount over
 START_S: Final = 10.0
 QUIT_S: Final = 2.0
 DRAIN_S: Final = 10.0

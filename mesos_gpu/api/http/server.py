@@ -83,7 +83,8 @@ class Server:
             Unavailable: The application did not start.
         """
         host, self.port = listener.getsockname()[:2]
-        name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # nosec B104 # nothing is bound here
+        name = here.get(host, f"[{host}]" if ":" in host else host)
         self.url = f"{'http' if tls is None else 'https'}://{name}:{self.port}"
         config = uvicorn.Config(
             app,

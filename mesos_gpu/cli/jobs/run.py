@@ -33,7 +33,7 @@ def run(app: App, shell: bool, detach: bool, as_json: bool, cmd: tuple[str, ...]
 
     if as_json and not detach:
         raise click.UsageError("--json needs --detach: without it, stdout is the job's own")
-    request = request_of(cmd, options, shell=shell)
+    request = request_of(cmd, options, shell=shell)  # nosec B604 # a field of the job, no call of a shell
     if not cmd and (shell or "image" not in request):
         raise click.UsageError("Missing argument 'CMD...'.")
     refuse_stdin()
