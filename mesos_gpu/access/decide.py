@@ -122,6 +122,8 @@ class Rights:
         """Whether there may be something that it is allowed for."""
         if self.is_open:
             return True
+        if right in OF_INSTANCE and self.may_some(OF_INSTANCE[right]):
+            return True
         given = bool(self._grants.get(right)) or (
             right in _SHARED_BY and bool(self._bound and self.document.shares)
         )

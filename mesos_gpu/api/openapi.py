@@ -14,6 +14,7 @@ from typing import Any, Final
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.spec import bodies, shapes
+from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.v1 import services
 from mesos_gpu.api.v1.listing import ACTIVE, Order
@@ -228,20 +229,22 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/services"): Operation(
         "list_services",
         "Services, or the configuration of a load balancer that serves them",
-        {200: (shapes.Services, dict[str, Any], _PLAIN)},
+        {200: (service_shapes.Services, dict[str, Any], _PLAIN)},
         query=(_FORMAT, _GROUPS, _number(services.HTTP_PORT, "where HAProxy listens for virtual hosts")),
     ),
     ("GET", "/v1/services/{name}"): Operation(
-        "show_service", "A service", {200: (shapes.Service, dict[str, Any], _PLAIN)}, query=(_FORMAT,)
+        "show_service", "A service", {200: (service_shapes.Service, dict[str, Any], _PLAIN)}, query=(_FORMAT,)
     ),
     ("PUT", "/v1/services/{name}"): Operation(
         "put_service",
         "Make a service, or change it as a whole",
-        {200: shapes.Service},
+        {200: service_shapes.Service},
         body=bodies.ServiceRequest,
         example={"apps": {"/shop/v1": 90, "/shop/v2": 10}},
     ),
-    ("DELETE", "/v1/services/{name}"): Operation("delete_service", "End a service", {200: shapes.Service}),
+    ("DELETE", "/v1/services/{name}"): Operation(
+        "delete_service", "End a service", {200: service_shapes.Service}
+    ),
     ("GET", "/v1/tasks"): Operation(
         "list_tasks", "Launches that have not ended, and node monitors", {200: shapes.Tasks}
     ),

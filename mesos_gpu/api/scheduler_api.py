@@ -134,8 +134,8 @@ class SchedulerApi(Protocol):
     def note_token_use(self, token_id: str, address: str) -> None:
         """A token has proved a name, from `address` ("": a Unix socket); at each request, of which few are kept."""
 
-    def submit(self, spec: JobSpec) -> Future[Job]:
-        """Queue a job."""
+    def submit(self, spec: JobSpec, owner: str = "") -> Future[Job]:
+        """Queue a job of who has that name."""
 
     def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
         """Ask for a job's end; the future may raise `NotFound`. `wipe`: an instance's successor gets another name."""

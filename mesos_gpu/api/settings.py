@@ -25,5 +25,6 @@ class ApiSettings:
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
     who: Who | None = None  # says who calls; None: nobody is asked
     identify: Identify = nobody_is_asked  # the same where `who` is None, for tests
+    has_user_pool: bool = False  # whether jobs that name no user get one each, on their host
     open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken

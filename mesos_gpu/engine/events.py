@@ -84,6 +84,7 @@ class JobSubmitted:
 
     job_id: JobId
     spec: JobSpec
+    owner: str = ""  # the name of who submits it
 
 
 @dataclass(frozen=True, slots=True)

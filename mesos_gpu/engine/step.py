@@ -99,6 +99,7 @@ def _on_submitted(turn: Turn, event: ev.JobSubmitted) -> None:
         submitted_at=turn.now,
         sequence=turn.state.next_sequence,
         message="queued",
+        owner=event.owner,
     )
     turn.put_job(job)
 

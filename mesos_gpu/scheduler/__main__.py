@@ -125,6 +125,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             service_ports=options.service_ports,
             open_to_all=exposure.open_to_all,
             tls=tls,
+            has_user_pool=bool(options.user_pool),
         ),
     )
     stop = threading.Event()

@@ -127,10 +127,10 @@ class Daemon:
         """The driver cannot go on: end the engine's thread with this failure."""
         self._inbox.put(error)
 
-    def submit(self, spec: JobSpec) -> Future[Job]:
-        """Queue a job; the future's job is saved."""
+    def submit(self, spec: JobSpec, owner: str = "") -> Future[Job]:
+        """Queue a job of who has that name; the future's job is saved."""
         job_id = JobId(f"{spec.name}-{uuid.uuid4().hex[:8]}")
-        return self._ask(ev.JobSubmitted(job_id, spec), lambda: self._state.jobs[job_id])
+        return self._ask(ev.JobSubmitted(job_id, spec, owner), lambda: self._state.jobs[job_id])
 
     def kill(self, job_id: JobId, *, wipe: bool = False) -> Future[Job]:
         """Ask for the end of a job; the future raises `NotFound`. `wipe`: see `KillRequested`."""

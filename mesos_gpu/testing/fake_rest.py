@@ -87,6 +87,7 @@ class FakeRest:
             spec = {"argv": ["true"], **fields} if "command" not in fields else fields
             self.jobs[job_id] = {
                 **_DEFAULTS, "id": job_id, "name": name, "state": "pending", "version": 1,
+                "owner": None, "hidden": False,
                 "submitted_at": time.time(), **spec,
                 "fetch": [{**_ARTIFACT, "uri": uri} for uri in spec.get("fetch", ())],
             }  # fmt: skip

@@ -37,7 +37,7 @@ PROTOCOLS: Final = tuple(protocol for protocol in Protocol if protocol.by_execut
 ARTIFACT_KNOWN: Final = ("uri", "extract", "executable", "cache", "dest_path")
 MOST_ARTIFACTS: Final = 100
 MOST_PORTS: Final = 100
-HIDDEN: Final = "(hidden)"
+HIDDEN: Final = "***"
 _TEXT: Final = re.compile(r"[^\0\ud800-\udfff]+")
 
 

@@ -59,6 +59,7 @@ def with_the_field(code: str, *words: str) -> str:
 def test_it_is_accepted_bounded_and_answered() -> None:
     with_the_field("""
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.seen import ALL_SEEING
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
@@ -70,7 +71,7 @@ assert spec.shm_mib == 64
 (problem,) = spec_from_mapping({"command": "true", "shm_mib": 5000})
 assert (problem.path, problem.reason) == ("/shm_mib", "must be an integer from 0 to 4096, got 5000")
 job = module.Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
-assert views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job)["shm_mib"] == 64
+assert views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING)["shm_mib"] == 64
 """)
 
 

@@ -231,7 +231,7 @@ def test_nobody_else_reads_the_state(stack: Stack, client: Client) -> None:
     )
     if os.geteuid() == 0:
         assert readable_by_nobody(stack.directory, b"hunter2") == []
-    assert client.job(job)["env"] == {"TOKEN": "(hidden)"}
+    assert client.job(job)["env"] == {"TOKEN": "***"}
     assert client.job(job, show_env=True)["env"] == {"TOKEN": "hunter2"}
 
 

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.api import openapi
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.seen import ALL_SEEING
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.journal import EVENTS
 from mesos_gpu.engine.settings import Settings
@@ -90,7 +91,9 @@ def test_a_share_is_the_same_wherever_it_is_written(
     assert request.memory_of(81_920) == (request.memory_mib or 81_920 * spec.gpu_milli // WHOLE)
     job = Job(JobId("j"), spec, submitted_at=0.0, sequence=1)
 
-    shown: dict[str, Any] = views.job(StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job)  # type: ignore[assignment]
+    shown: dict[str, Any] = views.job(
+        StateView(State(started_at=0.0), Settings("e", "m"), 0.0), job, ALL_SEEING
+    )  # type: ignore[assignment]
     read = json.loads(json.dumps(shown))
     ANSWER.validate(read)
     assert {key: read[key] for key in asked} == asked

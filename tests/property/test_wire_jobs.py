@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.seen import ALL_SEEING
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.model.ids import JobId
@@ -89,6 +90,6 @@ def test_a_job_that_is_shown_can_be_sent_again(value: dict[str, Any]) -> None:
     assert isinstance(spec, JobSpec)
     view = StateView(State(started_at=0.0), Settings("e", "m"), 0.0)
     shown: Mapping[str, Any] = views.job(
-        view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1), show_env=True
+        view, Job(JobId("j"), spec, submitted_at=0.0, sequence=1), ALL_SEEING, show_env=True
     )
     assert decode(json.dumps({key: shown[key] for key in KNOWN}).encode(), permits=Permits()) == spec

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -107,31 +108,45 @@ async def body_of(request: Request) -> bytes:
     return b"".join(chunks)
 
 
-def launch_of(view: View, wanted: str) -> TaskId | None:
-    """The task that a task id of Mesos or Marathon names; for a whole launch of several tasks the one of rank 0."""
+def _all(_job: Job) -> bool:
+    return True
+
+
+def launch_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> TaskId | None:
+    """The task that a task id of Mesos or Marathon names; for a whole launch of several tasks the one of rank 0.
+
+    `sees`: as of `job_of`.
+    """
     ids = (TaskId(wanted), TaskId(f"{wanted}.0"))
-    return next((id for id in ids if id in view.tasks and view.tasks[id].job_id in view.jobs), None)
+    return next((id for id in ids if (job := _owner(view, id)) is not None and sees(job)), None)
 
 
-def job_of(view: View, wanted: str) -> Job:
+def _owner(view: View, task_id: TaskId) -> Job | None:
+    task = view.tasks.get(task_id)
+    return view.jobs.get(task.job_id) if task and task.job_id else None
+
+
+def job_of(view: View, wanted: str, sees: Callable[[Job], bool] = _all) -> Job:
     """A job by its id, the start of it, or the id of one of its launches.
+
+    `sees`: whether who asks sees a job; one that he does not see is not there.
 
     Raises:
         NotFound: There is none.
         Refusal: It is the start of several.
     """
     job = view.jobs.get(JobId(wanted))
-    if job is not None:
+    if job is not None and sees(job):
         return job
-    matching = [job_id for job_id in view.jobs if job_id.startswith(wanted)]
+    matching = [job for job_id, job in view.jobs.items() if job_id.startswith(wanted) and sees(job)]
     if len(matching) > 1:
-        shown = ", ".join(matching[:5]) + (" …" if len(matching) > 5 else "")
+        shown = ", ".join(job.id for job in matching[:5]) + (" …" if len(matching) > 5 else "")
         what = f"{wanted} is the start of {len(matching)} ids: {shown}"
         raise Refusal(409, "ambiguous", what, remedy="write more of it")
-    launch = launch_of(view, wanted) if not matching else None
-    owner = view.tasks[launch].job_id if launch is not None else None
-    if owner is not None:
-        return view.jobs[owner]
-    if not matching:
+    if matching:
+        return matching[0]
+    launch = launch_of(view, wanted, sees)
+    owner = _owner(view, launch) if launch is not None else None
+    if owner is None:
         raise NotFound(f"there is no job {wanted}", remedy="list the jobs with: mesos-gpu ps --all")
-    return view.jobs[matching[0]]
+    return owner

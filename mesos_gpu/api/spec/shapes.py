@@ -8,7 +8,6 @@ from typing import Annotated, TypedDict
 from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.spec.job_fields import Count, GpuNumber, Mib, answered
 from mesos_gpu.api.spec.schema import declare, one_of, says
-from mesos_gpu.model.apps.split import Mode
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.model.jobs.why import Stage
 from mesos_gpu.model.nodes.drain import Target
@@ -25,6 +24,10 @@ class _Named(TypedDict):
     name: str
     state: Annotated[str, one_of(*JobState)]
     version: Annotated[int, says(description="grows with each change of the job")]
+    owner: Annotated[
+        str | None, says(description="the proved name of who submitted it; null: nobody was asked")
+    ]
+    hidden: Annotated[bool, says(description="what it runs is hidden from who asks: such fields are empty")]
 
 
 class Requested(TypedDict):
@@ -470,6 +473,7 @@ class Waiting(TypedDict):
     position: Count
     id: str
     name: str
+    owner: str | None
     queue: str
     priority: int
     effective_priority: int
@@ -521,58 +525,6 @@ class Plan(TypedDict):
     moves: list[Move]
     lost_gpu_s: float
     reason: str
-
-
-class ServiceApp(TypedDict):
-    """An app of a service: what share of the requests it gets, and how many of its instances serve."""
-
-    id: str
-    weight: Count
-    share: float
-    exists: bool
-    instances: Count
-    serving: Count
-
-
-class ServiceServer(TypedDict):
-    """A task that serves; `weight` is among all servers of its service."""
-
-    task_id: str
-    app: str
-    host: str
-    port: int
-    weight: Count
-
-
-class ServiceAsked(TypedDict):
-    """A service as it was asked for."""
-
-    apps: dict[str, int]
-    port_index: int
-    port: int | None
-    hosts: list[str]
-    mode: Annotated[str, one_of(*Mode)] | None
-
-
-class Service(TypedDict):
-    """A name whose requests are split over apps, as a load balancer shall serve it now."""
-
-    name: str
-    mode: Annotated[str, one_of(*Mode)]
-    port: int | None
-    hosts: list[str]
-    balance: str
-    sticky: bool
-    apps: list[ServiceApp]
-    servers: list[ServiceServer]
-    asked: Annotated[ServiceAsked | None, says(description="null: only labels of apps ask for it")]
-    problems: list[str]
-
-
-class Services(TypedDict):
-    """Services."""
-
-    services: list[Service]
 
 
 class Problem(TypedDict):

@@ -2,9 +2,8 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TypeVar
 
 from starlette.applications import Starlette
@@ -12,6 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.rights import JOB_ENV, JOB_KILL, JOB_OUTPUT, NODE_SEE
+from mesos_gpu.api.admission import admit
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.guard import may_see_env
@@ -23,6 +24,7 @@ from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
 from mesos_gpu.api.v1.listing import Listing
 from mesos_gpu.api.v1.logs import BASE64, ENCODINGS, Chunk, LogReader
+from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import Job, JobSpec
@@ -59,14 +61,15 @@ class Jobs:
 
     async def submit(self, request: Request) -> Response:
         """POST /v1/jobs."""
-        body = await body_of(request)
+        sight, body = Sight.of(request), await body_of(request)
         spec = self._decoded(body)
         if isinstance(spec, list) or (spec.is_share and spec.gpu_model):
             spec = self._decoded(body, await self._read(most_for_shares))
         if isinstance(spec, list):
             raise invalid(*spec)
-        job = await result_of(self._scheduler.submit(spec))
-        answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job)))
+        spec = admit(sight.rights, spec, pooled=self._settings.has_user_pool)
+        job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
+        answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
         return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
 
     def _decoded(self, body: bytes, most_mib: Mapping[str, int] | None = None) -> JobSpec | list[Problem]:
@@ -83,28 +86,39 @@ class Jobs:
 
     async def show(self, request: Request) -> Response:
         """GET /v1/jobs/{id}, waiting for a change if asked to."""
-        show_env = asked.SHOW_ENV.of(request) and may_see_env(request)
+        sight, show_env = Sight.of(request), asked.SHOW_ENV.of(request)
+        if show_env and sight.rights.is_open:
+            may_see_env(request)
         job_id, version = await self._about(request, lambda _, job: (job.id, job.version))
         seen, wait_s = int(asked.AFTER_VERSION.of(request)), asked.WAIT_S.of(request)
         if asked.AFTER_VERSION.name in request.query_params and version <= seen:
             await self.changes.wait(job_id, seen, wait_s, lambda: self._version(job_id))
-        return json_answer(await self._about(request, partial(views.job, show_env=show_env)))
+
+        def shown(view: View, job: Job) -> shapes.Job:
+            if show_env:
+                sight.require(JOB_ENV, job)
+            return views.job(view, job, sight, show_env=show_env)
+
+        return json_answer(await self._about(request, shown))
 
     async def _version(self, job_id: JobId) -> int:
         return await self._read(lambda view: job_of(view, job_id).version)
 
     async def kill(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}."""
-        wanted = request.path_params["id"]
-        job_id, ended = await self._about(request, lambda view, job: _killed(view, job, wanted))
+        wanted, sight = request.path_params["id"], Sight.of(request)
+        job_id, ended = await self._about(
+            request, lambda view, job: _killed(view, sight.require(JOB_KILL, job), wanted)
+        )
         job = await result_of(self._scheduler.kill(job_id))
-        body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job)))
+        body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)
 
     async def tasks_of(self, request: Request) -> Response:
         """GET /v1/jobs/{id}/tasks."""
+        sight = Sight.of(request)
         tasks = await self._about(
-            request, lambda view, job: [views.task(view, task) for task in view.tasks_of(job.id)]
+            request, lambda view, job: [views.task(view, task, sight) for task in view.tasks_of(job.id)]
         )
         return json_answer({"tasks": tasks})
 
@@ -117,14 +131,14 @@ class Jobs:
         encoding = request.query_params.get("encoding", ENCODINGS[0])
         if encoding not in ENCODINGS:
             raise invalid(Problem("/encoding", f"must be {' or '.join(ENCODINGS)}, got {encoding!r}"))
-        wanted = request.query_params.get("task_id")
-        task, framework_id = await self._about(
-            request,
-            lambda view, job: (
-                _launch(view, job.id, wanted or launch_of(view, request.path_params["id"])),
-                view.framework_id or "",
-            ),
-        )
+        wanted, sight = request.query_params.get("task_id"), Sight.of(request)
+
+        def launched(view: View, job: Job) -> tuple[Task, str]:
+            sight.require(JOB_OUTPUT, job)
+            named = wanted or launch_of(view, request.path_params["id"])
+            return _launch(view, job.id, named), view.framework_id or ""
+
+        task, framework_id = await self._about(request, launched)
         where = task, framework_id, stream, offset, length
         if encoding == BASE64:
             begin, raw, _, cut = await run_in_threadpool(self._logs.read_bytes, *where)
@@ -141,11 +155,11 @@ class Jobs:
 
     async def queue(self, request: Request) -> Response:
         """GET /v1/queue."""
-        most = int(asked.MOST_QUEUED.of(request))
+        most, sight = int(asked.MOST_QUEUED.of(request)), Sight.of(request)
 
         def select(view: View) -> shapes.Queue:
             return {
-                "jobs": [views.waiting(each) for each in view.waiting(most)],
+                "jobs": [views.waiting(each) for each in view.waiting(most) if sight.sees(each.job)],
                 "queues": [views.queue(use) for use in view.queues()],
             }
 
@@ -153,15 +167,24 @@ class Jobs:
 
     async def _about(self, request: Request, fn: Callable[[View, Job], T]) -> T:
         """Read something of the job that the path names."""
-        wanted = request.path_params["id"]
-        return await self._read(lambda view: fn(view, job_of(view, wanted)))
+        wanted, sight = request.path_params["id"], Sight.of(request)
+        return await self._read(lambda view: fn(view, job_of(view, wanted, sight.sees)))
 
-    async def tasks(self, _request: Request) -> Response:
+    async def tasks(self, request: Request) -> Response:
         """GET /v1/tasks."""
-        live = await self._read(
-            lambda view: [views.task(view, task) for task in view.tasks.values() if not task.ended]
-        )
-        return json_answer({"tasks": live})
+        sight = Sight.of(request)
+
+        def select(view: View) -> Sequence[shapes.Task]:
+            live = (task for task in view.tasks.values() if not task.ended)
+            return [views.task(view, task, sight) for task in live if _is_seen(view, task, sight)]
+
+        return json_answer({"tasks": await self._read(select)})
+
+
+def _is_seen(view: View, task: Task, sight: Sight) -> bool:
+    """Whether a task is shown: a job's to who sees the job, others to who sees nodes."""
+    job = view.jobs.get(task.job_id) if task.job_id else None
+    return sight.sees(job) if job else sight.rights.may(NODE_SEE)
 
 
 def _killed(view: View, job: Job, wanted: str) -> tuple[JobId, bool]:

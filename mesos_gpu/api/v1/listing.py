@@ -11,6 +11,7 @@ from mesos_gpu.api.http.answers import invalid
 from mesos_gpu.api.scheduler_api import View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
+from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.model.jobs.job import Job, JobState
 from mesos_gpu.wire.checking import Problem
 
@@ -33,6 +34,7 @@ class Listing:
     name: str
     order: Order
     limit: int
+    sight: Sight
 
     @classmethod
     def of(cls, request: Request) -> "Listing":
@@ -52,7 +54,7 @@ class Listing:
         if order not in orders:
             raise invalid(Problem("/order", f"{order!r} is no order; there are {', '.join(orders)}"))
         labels, name = tuple(query.getlist("label")), query.get("name", "")
-        return cls(states, labels, name, Order(order), int(asked.MOST_LISTED.of(request)))
+        return cls(states, labels, name, Order(order), int(asked.MOST_LISTED.of(request)), Sight.of(request))
 
     def select(self, view: View) -> shapes.Jobs:
         """The first `limit` of the jobs that match, and how many match."""
@@ -60,7 +62,10 @@ class Listing:
         matching: list[Job] = [job for job in newest if self._matches(job)]
         if self.order is Order.ACTIVITY:
             matching = by_activity(matching)
-        return {"jobs": [views.job(view, job) for job in matching[: self.limit]], "total": len(matching)}
+        return {
+            "jobs": [views.job(view, job, self.sight) for job in matching[: self.limit]],
+            "total": len(matching),
+        }
 
     def _matches(self, job: Job) -> bool:
         if (
@@ -69,7 +74,9 @@ class Listing:
             and not (ACTIVE in self.states and not job.state.ended)
         ):
             return False
-        if self.name not in job.spec.name:
+        if self.name not in job.spec.name or not self.sight.sees(job):
+            return False
+        if self.labels and not self.sight.reads(job):
             return False
         for label in self.labels:
             key, equals, value = label.partition("=")

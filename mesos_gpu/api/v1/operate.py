@@ -1,6 +1,7 @@
 """GPUs and nodes: how they stand, and what operators do with them."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -8,11 +9,13 @@ from starlette.responses import Response
 
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.rights import caller_of
 from mesos_gpu.api.metrics import metrics, snapshot
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.names import gpu_of, host_of
+from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.errors import NotFound
 from mesos_gpu.model.ids import AgentId, GpuId
 from mesos_gpu.model.nodes.drain import Target
@@ -29,14 +32,17 @@ class Operate:
         """Serve a scheduler."""
         self._scheduler = scheduler
 
-    async def gpus(self, _request: Request) -> Response:
+    async def gpus(self, request: Request) -> Response:
         """GET /v1/gpus."""
-        gpus = await result_of(self._scheduler.read(lambda view: [views.gpu(view, s) for s in view.gpus()]))
+        sight = Sight.of(request)
+        gpus = await result_of(
+            self._scheduler.read(lambda view: [views.gpu(view, s, sight) for s in view.gpus()])
+        )
         return json_answer({"gpus": sorted(gpus, key=lambda g: (g["hostname"], g["minor"]))})
 
     async def gpu(self, request: Request) -> Response:
         """GET /v1/gpus/{id}."""
-        return await self._shown(_id(request))
+        return await self._shown(request, _id(request))
 
     async def drain_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/drain."""
@@ -45,20 +51,20 @@ class Operate:
         await result_of(
             self._scheduler.drain(Target.GPU, gpu_id, asked.reason, by=asked.by, deadline_s=asked.deadline_s)
         )
-        return await self._gpus_shown(gpu_id)
+        return await self._gpus_shown(request, gpu_id)
 
     async def undrain_gpu(self, request: Request) -> Response:
         """DELETE /v1/gpus/{id}/drain."""
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.undrain(Target.GPU, gpu_id, by=_by(request)))
-        return await self._gpus_shown(gpu_id)
+        return await self._gpus_shown(request, gpu_id)
 
     async def reset_gpu(self, request: Request) -> Response:
         """POST /v1/gpus/{id}/reset: 202, the node does it later."""
         asked = await _asked(request, deadline=False)
         gpu_id = await self._gpu_id(_id(request))
         await result_of(self._scheduler.reset(gpu_id, asked.reason, by=asked.by))
-        return await self._shown(gpu_id, 202)
+        return await self._shown(request, gpu_id, 202)
 
     async def nodes(self, _request: Request) -> Response:
         """GET /v1/nodes."""
@@ -101,21 +107,25 @@ class Operate:
     async def _hostname(self, wanted: str) -> str:
         return await result_of(self._scheduler.read(lambda view: host_of(view, wanted)))
 
-    async def _shown(self, wanted: str, status: int = 200) -> Response:
+    async def _shown(self, request: Request, wanted: str, status: int = 200) -> Response:
         """Answer with a GPU and its history."""
+        sight = Sight.of(request)
 
         def show(view: View) -> shapes.GpuWithHistory:
             gpu_id = gpu_of(view, wanted)
             status = next((s for s in view.gpus() if s.gpu.id == gpu_id), None)
             if status is None:  # it is away, and all that is left of it is its drain
                 raise NotFound(f"there is no GPU {wanted}", remedy="list the GPUs with: mesos-gpu gpus")
-            return views.gpu_with_history(view, status)
+            return views.gpu_with_history(view, status, sight)
 
         return json_answer(await result_of(self._scheduler.read(show)), status)
 
-    async def _gpus_shown(self, gpu_id: GpuId) -> Response:
+    async def _gpus_shown(self, request: Request, gpu_id: GpuId) -> Response:
+        sight = Sight.of(request)
         gpus = await result_of(
-            self._scheduler.read(lambda view: [views.gpu(view, s) for s in view.gpus() if s.gpu.id == gpu_id])
+            self._scheduler.read(
+                lambda view: [views.gpu(view, s, sight) for s in view.gpus() if s.gpu.id == gpu_id]
+            )
         )
         return json_answer({"gpus": gpus})
 
@@ -128,8 +138,13 @@ def _id(request: Request) -> str:
     return str(request.path_params["id"])
 
 
+def _who(request: Request, said: str) -> str:
+    """Who does it: the proved name; where nobody is asked, what the request says."""
+    return caller_of(request).name or said
+
+
 def _by(request: Request) -> str:
-    by = request.query_params.get("by", "")
+    by = _who(request, request.query_params.get("by", ""))
     problem = operations.by_problem(by)
     if problem:
         raise invalid(problem)
@@ -143,7 +158,7 @@ async def _asked(request: Request, *, deadline: bool) -> operations.Request:
         raise bad_json(error) from error
     if isinstance(operation, list):
         raise invalid(*operation)
-    return operation
+    return replace(operation, by=_who(request, operation.by))
 
 
 def _nodes(view: View) -> list[shapes.Node]:

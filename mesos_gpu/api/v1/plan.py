@@ -1,5 +1,7 @@
 """Plans: what an operator could do. Nothing is changed."""
 
+from collections.abc import Collection
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,11 +10,14 @@ from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
 from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.errors import Conflict
+from mesos_gpu.model.ids import JobId
 from mesos_gpu.model.jobs.job import JobSpec, JobState
 from mesos_gpu.model.nodes.plan import Plan
 from mesos_gpu.policy.room import defrag
 from mesos_gpu.wire.checking import BadJson, object_of
+from mesos_gpu.wire.job_fields import HIDDEN
 from mesos_gpu.wire.jobs import spec_from_mapping
 
 
@@ -26,24 +31,32 @@ class Plans:
     async def for_request(self, request: Request) -> Response:
         """POST /v1/plan/defrag."""
         spec = _spec(await body_of(request))
-        return await self._planned(await result_of(self._scheduler.read(lambda view: view.defrag(spec))))
+        problem = await result_of(self._scheduler.read(lambda view: view.defrag(spec)))
+        return await self._planned(Sight.of(request), problem)
 
     async def for_job(self, request: Request) -> Response:
         """GET /v1/plan/defrag/{id}."""
-        wanted = request.path_params["id"]
+        wanted, sight = request.path_params["id"], Sight.of(request)
 
         def read(view: View) -> defrag.Problem:
-            job = job_of(view, wanted)
+            job = job_of(view, wanted, sight.sees)
             if job.state is not JobState.PENDING:
                 what = f"job {job.id} is {job.state.value}: it needs no room"
                 raise Conflict(what, remedy="name a job that waits: mesos-gpu queue")
             return view.defrag(job)
 
-        return await self._planned(await result_of(self._scheduler.read(read)))
+        return await self._planned(sight, await result_of(self._scheduler.read(read)))
 
-    async def _planned(self, problem: defrag.Problem) -> Response:
+    async def _planned(self, sight: Sight, problem: defrag.Problem) -> Response:
         # The search may take a while: it must not hold up the engine, nor other requests.
-        return json_answer(_shown(problem, await run_in_threadpool(defrag.plan, problem)))
+        plan = await run_in_threadpool(defrag.plan, problem)
+        moved = {JobId(move.job_id) for move in plan.moves}
+
+        def unseen(view: View) -> frozenset[str]:
+            return frozenset(id for id in moved if not (id in view.jobs and sight.sees(view.jobs[id])))
+
+        hidden = frozenset() if sight.rights.is_open else await result_of(self._scheduler.read(unseen))
+        return json_answer(_shown(problem, plan, hidden))
 
 
 def _spec(body: bytes) -> JobSpec:
@@ -59,7 +72,8 @@ def _spec(body: bytes) -> JobSpec:
     return spec
 
 
-def _shown(problem: defrag.Problem, plan: Plan) -> shapes.Plan:
+def _shown(problem: defrag.Problem, plan: Plan, hidden: Collection[str]) -> shapes.Plan:
+    """`hidden`: ids of jobs that who asks does not see."""
     targets: list[shapes.Place] = [
         {"hostname": target.hostname, "gpu_ids": list(target.gpus)} for target in plan.targets
     ]
@@ -70,8 +84,8 @@ def _shown(problem: defrag.Problem, plan: Plan) -> shapes.Plan:
         "target": targets if problem.tasks > 1 else next(iter(targets), None),
         "moves": [
             {
-                "job_id": move.job_id,
-                "name": move.name,
+                "job_id": HIDDEN if move.job_id in hidden else move.job_id,
+                "name": HIDDEN if move.job_id in hidden else move.name,
                 "from": move.source,
                 "to": move.to,
                 "gpu_ids": list(move.gpus),

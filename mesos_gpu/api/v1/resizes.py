@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.access.rights import JOB_RESIZE
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
@@ -13,6 +14,7 @@ from mesos_gpu.api.scheduler_api import SchedulerApi, View
 from mesos_gpu.api.spec import shapes
 from mesos_gpu.api.v1 import views
 from mesos_gpu.api.v1.changes import Changes
+from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.model.ids import JobId
 from mesos_gpu.wire.checking import BadJson
 from mesos_gpu.wire.resizes import decode
@@ -43,21 +45,27 @@ class Resizes:
         if isinstance(patch, list):
             raise invalid(*patch)
         restart, wait_s = asked.RESTART.of(request), asked.ANSWER_S.of(request)
-        wanted = request.path_params["id"]
-        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted).id))
+        job_id = await self._job_id(request)
         await result_of(self._scheduler.resize(job_id, patch, restart=restart))
-        return await self._answer(job_id, wait_s)
+        return await self._answer(Sight.of(request), job_id, wait_s)
 
     async def withdraw(self, request: Request) -> Response:
         """DELETE /v1/jobs/{id}/resize: 200 when its host has what it had, 409 when it cannot, 202 while it has not
         answered."""
-        wait_s, wanted = asked.ANSWER_S.of(request), request.path_params["id"]
-        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted).id))
+        wait_s, job_id = asked.ANSWER_S.of(request), await self._job_id(request)
         await result_of(self._scheduler.withdraw_resize(job_id))
-        return await self._answer(job_id, wait_s)
+        return await self._answer(Sight.of(request), job_id, wait_s)
 
-    async def _answer(self, job_id: JobId, wait_s: float) -> Response:
-        seen = await self._answered(job_id, time.monotonic() + wait_s)
+    async def _job_id(self, request: Request) -> JobId:
+        """The job that the path names, which who asks may resize."""
+        wanted, sight = request.path_params["id"], Sight.of(request)
+        read = self._scheduler.read(
+            lambda view: sight.require(JOB_RESIZE, job_of(view, wanted, sight.sees)).id
+        )
+        return await result_of(read)
+
+    async def _answer(self, sight: Sight, job_id: JobId, wait_s: float) -> Response:
+        seen = await self._answered(sight, job_id, time.monotonic() + wait_s)
         resize = seen.job["resize"]
         if seen.restarts or resize is None or resize["state"] in _PENDING:
             return json_answer(seen.job, 202)
@@ -65,24 +73,26 @@ class Resizes:
             raise _refusal(job_id, resize)
         return json_answer(seen.job)
 
-    async def _answered(self, job_id: JobId, deadline: float) -> _Seen:
+    async def _answered(self, sight: Sight, job_id: JobId, deadline: float) -> _Seen:
         """The job when its host has answered, or at the deadline (`time.monotonic()`)."""
         while True:
-            seen = await self._look(job_id)
+            seen = await self._look(sight, job_id)
             resize, left_s = seen.job["resize"], deadline - time.monotonic()
             if seen.restarts or resize is None or resize["state"] not in _PENDING or left_s <= 0:
                 return seen
-            await self._changes.wait(job_id, seen.job["version"], left_s, lambda: self._version(job_id))
+            await self._changes.wait(
+                job_id, seen.job["version"], left_s, lambda: self._version(sight, job_id)
+            )
 
-    async def _look(self, job_id: JobId) -> _Seen:
+    async def _look(self, sight: Sight, job_id: JobId) -> _Seen:
         def look(view: View) -> _Seen:
-            job = job_of(view, job_id)
-            return _Seen(views.job(view, job), any(task.evicted for task in view.round_of(job)))
+            job = job_of(view, job_id, sight.sees)
+            return _Seen(views.job(view, job, sight), any(task.evicted for task in view.round_of(job)))
 
         return await result_of(self._scheduler.read(look))
 
-    async def _version(self, job_id: JobId) -> int:
-        return (await self._look(job_id)).job["version"]
+    async def _version(self, sight: Sight, job_id: JobId) -> int:
+        return (await self._look(sight, job_id)).job["version"]
 
 
 def _refusal(job_id: JobId, resize: shapes.Resize) -> Refusal:

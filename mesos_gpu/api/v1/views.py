@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.api.spec import shapes
+from mesos_gpu.api.v1.seen import Sight
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.jobs.queue import Estimate, QueueUse, Waiting
@@ -23,13 +24,17 @@ from mesos_gpu.model.tasks.task import Task
 from mesos_gpu.wire import job_fields
 
 
-def job(view: View, job: Job, *, show_env: bool = False) -> shapes.Job:
-    """A job, with where its latest launch is. Values of its environment may be secrets: `show_env` shows them."""
+def job(view: View, job: Job, sight: Sight, *, show_env: bool = False) -> shapes.Job:
+    """A job as `sight` sees it, with where its latest launch is. Values of its environment may be secrets: `show_env`
+    shows them."""
+    whole, job = job, sight.shown(job)
     return {
         "id": job.id,
         "name": job.spec.name,
         "state": job.state.value,
         "version": job.version,
+        "owner": job.owner or None,
+        "hidden": job is not whole,
         **_requested(view, job.spec, show_env),
         **_progress(view, job, view.round_of(job)),
     }
@@ -144,7 +149,7 @@ def _healthy(tasks: Sequence[Task]) -> bool | None:
     return False if False in known else True if known == {True} else None
 
 
-def task(view: View, task: Task) -> shapes.Task:
+def task(view: View, task: Task, sight: Sight) -> shapes.Task:
     """A launch, a node monitor, or a task that holds a shared GPU in Mesos."""
     owner = view.jobs.get(task.job_id) if task.job_id else None
     return {
@@ -158,7 +163,9 @@ def task(view: View, task: Task) -> shapes.Task:
         "rank": task.rank,
         "ports": list(task.ports),
         "healthy": task.healthy,
-        "preempted_for": task.preempted_for,
+        "preempted_for": sight.named(
+            view.jobs.get(task.preempted_for) if task.preempted_for else None, lambda job: job.id
+        ),
         "gpu_ids": list(task.gpus),
         "share": share(task.share) if task.share else None,
         "covers": task.covers,
@@ -178,8 +185,8 @@ def _name(task: Task, owner: Job | None) -> str:
     return "gpu-monitor" if task.job_id is None else (listed.name if listed else "") or task.id
 
 
-def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
-    """A GPU, how it stands, and who holds it."""
+def gpu(view: View, status: GpuStatus, sight: Sight) -> shapes.Gpu:
+    """A GPU, how it stands, and who holds it, as far as `sight` sees that."""
     node, gpu, card = status.node, status.gpu, status.card
     holder, shared = view.holder(gpu.id), view.shared(gpu)
     owner = view.jobs.get(holder.job_id) if holder and holder.job_id else None
@@ -201,26 +208,30 @@ def gpu(view: View, status: GpuStatus) -> shapes.Gpu:
         "reset": reset(card.reset) if card and card.reset else None,
         "hostname": node.hostname,
         "agent_id": node.id,
-        "task_id": holder.id if holder else None,
-        "job_id": owner.id if owner else None,
-        "job_name": owner.spec.name if owner else None,
-        "shares": _gpu_shares(view, gpu.id, shared) if shared else [],
+        "task_id": _task_id(holder, owner, sight),
+        "job_id": sight.named(owner, lambda job: job.id),
+        "job_name": sight.named(owner, lambda job: job.spec.name),
+        "shares": _gpu_shares(view, gpu.id, shared, sight) if shared else [],
         "sharing": _sharing(shared) if shared else None,
     }
 
 
-def _gpu_shares(view: View, gpu_id: GpuId, shared: SharedGpu) -> list[shapes.GpuShare]:
-    return [_gpu_share(view, gpu_id, task, task.share) for task in shared.tenants if task.share]
+def _task_id(task: Task | None, owner: Job | None, sight: Sight) -> str | None:
+    return sight.named(owner, lambda _: task.id) if task and owner else task.id if task else None
 
 
-def _gpu_share(view: View, gpu_id: GpuId, task: Task, granted: Share) -> shapes.GpuShare:
+def _gpu_shares(view: View, gpu_id: GpuId, shared: SharedGpu, sight: Sight) -> list[shapes.GpuShare]:
+    return [_gpu_share(view, gpu_id, task, task.share, sight) for task in shared.tenants if task.share]
+
+
+def _gpu_share(view: View, gpu_id: GpuId, task: Task, granted: Share, sight: Sight) -> shapes.GpuShare:
     owner = view.jobs.get(task.job_id) if task.job_id else None
     used = next((use for use in _uses(view, task) if use.gpu_id == gpu_id), None)
     return {
         **share(granted),
-        "task_id": task.id,
-        "job_id": owner.id if owner else None,
-        "job_name": owner.spec.name if owner else None,
+        "task_id": _task_id(task, owner, sight) or task.id,
+        "job_id": sight.named(owner, lambda job: job.id),
+        "job_name": sight.named(owner, lambda job: job.spec.name),
         "used": _use(used) if used else None,
     }
 
@@ -237,10 +248,10 @@ def _sharing(shared: SharedGpu) -> shapes.GpuSharing:
     }
 
 
-def gpu_with_history(view: View, status: GpuStatus) -> shapes.GpuWithHistory:
-    """A GPU with its history, oldest first."""
+def gpu_with_history(view: View, status: GpuStatus, sight: Sight) -> shapes.GpuWithHistory:
+    """A GPU as `sight` sees it with its history, oldest first."""
     changes = status.card.changes if status.card else ()
-    return {**gpu(view, status), "history": [transition(change) for change in changes]}
+    return {**gpu(view, status, sight), "history": [transition(change) for change in changes]}
 
 
 def transition(change: Transition) -> shapes.Transition:
@@ -362,6 +373,7 @@ def waiting(waiting: Waiting) -> shapes.Waiting:
         "position": waiting.position,
         "id": job.id,
         "name": spec.name,
+        "owner": job.owner or None,
         "queue": spec.queue,
         "priority": spec.priority,
         "effective_priority": waiting.effective_priority,

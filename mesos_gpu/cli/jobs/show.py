@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 HEALTHY: Final = {True: "yes", False: "no", None: None}
 _NEW: Final = "..."  # where lines come that are named nowhere
 _ORDER: Final = (
-    "id", "name", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus", "tasks",
+    "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
+    "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
     "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "node", "runs as", "env", "labels", "attempts",
     "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
@@ -41,7 +42,8 @@ def _progress(job: "Job") -> dict[str, object]:
         "state": job["state"],
         "exit code": job["exit_code"],
         "message": job["message"],
-        "command": command_line(job),
+        **({"owner": job["owner"]} if job["owner"] else {}),
+        "command": "(hidden from you)" if job["hidden"] else command_line(job),
         "healthy": HEALTHY[job["healthy"]],
         "held gpus": " ".join(job["gpu_ids"]),
         **({"share": _share(job["share"], job["gpu_memory_max_mib"])} if job["share"] else {}),

@@ -513,6 +513,7 @@ class Job:
     adopted: bool = (
         False  # made of an unknown task's labels: what it runs is not known, so it is never launched
     )
+    owner: str = ""  # the proved name of who submitted it; "": nobody was asked
 
     @property
     def min_driver(self) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from mesos_gpu.api.v1.seen import ALL_SEEING
 from mesos_gpu.api.v1.views import job, task
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -125,8 +126,8 @@ def saved(effects: list[fx.Effect]) -> list[bool | None]:
 def healthy(world: World) -> object:
     view = StateView(world.state, Settings("e", "m"), world.now)
     (launch,) = view.round_of(world.job())
-    assert task(view, launch)["healthy"] is launch.healthy
-    return job(view, world.job())["healthy"]
+    assert task(view, launch, ALL_SEEING)["healthy"] is launch.healthy
+    return job(view, world.job(), ALL_SEEING)["healthy"]
 
 
 def test_what_it_says_is_kept_once_and_shown(world: World) -> None:
@@ -168,7 +169,7 @@ def test_a_job_is_healthy_if_all_its_tasks_are(world: World) -> None:
     view = StateView(world.state, Settings("e", "m"), world.now)
     for one, health, of_all in ((first, True, None), (second, False, False), (second, True, True)):
         hear(world, "TASK_RUNNING", health, one)
-        assert job(view, world.job())["healthy"] is of_all
+        assert job(view, world.job(), ALL_SEEING)["healthy"] is of_all
 
 
 def test_it_outlives_the_scheduler(world: World) -> None:

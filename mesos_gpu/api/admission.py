@@ -1,0 +1,115 @@
+"""What somebody may ask for in a job or an app, beside the right to run it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from posixpath import normpath
+
+from mesos_gpu.access.decide import Rights, Subject, unix_user_of
+from mesos_gpu.access.patterns import any_fits
+from mesos_gpu.access.rights import APP_CONTROL, APP_WRITE, JOB_CONTROL, JOB_RUN
+from mesos_gpu.api.http.answers import Refusal
+from mesos_gpu.api.http.rights import require
+from mesos_gpu.model.access.document import EVERYTHING, Limits
+from mesos_gpu.model.jobs.job import JobSpec
+from mesos_gpu.wire.checking import Problem
+
+
+def problems(rights: Rights, spec: JobSpec, subject: Subject) -> list[Problem]:
+    """What of a request the roles of who asks do not allow. `subject`: the job, or the app whose instance it is."""
+    if rights.is_open:
+        return []
+    of_app = bool(subject.app)
+    limits = rights.limits(APP_WRITE if of_app else JOB_RUN, subject)
+    said = [
+        *_of_user(rights, spec, limits),
+        *_of_image(spec, limits),
+        *_of_mounts(spec, limits),
+        *_of_priority(spec, limits),
+    ]
+    if spec.control_access and not rights.may(APP_CONTROL if of_app else JOB_CONTROL, subject):
+        said.append(Problem("/control_access", rights.missing(JOB_CONTROL, subject)))
+    return said
+
+
+def _of_user(rights: Rights, spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+    own = unix_user_of(rights.document, rights.caller.name)
+    if spec.user is not None and spec.user != own and not any_fits(limits.users, spec.user):
+        allowed = ", ".join(dict.fromkeys([*([own] if own else []), *limits.users])) or "none"
+        yield Problem("/user", f"{rights.caller.name} may not run as {spec.user}; allowed: {allowed}")
+
+
+def _of_image(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+    if spec.image and not any_fits(limits.images, spec.image):
+        yield Problem("/image", f"{spec.image} is not allowed; allowed: {_shown(limits.images)}")
+
+
+def _of_mounts(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+    for index, mount in enumerate(spec.mounts):
+        if mount.source.startswith("/") and not _is_below(mount.source, limits.volumes):
+            allowed = _shown(limits.volumes)
+            yield Problem(
+                f"/volumes/{index}", f"{mount.source} of the host is not allowed; allowed: {allowed}"
+            )
+
+
+def _is_below(path: str, roots: Sequence[str]) -> bool:
+    path = normpath(path).replace("//", "/")
+    return any(
+        root == EVERYTHING or path == root.rstrip("/") or path.startswith(f"{root.rstrip('/')}/")
+        for root in roots
+    )
+
+
+def _of_priority(spec: JobSpec, limits: Limits) -> Iterable[Problem]:
+    if spec.priority > limits.highest_priority:
+        yield Problem(
+            "/priority", f"{spec.priority} is above {limits.highest_priority}, the highest that is allowed"
+        )
+    if limits.must_be_preemptible and not spec.preemptible:
+        yield Problem("/preemptible", "must be true: jobs of these roles may be ended for others")
+
+
+def _shown(patterns: Sequence[str]) -> str:
+    return ", ".join(patterns) or "none"
+
+
+def admit(rights: Rights, spec: JobSpec, *, pooled: bool) -> JobSpec:
+    """A job as it is queued for who asks: as its Unix user, if it names none.
+
+    Args:
+        rights: Of who asks.
+        spec: What is asked for.
+        pooled: Whether a job that names no user gets one of its own on its host.
+
+    Raises:
+        Refusal: The right for the queue is missing, or the roles do not allow what is asked for; all of it at once.
+    """
+    subject = Subject(rights.caller.name, spec.queue)
+    require(rights, JOB_RUN, subject)
+    refused = problems(rights, spec, subject)
+    if spec.user is None and not rights.is_open and not pooled:
+        spec, more = with_own_user(rights, spec, subject)
+        refused += more
+    if refused:
+        raise over_limits(rights, refused)
+    return spec
+
+
+def with_own_user(rights: Rights, spec: JobSpec, subject: Subject) -> tuple[JobSpec, list[Problem]]:
+    """A job that names no user as the Unix user of who asks; without one it may run as the default one only where
+    every user is allowed."""
+    own = unix_user_of(rights.document, rights.caller.name)
+    if own is not None:
+        return replace(spec, user=own), []
+    limits = rights.limits(APP_WRITE if subject.app else JOB_RUN, subject)
+    if EVERYTHING in limits.users:
+        return spec, []
+    name = rights.caller.name
+    what = f"{name} has no Unix user; name one, or have it written below unix_users (mesos-gpu access apply)"
+    return spec, [Problem("/user", what)]
+
+
+def over_limits(rights: Rights, refused: Sequence[Problem]) -> Refusal:
+    """What is told who asks for more than the roles allow."""
+    what = f"the roles of {rights.caller.name} do not allow this"
+    return Refusal(403, "forbidden", what, remedy=rights.who_can_give(), problems=list(refused))

@@ -1,0 +1,96 @@
+"""What somebody may see of jobs: those that may not be seen are not there, of others some fields are hidden."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from starlette.requests import Request
+
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.rights import JOB_ENV, JOB_OUTPUT, JOB_READ, JOB_SEE, Right
+from mesos_gpu.api.http.rights import require, rights_of
+from mesos_gpu.model.access.caller import ANYBODY
+from mesos_gpu.model.access.document import AccessDocument
+from mesos_gpu.model.jobs.job import FIELDS, Job, JobSpec
+from mesos_gpu.wire.job_fields import HIDDEN
+
+#: Fields of a job that all see who see the job; each other one is hidden from who may not read it.
+OPEN_FIELDS: Final = frozenset(
+    {
+        "name", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib", "gpu_compute_pct",
+        "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "user", "max_attempts", "timeout_s",
+        "kill_grace_s", "on_gpu_failure", "on_member_failure", "min_driver", "placement", "priority", "preemptible",
+        "queue", "app",
+    }
+)  # fmt: skip
+_CLOSED: Final = tuple(field for field in FIELDS if field.key not in OPEN_FIELDS)
+
+
+def subject_of(job: Job) -> Subject:
+    """What rights for a job are asked for."""
+    app = job.spec.app if job.app_version is not None else None
+    return Subject(job.owner, job.spec.queue, app or "")
+
+
+class Sight:
+    """What one request's caller may see. Rights are asked for once for each owner, queue and app."""
+
+    def __init__(self, rights: Rights) -> None:
+        """See what these rights allow."""
+        self.rights = rights
+        self._known: dict[tuple[Right, Subject], bool] = {}
+
+    @classmethod
+    def of(cls, request: Request) -> "Sight":
+        """What the sender of a request sees."""
+        return cls(rights_of(request))
+
+    def sees(self, job: Job) -> bool:
+        """Whether the job is there at all."""
+        return self.rights.is_open or self._may(JOB_SEE, job)
+
+    def reads(self, job: Job) -> bool:
+        """Whether it sees what the job runs."""
+        return self.rights.is_open or self._may(JOB_READ, job)
+
+    def reads_output(self, job: Job) -> bool:
+        """Whether it sees what the job prints."""
+        return self.rights.is_open or self._may(JOB_OUTPUT, job)
+
+    def require(self, right: Right, job: Job) -> Job:
+        """Let pass who may do that with the job.
+
+        Raises:
+            Refusal: He may not.
+        """
+        require(self.rights, right, subject_of(job))
+        return job
+
+    def may_see_env(self, job: Job) -> bool:
+        """Whether it sees the values of the job's environment; `guard.may_see_env` says so where nobody is asked."""
+        return self._may(JOB_ENV, job)
+
+    def named(self, job: Job | None, word: Callable[[Job], str]) -> str | None:
+        """A word that tells of a job, for who may see it."""
+        if job is None:
+            return None
+        return word(job) if self.sees(job) else HIDDEN
+
+    def shown(self, job: Job) -> Job:
+        """A job without what is hidden: its fields are then as if they had not been asked for."""
+        return job if self.reads(job) else replace(job, spec=_without_closed(job.spec), message=HIDDEN)
+
+    def _may(self, right: Right, job: Job) -> bool:
+        key = right, subject_of(job)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self.rights.may(*key)
+        return known
+
+
+#: Of who sees all, where nobody is asked who they are.
+ALL_SEEING: Final = Sight(Rights(AccessDocument(), ANYBODY))
+
+
+def _without_closed(spec: JobSpec) -> JobSpec:
+    return replace(spec, **{field.name: field.standard() for field in _CLOSED})

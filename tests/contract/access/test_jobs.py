@@ -1,0 +1,206 @@
+"""What names may see of each other's jobs, what they may do with them, and what they may ask for."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from starlette.types import Scope
+
+from mesos_gpu.api.app import create_app
+from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.settings import ApiSettings
+from mesos_gpu.engine import events as ev
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
+from mesos_gpu.model.access.document import AccessDocument, Binding, Limits, Role, Shared
+from mesos_gpu.model.jobs.permits import Control, Permits
+from mesos_gpu.scheduler.daemon import Daemon
+from mesos_gpu.testing.fake_driver import FakeClock, FakeDriver, RecordingStore
+
+DOCUMENT = AccessDocument(
+    version=1,
+    roles=(
+        Role("runner", ("job:run", "job:*:own"), Limits(("www",), ("nginx:*",), ("/data",), 5, True)),
+        Role("seer", ("job:see",)),
+    ),
+    bindings=(
+        Binding(("boss",), (), ("admin",)),
+        Binding(("ann", "bob"), (), ("user",), ("research",), ("/research/*",)),
+        Binding(("carl",), (), ("user",), ("other",)),
+        Binding(("rita",), (), ("runner",)),
+        Binding(("vera",), (), ("viewer",)),
+        Binding(("otto",), (), ("operator",)),
+        Binding(("x@y",), (), ("user",)),
+    ),
+    unix_users={"carl": "cc"},
+    shares={"research": (Shared.JOBS,)},
+)
+JOB: dict[str, Any] = {
+    "command": "echo hunter2", "env": {"TOKEN": "hunter2"}, "labels": {"secret": "hunter2"}, "queue": "research",
+}  # fmt: skip
+
+
+class Known(Daemon):
+    """A scheduler with a document."""
+
+    @property
+    def access(self) -> AccessDocument:
+        return DOCUMENT
+
+
+async def by_header(scope: Scope) -> Caller:
+    name = dict(scope["headers"]).get(b"x-name", b"").decode()
+    return Caller(name, proof=Proof.TOKEN) if name else NOBODY
+
+
+class Rig:
+    """A scheduler with its interface; `call` is made by somebody with a name."""
+
+    def __init__(self) -> None:
+        store = RecordingStore()
+        self.daemon = Known(store, store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
+        permits = Permits(control_access={"lb": (Control.API,)})
+        self.server = serve(
+            create_app(self.daemon, ApiSettings("http://w", "1", identify=by_header, permits=permits)),
+            "127.0.0.1",
+            0,
+        )
+        self.session = requests.Session()
+        self.session.trust_env = False
+        self.daemon.start()
+        self.daemon.put(ev.Registered("fw", "http://master"))
+
+    def call(self, name: str, verb: str, path: str, **more: Any) -> requests.Response:
+        headers = {"X-Name": name} if name else {}
+        return self.session.request(verb, self.server.url + path, headers=headers, timeout=60, **more)
+
+    def submit(self, who: str, **fields: Any) -> requests.Response:
+        return self.call(who, "POST", "/v1/jobs", json={**JOB, **fields})
+
+    def close(self) -> None:
+        self.session.close()
+        self.server.stop()
+        self.daemon.stop()
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+def refused(response: requests.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["message"]
+
+
+def test_a_job_is_its_submitters_and_runs_as_the_unix_user_of_that_name(rig: Rig) -> None:
+    job = rig.submit("ann").json()
+    assert (job["owner"], job["user"], job["hidden"]) == ("ann", "ann", False)
+    assert rig.submit("carl", queue="other").json()["user"] == "cc"
+    assert rig.submit("boss", user="www").json()["user"] == "www"
+
+
+def test_nobody_gets_401_and_says_what_to_do(rig: Rig) -> None:
+    for verb, path in (("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/gpus"), ("GET", "/metrics")):
+        response = rig.call("", verb, path, json=JOB if verb == "POST" else None)
+        assert response.status_code == 401
+        assert "log in" in response.json()["error"]["remedy"]
+    assert rig.call("", "GET", "/v1/health").status_code == 200
+
+
+def test_others_see_only_what_the_queue_shares(rig: Rig) -> None:
+    job_id = rig.submit("ann").json()["id"]
+    seen = rig.call("bob", "GET", f"/v1/jobs/{job_id}").json()
+    assert seen["hidden"]
+    assert "hunter2" not in str(seen)
+    assert (seen["owner"], seen["queue"], seen["state"]) == ("ann", "research", "pending")
+    assert rig.call("carl", "GET", f"/v1/jobs/{job_id}").status_code == 404
+    assert rig.call("carl", "GET", f"/v1/why/{job_id}").status_code == 404
+    assert rig.call("carl", "DELETE", f"/v1/jobs/{job_id}").status_code == 404
+    assert rig.call("carl", "GET", "/v1/jobs").json() == {"jobs": [], "total": 0}
+    assert rig.call("carl", "GET", "/v1/queue").json()["jobs"] == []
+    assert "hunter2" not in rig.call("vera", "GET", "/v1/jobs").text
+    assert [job["hidden"] for job in rig.call("ann", "GET", "/v1/jobs").json()["jobs"]] == [False]
+
+
+def test_a_filter_finds_nothing_in_what_is_hidden(rig: Rig) -> None:
+    rig.submit("ann")
+    assert rig.call("bob", "GET", "/v1/jobs?label=secret%3Dhunter2").json()["total"] == 0
+    assert rig.call("ann", "GET", "/v1/jobs?label=secret%3Dhunter2").json()["total"] == 1
+
+
+def test_an_environment_is_its_owners(rig: Rig) -> None:
+    job_id = rig.submit("ann").json()["id"]
+    path = f"/v1/jobs/{job_id}"
+    assert rig.call("ann", "GET", path).json()["env"] == {"TOKEN": "***"}
+    assert rig.call("ann", "GET", path, params={"show_env": "true"}).json()["env"] == {"TOKEN": "hunter2"}
+    assert rig.call("otto", "GET", path).json()["env"] == {"TOKEN": "***"}
+    response = rig.call("otto", "GET", path, params={"show_env": "true"})
+    assert refused(response) == (403, "otto lacks the right job:env in queue research")
+
+
+@pytest.mark.parametrize(
+    ("verb", "below", "right"),
+    [("DELETE", "", "job:kill"), ("GET", "/logs", "job:output"), ("PATCH", "", "job:resize"),
+     ("DELETE", "/resize", "job:resize")],
+)  # fmt: skip
+def test_others_may_not_touch_it(rig: Rig, verb: str, below: str, right: str) -> None:
+    job_id = rig.submit("ann").json()["id"]
+    body = {"gpu_compute_pct": 50} if verb == "PATCH" else None
+    response = rig.call("bob", verb, f"/v1/jobs/{job_id}{below}", json=body)
+    assert refused(response) == (403, f"bob lacks the right {right} in queue research")
+    assert response.json()["error"]["remedy"].startswith("ask boss to bind")
+    assert rig.call("ann", "GET", f"/v1/jobs/{job_id}").json()["state"] == "pending"
+
+
+def test_its_owner_and_an_operator_may_end_it(rig: Rig) -> None:
+    for name in ("ann", "otto"):
+        job_id = rig.submit("ann").json()["id"]
+        assert rig.call(name, "DELETE", f"/v1/jobs/{job_id}").status_code in (200, 202)
+
+
+def test_a_queue_that_is_not_ones_own_is_refused(rig: Rig) -> None:
+    assert refused(rig.submit("carl")) == (403, "carl lacks the right job:run in queue research")
+    assert refused(rig.submit("vera")) == (403, "vera lacks the right job:run")
+
+
+def test_all_that_the_roles_do_not_allow_is_told_at_once(rig: Rig) -> None:
+    asked = {
+        "user": "ann",
+        "image": "evil:1",
+        "volumes": ["/etc:/etc", "/data/x:/x", "/data/../etc:/y"],
+        "priority": 9,
+    }
+    response = rig.submit("rita", **asked)
+    assert refused(response) == (403, "the roles of rita do not allow this")
+    assert [problem["path"] for problem in response.json()["error"]["problems"]] == [
+        "/user", "/image", "/volumes/0", "/volumes/2", "/priority", "/preemptible",
+    ]  # fmt: skip
+    allowed = {
+        "user": "www",
+        "image": "nginx:1",
+        "volumes": ["/data/x:/x"],
+        "priority": 5,
+        "preemptible": True,
+    }
+    assert rig.submit("rita", **allowed).status_code == 201
+
+
+def test_who_has_no_unix_user_is_told(rig: Rig) -> None:
+    response = rig.submit("x@y", queue="default")
+    assert response.status_code == 403
+    assert response.json()["error"]["problems"][0]["path"] == "/user"
+
+
+def test_reaching_the_control_plane_is_a_right_of_its_own(rig: Rig) -> None:
+    asked = {"name": "lb", "control_access": ["api"]}
+    assert rig.submit("ann", **asked).json()["error"]["problems"][0]["path"] == "/control_access"
+    assert rig.submit("boss", **asked).status_code == 201
+
+
+def test_operators_are_named_by_what_is_proved(rig: Rig) -> None:
+    assert rig.call("ann", "POST", "/v1/nodes/h/drain", json={}).status_code == 403
+    response = rig.call("otto", "POST", "/v1/nodes/h/drain", json={"by": "boss", "reason": "x"})
+    assert response.status_code == 404  # no such node; the right is there
