@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.scheduler_api import View, is_used
 from mesos_gpu.model.ids import TaskId
 from mesos_gpu.model.jobs.job import JobState
@@ -127,6 +128,11 @@ def _nodes(view: View) -> tuple[Node, ...]:
 
 def _disbelieved(view: View) -> int:
     return view.disbelieved
+
+
+def _refused(_view: View) -> Mapping[Reason, int]:
+    """What the server refused by itself, of which the engine knows nothing."""
+    return REFUSED.read()
 
 
 def _services(view: View) -> tuple[tuple[str, str, int, int], ...]:
@@ -257,6 +263,14 @@ FAMILIES: Final = (
         "Status updates that were not of who they said.",
         _disbelieved,
         _number,
+    ),
+    Family(
+        "mesos_gpu_requests_refused_total",
+        "counter",
+        "Requests and connections that were refused before they reached the scheduler.",
+        _refused,
+        lambda counts: [((reason.value,), count) for reason, count in counts.items()],
+        ("reason",),
     ),
     Family("mesos_gpu_gpus", "gauge", "GPUs that nodes report.", _gpus, lambda gpus: _number(len(gpus.each))),
     Family(

@@ -1,22 +1,34 @@
-"""What one client may take of the HTTP server: time for a request's head, bytes of it, connections of all.
+"""What one client may take of the HTTP server: time, bytes and connections.
 
-uvicorn bounds the pause between requests only. Without these a client that sends a byte now and then, or nothing,
-holds a connection for ever, and a few thousand of them all descriptors of the process.
+uvicorn bounds the pause between requests only. Without these a client that sends or reads a byte now and then, or
+nothing, holds a connection for ever, and a few thousand of them all descriptors of the process.
 """
 
 import asyncio
 import logging
 import resource
 import time
-from typing import Any, Final
+from collections import Counter
+from enum import Enum
+from typing import Any, Final, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from mesos_gpu.adapters.tls.peer import Peer, extension, peer_of
+from mesos_gpu.api.http import door
+from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.door import REFUSED, Reason
 
+KEEP_S: Final = 5  # between two requests
 HEAD_S: Final = 10.0  # from the connection, or the first byte of a further request, to the end of its head
-MOST_HEAD: Final = 1 << 16  # bytes
+BODY_S: Final = 40.0  # for all of a body; who reads it gives up before (`requests.BODY_S`)
+READ_S: Final = 20.0  # in which a reader takes something
+LEAST_READ: Final = 1 << 14  # bytes that this must be
+MOST_BODY: Final = 1 << 22  # bytes, with the frames of its chunks; `requests.MOST_BODY` is less
+MOST_PIPELINED: Final = 16  # requests that are sent before the one before is answered
 MOST_CONNECTIONS: Final = 1000
+_ONE_READ: Final = 1 << 18  # bytes that asyncio reads at once: much may follow the end of a head
 _KEPT: Final = 128  # descriptors for all else: the state, the master, agents, logs
 _SAY_S: Final = 10.0  # between two lines that say the same
 logger = logging.getLogger("mesos_gpu.api")
@@ -31,58 +43,57 @@ def connections() -> int:
     return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(min(MOST_CONNECTIONS, soft - _KEPT), 8)
 
 
+class _Wrong(Exception):
+    """Ends the parsing of a request."""
+
+
+class _Part(Enum):
+    """What of a request is awaited from the client."""
+
+    HEAD = "head"
+    BODY = "body"
+    NOTHING = "nothing"
+
+
 class Bounded(HttpToolsProtocol):
     """A connection of a client. `limit_concurrency` of the configuration is how many there may be."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         """Take what uvicorn makes a protocol with."""
         super().__init__(*arguments, **more)
-        self._most, self.limit_concurrency = (
-            self.limit_concurrency,
-            None,
-        )  # uvicorn's own keeps connections open
-        self._timer: asyncio.TimerHandle | None = None
-        self._head = 0  # bytes, until its end
+        # uvicorn's own keeps connections open
+        self._most, self.limit_concurrency = self.limit_concurrency, None
+        self.timeout_keep_alive = KEEP_S
+        self._part, self._since = _Part.HEAD, self.loop.time()
+        self._timer: asyncio.TimerHandle | None = None  # of the part that is awaited
+        self._raw = self._head = 0  # bytes that came of the part; of the head those that count
+        self._problem: Refusal | None = None  # why the parser was stopped
+        self._reader: asyncio.TimerHandle | None = None  # while something waits to be read by the client
+        self._read = False  # whether the client read since that was looked at
+        self.url = b""
         self.peer: Peer | None = None  # who has proved to be at the other end, by a certificate
+
+    # --- connections
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take it, or say that there are too many."""
         super().connection_made(transport)
         self.peer = peer_of(transport.get_extra_info("ssl_object"))
-        if self._most is not None and len(self.connections) > self._most:
-            say(f"more than {self._most} connections: further ones are refused")
-            self._refuse("503 Service Unavailable")
+        self._await(_Part.HEAD)
+        if self._most is None or len(self.connections) <= self._most or self._make_room():
             return
-        self._expect_head()
+        say(f"more than {self._most} connections: further ones are refused")
+        what = f"there are {self._most} connections already"
+        refusal = Refusal(503, "unavailable", what, remedy="try again later")
+        self._refuse(refusal, Reason.CONNECTIONS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer of a connection that is over."""
-        self._stop_timer()
+        """Stop the timers of a connection that is over."""
+        self._await(_Part.NOTHING)
+        if self._reader is not None:
+            self._reader.cancel()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes of a head are counted."""
-        if self.transport.is_closing():
-            return
-        if self._timer is not None:
-            self._head += len(data)
-            if self._head > MOST_HEAD + (1 << 18):  # with the beginning of a body, which one read may bring
-                self._refuse("431 Request Header Fields Too Large")
-                return
-        super().data_received(data)
-
-    def on_message_begin(self) -> None:
-        """A further request; the application sees who has proved to send it."""
-        super().on_message_begin()
-        if self.peer is not None:
-            self.scope["extensions"] = extension(self.peer)
-        if self._timer is None:
-            self._expect_head()
-
-    def on_headers_complete(self) -> None:
-        """Stop the timer: the request's head came in time."""
-        self._stop_timer()
-        super().on_headers_complete()
 
     def retire(self, answer_s: float) -> None:
         """End when what is being answered is, or after that time."""
@@ -90,22 +101,178 @@ class Bounded(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.loop.call_later(answer_s, self.transport.close)
 
-    def _expect_head(self) -> None:
-        self._head = 0
-        self._timer = self.loop.call_later(HEAD_S, self._refuse, "408 Request Timeout")
+    def _make_room(self) -> bool:
+        """End the connection that has waited longest for its client, of the address that has most such."""
+        others = [cast("Bounded", each) for each in self.connections if each is not self]
+        waiting = [each for each in others if each.waits]
+        if not waiting:
+            return False
+        crowd = Counter(each.address for each in waiting)
+        oldest = min(waiting, key=lambda each: (-crowd[each.address], each._since))
+        oldest._cut_off(Reason.CONNECTIONS)
+        return True
 
-    def _stop_timer(self) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether it is the client's turn: to ask, to go on with a request, or to read."""
+        if self.transport.is_closing():
+            return False
+        return self._part is not _Part.NOTHING or not self._answering or self.flow.write_paused
+
+    @property
+    def address(self) -> str:
+        """The client's address; "": it has none."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def _answering(self) -> bool:
+        return not getattr(self.cycle, "response_complete", True)  # before the first request there is none
+
+    # --- what comes
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of each part are counted."""
+        if self.transport.is_closing():
+            return
+        self._raw += len(data)
+        if self._part is _Part.HEAD and self._raw > door.MOST_HEAD + _ONE_READ:
+            self._refuse(door.too_large("the head", self._raw, door.MOST_HEAD, "bytes"), Reason.HEAD)
+            return
+        if self._part is _Part.BODY and self._raw > MOST_BODY + _ONE_READ:
+            self._cut_off(Reason.BODY)  # it was told by whoever read the body
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.cycle.keep_alive = False  # to nothing else: it is answered, and what follows is not read
+        except httptools.HttpParserError as error:
+            why = self._problem or door.malformed(f"the request is not HTTP: {str(error)[:80]}")
+            reason = Reason.HEAD if why.code == "too-large" else Reason.MALFORMED
+            self._refuse(why, Reason.PIPELINE if why.code == "pipeline" else reason)
+
+    def on_message_begin(self) -> None:
+        """Expect a head: of the first request from the connection on. The application sees who has proved to send it."""
+        self._unset_keepalive_if_required()
+        super().on_message_begin()
+        if self.peer is not None:
+            self.scope["extensions"] = extension(self.peer)
+        self._head, self._problem = 0, None
+        if self._part is not _Part.HEAD:
+            self._await(_Part.HEAD)
+
+    def on_url(self, url: bytes) -> None:
+        """Count a piece of the target."""
+        super().on_url(url)
+        if len(self.url) > door.MOST_TARGET:
+            size = len(self.url)
+            self._wrong(door.too_large("the target", size, door.MOST_TARGET, "bytes or more", status=414))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header. Those behind a body are none: who added or removed headers before us saw others."""
+        if self._part is not _Part.HEAD:
+            return
+        size = len(name) + len(value)
+        self._head += size
+        if size > door.MOST_LINE:
+            self._wrong(door.too_large(f"header {door.shown(name)}", size, door.MOST_LINE, "bytes"))
+        if self._head + len(self.url) > door.MOST_HEAD:
+            self._wrong(
+                door.too_large("the head", self._head + len(self.url), door.MOST_HEAD, "bytes or more")
+            )
+        if len(self.headers) >= door.MOST_HEADERS:
+            self._wrong(
+                door.too_large("the head", len(self.headers) + 1, door.MOST_HEADERS, "headers or more")
+            )
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Expect the body: the head came in time. Whether there is one shows at once."""
+        problem = door.head_problem(self.parser.get_http_version(), self.url, self.headers)
+        if problem is not None:
+            self._wrong(problem)
+        if len(self.pipeline) >= MOST_PIPELINED:
+            what = f"more than {MOST_PIPELINED} requests came before an answer"
+            self._wrong(Refusal(429, "pipeline", what, remedy="wait for answers"))
+        self._await(_Part.BODY)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Expect nothing more of it."""
+        self._await(_Part.NOTHING)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """See that what was answered is read."""
+        super().on_response_complete()
+        self._since = self.loop.time()
+        if self.transport.get_write_buffer_size():
+            self._watch()
+
+    def _wrong(self, problem: Refusal) -> None:
+        self._problem = problem
+        raise _Wrong
+
+    # --- time
+
+    def _await(self, part: _Part) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        self._part, self._since, self._raw, self._timer = part, self.loop.time(), 0, None
+        if part is _Part.HEAD:
+            self._timer = self.loop.call_later(HEAD_S, self._late)
+        elif part is _Part.BODY:
+            self._timer = self.loop.call_later(BODY_S, self._late)
 
-    def _refuse(self, status: str) -> None:
-        self._stop_timer()
-        if not self.transport.is_closing():
-            self.transport.write(
-                f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode()
-            )
-            self.transport.close()
+    def _late(self) -> None:
+        what, seconds = self._part.value, HEAD_S if self._part is _Part.HEAD else BODY_S
+        refusal = Refusal(
+            408, "too-slow", f"the {what} did not come within {seconds:g} s", remedy="send it faster"
+        )
+        self._refuse(refusal, Reason.SLOW_HEAD if self._part is _Part.HEAD else Reason.SLOW_BODY)
+
+    def pause_writing(self) -> None:
+        """Watch whether the client reads."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Note that it has read most of what there was."""
+        self._read = True
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        if self._reader is None:
+            self._read = False
+            self._reader = self.loop.call_later(READ_S, self._look, self.transport.get_write_buffer_size())
+
+    def _look(self, before: int) -> None:
+        self._reader = None
+        left = self.transport.get_write_buffer_size()
+        if left and not self._read and left > before - LEAST_READ:
+            self._cut_off(Reason.SLOW_READER)
+        elif left:
+            self._watch()
+
+    # --- refusals
+
+    def _refuse(self, refusal: Refusal, reason: Reason) -> None:
+        """Say why, and close; into the answer to another request nothing is said."""
+        if self._answering and (self.cycle.response_started or self._part is _Part.HEAD or self.pipeline):
+            self._cut_off(reason)
+            return
+        self._await(_Part.NOTHING)
+        if self.transport.is_closing():
+            return
+        REFUSED.count(reason)
+        answer = error_answer(refusal, self.url.decode("latin-1"), {"Connection": "close"})
+        lines = b"".join(b"%s: %s\r\n" % each for each in answer.raw_headers)
+        self.transport.write(STATUS_LINE[refusal.http_status] + lines + b"\r\n" + bytes(answer.body))
+        self.transport.close()
+
+    def _cut_off(self, reason: Reason) -> None:
+        self._await(_Part.NOTHING)
+        REFUSED.count(reason)
+        self.transport.abort()
 
 
 _said: Final[dict[str, float]] = {}

@@ -1,31 +1,42 @@
-"""What a browser must not be led to do: the interface has no passwords of its own.
+"""What a browser must not be led to do, and what it may do with our pages.
 
 A page of another origin may send requests here through its visitor's browser. It can neither set
-`Content-Type: application/json` without asking first (Fetch standard, CORS), nor hide its Origin; and a name
-that is made to resolve to 127.0.0.1 shows in Host.
+`Content-Type: application/json` without asking first (Fetch standard, CORS), nor hide its Origin and where it stands
+(Sec-Fetch-Site); and a name that is made to resolve to 127.0.0.1 shows in Host.
 """
 
 import ipaddress
+import re
 from collections.abc import Collection
 from typing import Final
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.door import MOST_QUERY, REFUSED, Reason, malformed, too_large
 
+_POLICY: Final = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 _SECURITY: Final = {
-    b"content-security-policy": b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    b"content-security-policy": _POLICY,
     b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
     b"referrer-policy": b"no-referrer",
+    b"permissions-policy": b"camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
 }
-_HSTS: Final = (
-    b"strict-transport-security",
-    b"max-age=31536000",
-)  # RFC 6797: a browser says https from now on
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")  # RFC 6797: https from now on
+_PRIVATE: Final = {b"cache-control": b"no-store"}  # of all that does not say otherwise
 _TAKEN: Final = ("application/json", "application/merge-patch+json")  # a browser asks before it sends either
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+_OTHERS: Final = ("cross-site", "same-site")  # Sec-Fetch-Site of pages that are not ours
+_PORTS: Final = {"http": 80, "https": 443}
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]{2,45}\]|[a-zA-Z0-9._-]{1,253})(:[0-9]{1,5})?")
 
 
 class Guard:
@@ -34,7 +45,7 @@ class Guard:
     def __init__(self, app: ASGIApp, names: Collection[str] = ()) -> None:
         """Around the application. `names`: by which operators call this host."""
         self._app = app
-        self._names = frozenset(map(_plain, names))
+        self._names = frozenset(map(_ascii, names))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on; mark the answer."""
@@ -44,22 +55,41 @@ class Guard:
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
+                said = {name.lower() for name, _ in message["headers"]}
                 sealed = [_HSTS] if scope.get("scheme") == "https" else []
-                message["headers"] = [*message["headers"], *_SECURITY.items(), *sealed]
+                wanted = (*_SECURITY.items(), *_PRIVATE.items(), *sealed)
+                more = [each for each in wanted if each[0] not in said]
+                message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        refusal = self._other_host(scope) or _refusal(scope)
+        reason, refusal = self._judge(scope)
+        if refusal:
+            REFUSED.count(reason)
         await (error_answer(refusal, scope["path"]) if refusal else self._app)(scope, receive, marked)
+
+    def _judge(self, scope: Scope) -> tuple[Reason, Refusal | None]:
+        """What is wrong, and what kind of wrong it is."""
+        fields = scope["query_string"].count(b"&") + 1
+        if fields > MOST_QUERY:
+            return Reason.HEAD, too_large("the query", fields, MOST_QUERY, "fields", status=400)
+        if problem := self._other_host(scope):
+            return Reason.HOST, problem
+        if problem := csrf_problem(scope):
+            return Reason.ORIGIN, problem
+        return Reason.MEDIA_TYPE, _media_problem(scope)
 
     def _other_host(self, scope: Scope) -> Refusal | None:
         """A name that somebody else makes resolve to this address. An address is nobody's to make so."""
-        host = Headers(scope=scope).get("host", "")
-        name = _plain(_name(f"//{host}"))
+        given = Headers(scope=scope).getlist("host")
+        if len(given) > 1:
+            return malformed(f"Host must be given once, not {len(given)} times")
+        host = given[0] if given else ""
+        name = _name_of(host)
         own = _is_local_name if _is_loopback(scope) else _is_address
-        if name in self._names or own(name):
+        if name and (name in self._names or own(name)):
             return None
         remedy = _HOST_REMEDY.format(name or "NAME")
-        return Refusal(403, "forbidden", f"Host {host!r} is not this machine", remedy=remedy)
+        return Refusal(403, "forbidden", f"Host {host[:300]!r} is not this machine", remedy=remedy)
 
 
 _HOST_REMEDY: Final = "use http://127.0.0.1:PORT there; or let the scheduler take it, by --allowed-host {}"
@@ -79,28 +109,62 @@ def may_see_env(request: Request) -> bool:
     raise Refusal(403, "forbidden", what, remedy="ask there, without a proxy; or leave --show-env out")
 
 
-def _refusal(scope: Scope) -> Refusal | None:
+def csrf_problem(scope: Scope) -> Refusal | None:
+    """Whether a page of another origin makes its visitor's browser send this.
+
+    Programs send neither Origin nor Sec-Fetch-Site. A visitor may follow a link to our pages.
+    """
     headers = Headers(scope=scope)
-    host = headers.get("host", "")
-    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
-        return None
-    origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
-        what = f"a page of {origin!r} may not do that here"
+    safe, origin, site = scope["method"] in _SAFE, headers.get("origin"), headers.get("sec-fetch-site")
+    if site in _OTHERS and not (safe and headers.get("sec-fetch-mode") == "navigate"):
+        what = f"a page that is {site} (Sec-Fetch-Site) may not do that here"
         return Refusal(403, "forbidden", what, remedy="use the dashboard, or no browser")
+    if safe or origin is None or _is_origin(origin, scope.get("scheme", "http"), headers.get("host", "")):
+        return None
+    what = f"a page of {origin[:300]!r} may not do that here"
+    return Refusal(403, "forbidden", what, remedy="use the dashboard, or no browser")
+
+
+def _is_origin(origin: str, scheme: str, host: str) -> bool:
+    """Whether an origin is ours: scheme, host and port. A proxy before us may speak TLS where we do not."""
+    page, slashes, place = origin.partition("://")
+    if not slashes or page not in _PORTS or (page != scheme and (page, scheme) != ("https", "http")):
+        return False
+    name = _name_of(place)
+    return bool(name) and (name, _port_of(place, page)) == (_name_of(host), _port_of(host, page))
+
+
+def _port_of(place: str, scheme: str) -> int:
+    port = place.rpartition("]")[2].partition(":")[2]
+    return int(port) if port else _PORTS[scheme]
+
+
+def _media_problem(scope: Scope) -> Refusal | None:
+    headers = Headers(scope=scope)
+    if scope["method"] in _SAFE:
+        return None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if has_body and kind not in _TAKEN:
-        what = f"Content-Type {kind!r} is not taken"
+        what = f"Content-Type {kind[:300]!r} is not taken"
         return Refusal(415, "media-type", what, remedy="send Content-Type: application/json")
     return None
 
 
-def _name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:  # as in "[::1"
+def _name_of(host: str) -> str:
+    """The name or address that a Host header, or an origin, has; "": it is none, as "me@there" or "[::1"."""
+    match = _HOST.fullmatch(host)
+    if match is None or int((match[2] or ":0")[1:]) > 65535:
         return ""
+    return _plain(match[1].strip("[]"))
+
+
+def _ascii(name: str) -> str:
+    """The form in which browsers send a name that has other letters."""
+    try:
+        return _plain(name.encode("idna").decode("ascii"))
+    except UnicodeError:  # a label that is empty or too long: no browser sends it
+        return _plain(name)
 
 
 def _is_loopback(scope: Scope) -> bool:

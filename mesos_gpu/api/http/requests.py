@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from mesos_gpu.api.http.answers import Refusal, invalid
 from mesos_gpu.api.scheduler_api import View
@@ -91,7 +91,7 @@ async def body_of(request: Request) -> bytes:
     """The whole body.
 
     Raises:
-        Refusal: It is larger than 1 MiB, or does not come in time.
+        Refusal: It is larger than 1 MiB, or does not come in time, or at all.
     """
     chunks, size = [], 0
     try:
@@ -105,6 +105,10 @@ async def body_of(request: Request) -> bytes:
     except TimeoutError:
         what = f"the body did not come within {BODY_S:g} s"
         raise Refusal(408, "too-slow", what, remedy="send it faster, or less") from None
+    except ClientDisconnect:
+        raise Refusal(
+            400, "gone", "the client went before its body was whole", remedy="send all of it"
+        ) from None
     return b"".join(chunks)
 
 

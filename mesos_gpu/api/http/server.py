@@ -95,6 +95,8 @@ class Server:
             lifespan="on",
             timeout_graceful_shutdown=2,
             http=Bounded,
+            ws="none",
+            server_header=False,
             limit_concurrency=connections() if most_connections is None else most_connections,
         )
         self._server = _Uvicorn(config, app, tls)
@@ -112,6 +114,11 @@ class Server:
             asyncio.run(self._server.serve(sockets=[self._listener]))
         finally:
             self._server.settled.set()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
 
     def stop(self) -> None:
         """Finish what is being answered, and end the thread."""

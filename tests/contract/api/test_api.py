@@ -437,7 +437,7 @@ def test_the_page_is_served_with_its_policy(rig: Rig) -> None:
     page = rig.call("GET", "/")
     assert "mesos_gpu" in page.text
     assert page.headers["content-type"].startswith("text/html")
-    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert "default-src 'none'" in page.headers["content-security-policy"]
     for name in ("app.js", "style.css", "favicon.svg"):
         assert rig.call("GET", f"/static/{name}").status_code == 200
 

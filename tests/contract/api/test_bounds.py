@@ -1,6 +1,7 @@
 """What one client may take of the server, and under which names it answers."""
 
 import asyncio
+import contextlib
 import resource
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from mesos_gpu.api.app import create_app
 from mesos_gpu.api.http import bounds
 from mesos_gpu.api.http import requests as asked
+from mesos_gpu.api.http.door import REFUSED, Reason
 from mesos_gpu.api.http.guard import Guard
 from mesos_gpu.api.http.server import Server, listen
 from mesos_gpu.api.settings import ApiSettings
@@ -107,11 +109,47 @@ def test_connections_are_counted_and_come_free_again(caplog: pytest.LogCaptureFi
     rig.server.stop()
     rig.server = Server(rig.app, listen("127.0.0.1", 0), most_connections=5)
     rig.url = rig.server.url
-    held = [connect(rig) for _ in range(5)]
-    wait_until("all are taken", lambda: requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 503)
+    held = [listening(rig) for _ in range(5)]
+    assert requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 503
     assert "more than 5 connections" in caplog.text
     held.pop().close()
     wait_until("one is free", lambda: requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 200)
+    for each in held:
+        each.close()
+    rig.close()
+
+
+def listening(rig: Rig) -> socket.socket:
+    """Hold a connection that is being answered."""
+    connection = connect(rig)
+    connection.sendall(b"GET /v2/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+    assert b"200 OK" in connection.recv(65536)
+    return connection
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"GET /v1/health HTTP/1.1\r\nX-",
+        b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
+    ],
+)
+def test_who_makes_the_server_wait_gives_way_to_who_comes(said: bytes) -> None:
+    rig = Rig()
+    rig.server.stop()
+    rig.server = Server(rig.app, listen("127.0.0.1", 0), most_connections=5)
+    rig.url, before = rig.server.url, REFUSED.read()[Reason.CONNECTIONS]
+    held = []
+    for _ in range(5):
+        held.append(connect(rig))
+        held[-1].sendall(said)
+    for _ in range(3):
+        assert requests.get(f"{rig.url}/v1/health", timeout=20).status_code == 200
+    assert REFUSED.read()[Reason.CONNECTIONS] > before
+    with contextlib.suppress(ConnectionResetError):
+        rest_of(held[0])  # ends: the first is the first to go
     for each in held:
         each.close()
     rig.close()

@@ -1,0 +1,112 @@
+"""What a request's head may be, and how often one was refused, by reason. Pure but for the count.
+
+The figures are in docs/reference/rest.md; operators' settings are in `mesos_gpu.api.http.rate`.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import httptools
+
+from mesos_gpu.api.http.answers import Refusal
+
+MOST_TARGET: Final = 1 << 13  # bytes of path and query
+MOST_QUERY: Final = 100  # fields of a query
+MOST_HEADERS: Final = 100
+MOST_LINE: Final = 1 << 14  # bytes of one header
+MOST_HEAD: Final = 1 << 16  # bytes of all of them, with the target
+VERSIONS: Final = ("1.0", "1.1")
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class Reason(Enum):
+    """Why a request, or a connection, was refused."""
+
+    MALFORMED = "malformed"  # no HTTP, or such as two readers would read differently
+    HEAD = "head"  # its size, or the number of its parts
+    HOST = "host"  # another machine's name
+    ORIGIN = "origin"  # a page of another origin
+    MEDIA_TYPE = "media-type"
+    BODY = "body"  # its size
+    JSON = "json"  # no JSON, or more of it than is taken
+    RATE = "rate"
+    CONCURRENCY = "concurrency"
+    STREAMS = "streams"
+    CONNECTIONS = "connections"
+    PIPELINE = "pipeline"
+    SLOW_HEAD = "slow-head"
+    SLOW_BODY = "slow-body"
+    SLOW_READER = "slow-reader"
+
+
+class Counts:
+    """How often each reason was given, since the process began. For all threads."""
+
+    def __init__(self) -> None:
+        """All are zero."""
+        self._lock = threading.Lock()
+        self._counts: Counter[Reason] = Counter()
+
+    def count(self, reason: Reason) -> None:
+        """Count one."""
+        with self._lock:
+            self._counts[reason] += 1
+
+    def read(self) -> Mapping[Reason, int]:
+        """Every reason and its count, also if it is zero."""
+        with self._lock:
+            return {reason: self._counts[reason] for reason in Reason}
+
+
+REFUSED: Final = Counts()
+
+
+def too_large(name: str, size: float, most: int, unit: str, *, status: int = 431) -> Refusal:
+    """The refusal of a head with too much of something."""
+    what = f"{name} has {size:g} {unit}, and {most} are taken"
+    return Refusal(status, "too-large", what, remedy="send less")
+
+
+def malformed(what: str, *, status: int = 400) -> Refusal:
+    """The refusal of what is no request, or could be read in two ways."""
+    return Refusal(status, "malformed", what, remedy="send an HTTP/1.1 request as RFC 9112 has it")
+
+
+def shown(text: bytes) -> str:
+    """Bytes that were sent, cut to what fits in a sentence."""
+    plain = text.decode("latin-1")
+    return repr(plain if len(plain) <= 60 else plain[:57] + "...")
+
+
+def head_problem(version: str, target: bytes, headers: Headers) -> Refusal | None:
+    """What is wrong with a head that could be read in two ways, by us and by a proxy before us."""
+    if version not in VERSIONS:
+        return malformed(f"HTTP/{version} is not spoken here", status=505)
+    hosts = [value for name, value in headers if name == b"host"]
+    if len(hosts) != 1 and not (version == "1.0" and not hosts):
+        return malformed(f"Host must be given once, not {len(hosts)} times")
+    codings = [value for name, value in headers if name == b"transfer-encoding"]
+    if codings and (version == "1.0" or len(codings) > 1 or codings[0].strip().lower() != b"chunked"):
+        return malformed(
+            f"Transfer-Encoding {shown(codings[0])} is not taken: it may be chunked, in HTTP/1.1"
+        )
+    if b"#" in target:
+        return malformed(f"the target {shown(target)} has a fragment, which is a browser's own")
+    return None if target.startswith(b"/") else _not_a_path(target, hosts[0] if hosts else b"")
+
+
+def _not_a_path(target: bytes, host: bytes) -> Refusal | None:
+    """A target with a name of its own, as proxies are sent it: it must be that of Host, by which we judge."""
+    try:
+        url = httptools.parse_url(target)
+    except httptools.HttpParserInvalidURLError:
+        return malformed(f"the target {shown(target)} is no path")
+    port = b":%d" % url.port if url.port else b""
+    name = b"[%s]" % url.host if url.host and b":" in url.host else url.host
+    same = bool(name) and (name + port).lower() == host.strip().lower()
+    if same and url.schema in (b"http", b"https") and not url.userinfo and url.path:
+        return None
+    return malformed(f"the target {shown(target)} is not of Host {shown(host)}")
