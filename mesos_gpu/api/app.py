@@ -7,6 +7,7 @@ from mesos_gpu.api.http.answers import on_defect, on_known, on_route
 from mesos_gpu.api.http.audit import Audit
 from mesos_gpu.api.http.authenticate import Authenticate
 from mesos_gpu.api.http.guard import Guard
+from mesos_gpu.api.http.rate import Rate
 from mesos_gpu.api.marathon.events import Events
 from mesos_gpu.api.marathon.routes import routes
 from mesos_gpu.api.routes import v1_routes
@@ -43,6 +44,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
             Middleware(Audit),
             Middleware(Guard, names=settings.host_names),
             _authenticate(scheduler, settings),
+            Middleware(Rate, limits=settings.limits),
         ],
         lifespan=jobs.lifespan,
         exception_handlers={MesosGpuError: on_known, 404: on_route, 405: on_route, Exception: on_defect},

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from mesos_gpu.access.rate import Limits
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
@@ -28,3 +29,4 @@ class ApiSettings:
     has_user_pool: bool = False  # whether jobs that name no user get one each, on their host
     open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken
+    limits: Limits = field(default_factory=Limits)  # of each caller

@@ -325,8 +325,10 @@ class Client:
     ) -> _T:
         timeout = (_CONNECT_S, self._read_timeout_s + wait_s)
         try:
-            response = self._session.request(
-                verb, self.url + path, params=query, json=body, timeout=timeout, allow_redirects=False
+            response = _unhurried(
+                lambda: self._session.request(
+                    verb, self.url + path, params=query, json=body, timeout=timeout, allow_redirects=False
+                )
             )
         except requests.RequestException as err:
             what = f"the scheduler at {self.url} does not answer ({_reason(err)})"
@@ -419,6 +421,19 @@ def _said(response: requests.Response) -> _Error:
         remedy = failure.remedy or _REMEDIES.get(response.status_code, "")
     code = "unavailable" if response.status_code == 503 else "refused"
     return _Error(code, what, remedy, problems)
+
+
+def _unhurried(ask: Callable[[], requests.Response]) -> requests.Response:
+    """An answer; while it is that too much is asked for, ask again when it says."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        response = ask()
+        after = response.headers.get("Retry-After", "")
+        if response.status_code != 429 or not (after.isascii() and after.isdigit()):
+            return response
+        if time.monotonic() + int(after) >= give_up_at:
+            return response
+        time.sleep(int(after))
 
 
 def _path(*parts: str) -> str:

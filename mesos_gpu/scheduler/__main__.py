@@ -126,6 +126,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             open_to_all=exposure.open_to_all,
             tls=tls,
             has_user_pool=bool(options.user_pool),
+            limits=options.limits,
         ),
     )
     stop = threading.Event()

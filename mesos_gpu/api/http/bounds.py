@@ -151,7 +151,7 @@ class Bounded(HttpToolsProtocol):
             self._refuse(why, Reason.PIPELINE if why.code == "pipeline" else reason)
 
     def on_message_begin(self) -> None:
-        """Expect a head: of the first request from the connection on. The application sees who has proved to send it."""
+        """Expect a head. The application sees who has proved to send it."""
         self._unset_keepalive_if_required()
         super().on_message_begin()
         if self.peer is not None:

@@ -6,6 +6,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
+from mesos_gpu.access.rate import Limits
 from mesos_gpu.api.settings import SERVICE_PORTS
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
@@ -15,11 +16,12 @@ from mesos_gpu.model.nodes.user_pool import POOL
 from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
+from mesos_gpu.scheduler.options.limits import LIMITS
 from mesos_gpu.scheduler.options.section import Section, with_options
 from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
 #: By the field of `Options` that has what a section says.
-SECTIONS: Final[Mapping[str, Section]] = {"tls": TLS}
+SECTIONS: Final[Mapping[str, Section]] = {"tls": TLS, "limits": LIMITS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Options:
     journal: Path | None = None
     journal_size_mib: int = 256
     tls: TlsOptions = field(default_factory=TlsOptions)
+    limits: Limits = field(default_factory=Limits)
 
 
 def engine_settings(options: Options) -> Settings:

@@ -1,0 +1,111 @@
+"""How much one caller may ask for: 429 for what is more, and when to ask again.
+
+Requests that wait (`/v2/events`, long polls) are counted apart from those that are answered at once, and what tells
+whether the scheduler is well has a count of its own, so that a flood does not make it look ill.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from mesos_gpu.access.rate import Buckets, Limits, Tally, network_of
+from mesos_gpu.api.http.answers import Refusal, error_answer
+from mesos_gpu.api.http.door import REFUSED, Reason
+from mesos_gpu.api.http.rights import caller_of
+
+MOST_STREAMS: Final = 750  # of all callers: a quarter of the connections is left for who does not wait
+_PROBES: Final = ("/ping", "/metrics", "/metrics/prometheus", "/v1/health")
+_EVENTS: Final = "/v2/events"
+_JOBS: Final = "/v1/jobs/"
+
+
+class _Kind(Enum):
+    PROBE = "probe"
+    STREAM = "stream"
+    REQUEST = "request"
+
+
+class Rate:
+    """ASGI middleware, inside what says who calls."""
+
+    def __init__(
+        self, app: ASGIApp, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Around the application. `limits`: None: the defaults."""
+        self._app, self._clock, self._limits = app, clock, limits or Limits()
+        limits = self._limits
+        self._asked = Buckets(limits.rate_per_s, limits.burst)
+        self._probed = Buckets(limits.rate_per_s, limits.burst)
+        self._at_once = {
+            _Kind.REQUEST: Tally(limits.concurrency),
+            _Kind.PROBE: Tally(limits.concurrency),
+            _Kind.STREAM: Tally(limits.streams, MOST_STREAMS if limits.streams else 0),
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count, and pass on; or refuse."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        key, kind = key_of(scope), _kind_of(scope)
+        buckets, tally = self._probed if kind is _Kind.PROBE else self._asked, self._at_once[kind]
+        wait_s = buckets.take(key, self._clock())
+        if wait_s:
+            await self._refuse(key, Reason.RATE, wait_s)(scope, receive, send)
+        elif not tally.enter(key):
+            reason = Reason.STREAMS if kind is _Kind.STREAM else Reason.CONCURRENCY
+            await self._refuse(key, reason, 1.0)(scope, receive, send)
+        else:
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                tally.leave(key)
+
+    def _refuse(self, key: str, reason: Reason, wait_s: float) -> ASGIApp:
+        REFUSED.count(reason)
+        seconds = max(math.ceil(wait_s), 1)
+        what = f"{key} asks for {self._words(reason)}"
+        refusal = Refusal(429, reason.value, what, remedy=f"ask again in {seconds} s")
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            response = error_answer(refusal, scope["path"], {"Retry-After": str(seconds)})
+            await response(scope, receive, send)
+
+        return answer
+
+    def _words(self, reason: Reason) -> str:
+        limits = self._limits
+        if reason is Reason.RATE:
+            return f"more than {limits.rate_per_s:g} requests/s, and {limits.burst} at once after a pause"
+        if reason is Reason.STREAMS:
+            return f"more than {limits.streams} answers that wait for something, or all callers for {MOST_STREAMS}"
+        return f"more than {limits.concurrency} answers at once"
+
+
+def key_of(scope: Scope) -> str:
+    """Whose count a request is in: the name's; where there is none, the address's."""
+    caller = caller_of(HTTPConnection(scope))
+    if caller.is_proved:
+        return f"{caller.name!r}"
+    client = scope.get("client")
+    return network_of(caller.address or (client[0] if client else "")) or "the local socket"
+
+
+def _kind_of(scope: Scope) -> _Kind:
+    path = scope["path"]
+    if path in _PROBES:
+        return _Kind.PROBE
+    if path == _EVENTS or (path.startswith(_JOBS) and _waits(scope)):
+        return _Kind.STREAM
+    return _Kind.REQUEST
+
+
+def _waits(scope: Scope) -> bool:
+    """Whether a request about a job is answered when something has happened."""
+    resizes = scope["method"] == "PATCH" or (scope["method"], scope["path"][-7:]) == ("DELETE", "/resize")
+    return resizes or b"after_version=" in scope["query_string"]

@@ -1,0 +1,99 @@
+"""So many requests a second, so many at once; and what that remembers is bounded."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.access.rate import Buckets, Tally, network_of
+
+
+def test_a_burst_is_let_through_and_then_so_many_a_second() -> None:
+    buckets = Buckets(10.0, 3)
+    assert [buckets.take("ann", 100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
+    assert buckets.take("ann", 100.0) == pytest.approx(0.1)
+    assert buckets.take("ann", 100.05) == pytest.approx(0.05)
+    assert buckets.take("ann", 100.1001) == 0.0
+    assert buckets.take("ann", 100.1001) > 0.0
+    assert buckets.take("bob", 100.1001) == 0.0
+
+
+def test_waiting_as_long_as_is_said_is_enough() -> None:
+    buckets = Buckets(3.0, 1)
+    now = 5.0
+    assert buckets.take("ann", now) == 0.0
+    now += buckets.take("ann", now)
+    assert buckets.take("ann", now + 1e-9) == 0.0
+
+
+def test_refusals_cost_nothing() -> None:
+    """Else who is refused and asks on would never be let in."""
+    buckets = Buckets(1.0, 1)
+    assert buckets.take("ann", 0.0) == 0.0
+    assert all(buckets.take("ann", 0.5) for _ in range(100))
+    assert buckets.take("ann", 1.0) == 0.0
+
+
+@given(
+    st.floats(0.1, 1000.0),
+    st.integers(1, 50),
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(-1.0, 3.0)), max_size=200),
+)
+def test_no_key_gets_more_than_its_burst_and_its_rate(
+    rate: float, burst: int, asked: list[tuple[str, float]]
+) -> None:
+    """Even if the clock goes back."""
+    buckets, now, latest, taken = Buckets(rate, burst), 0.0, 0.0, dict.fromkeys("abc", 0)
+    for key, step in asked:
+        now += step
+        latest = max(latest, now)
+        taken[key] += buckets.take(key, now) == 0.0
+    assert all(count <= burst + rate * latest + 1e-6 for count in taken.values())
+
+
+def test_the_keys_that_are_remembered_are_bounded() -> None:
+    buckets = Buckets(1.0, 1, most_keys=100)
+    for number in range(1000):
+        assert buckets.take(str(number), 0.0) == 0.0
+        assert buckets.take("often", 0.0) == 0.0 or number  # never the one that was forgotten
+    assert len(buckets) == 100
+    assert buckets.take("often", 0.0) > 0.0
+
+
+def test_without_a_rate_all_are_let_through_and_none_is_remembered() -> None:
+    buckets = Buckets(0.0, 1)
+    assert not any(buckets.take("ann", 0.0) for _ in range(100))
+    assert len(buckets) == 0
+
+
+def test_so_many_at_once_of_one_and_of_all() -> None:
+    tally = Tally(2, 3)
+    assert [tally.enter("ann"), tally.enter("ann"), tally.enter("ann")] == [True, True, False]
+    assert [tally.enter("bob"), tally.enter("bob")] == [True, False]
+    tally.leave("ann")
+    assert tally.enter("bob")
+    for key in ("ann", "bob", "bob"):
+        tally.leave(key)
+    assert len(tally) == 0
+
+
+def test_zero_is_no_limit() -> None:
+    tally = Tally(0)
+    assert all(tally.enter("ann") for _ in range(1000))
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+        ("", ""),
+        ("testclient", "testclient"),
+    ],
+)
+def test_an_address_of_ipv6_counts_with_its_network(address: str, network: str) -> None:
+    assert network_of(address) == network
