@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 import mesos_gpu
-from mesos_gpu.cli.app import EXIT_CODES, App, home_option, url_option
+from mesos_gpu.cli.app import EXIT_CODES, App, home_option, tls_options, url_option
 from mesos_gpu.cli.table import Table
 from mesos_gpu.errors import MesosGpuError
 
@@ -97,6 +97,7 @@ class Group(Table):
     cls=Group, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True
 )
 @url_option
+@tls_options
 @home_option
 @click.version_option(
     mesos_gpu.__version__, "-V", "--version", prog_name="mesos-gpu", message="%(prog)s %(version)s"

@@ -2,12 +2,13 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from mesos_gpu.cli import output
-from mesos_gpu.cli.locate import find_url
+from mesos_gpu.cli.reach.reach import Files, Reach, find_reach
 from mesos_gpu.cli.types import URL
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ EXIT_CODES: Final = {
     "73": "conflict: an ambiguous ID, a job without output yet, an app that is locked or was changed meanwhile",
     "74": "a file or stream cannot be read or written",
     "75": "a limit of the user or queue is reached: try again later",
-    "76": "what answers is not a mesos-gpu scheduler",
+    "76": "what answers is not a mesos-gpu scheduler, or cannot prove that it is",
     "124": "wait, --wait: the time was over",
     "125": "run, wait: the job failed and its command has no exit code (not started, or lost)",
     "130": "interrupted; run: Ctrl-C has killed the job",
@@ -41,17 +42,26 @@ class App:
 
     def __init__(self, url: str | None = None) -> None:
         """`url` is what --url says; None: find it."""
-        self.url = url
+        self.url, self.files = url, Files()
 
     def client(self) -> "Client":
         """A client that is closed when the command ends.
 
         Raises:
             Unavailable: Nothing says where a scheduler is.
+            BadConfiguration: A file of certificates cannot be used.
         """
         from mesos_gpu.cli.client import Client  # brings requests: 80 ms that --help need not spend
 
-        return click.get_current_context().with_resource(Client(find_url(self.url), notice=output.note))
+        return click.get_current_context().with_resource(Client(self.reach(), notice=output.note))
+
+    def reach(self) -> Reach:
+        """Where the scheduler is, and whom to believe there.
+
+        Raises:
+            Unavailable: Nothing says where one is.
+        """
+        return find_reach(self.url, self.files)
 
     def marathon(self) -> "Marathon":
         """The scheduler of these options, by Marathon's interface.
@@ -79,6 +89,37 @@ url_option: Final = click.option(
     callback=_keep_url,
     help="The scheduler's address; default: MESOS_GPU_URL, else that of the running `mesos-gpu up`.",
 )
+
+
+def _keep_file(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    app = ctx.ensure_object(App)
+    if value is not None and param.name is not None:
+        app.files = replace(app.files, **{param.name: value})
+
+
+def _file_option(name: str, help_text: str) -> Callable[[_F], _F]:
+    return click.option(
+        name, metavar="FILE", expose_value=False, is_eager=True, callback=_keep_file, help=help_text
+    )
+
+
+def tls_options(function: _F) -> _F:
+    """Give a command --cacert, --cert and --key. There is none that turns verification off."""
+    for option in (
+        _file_option(
+            "--key", "PEM file of the key of --cert, if it is not in there; default: MESOS_GPU_KEY."
+        ),
+        _file_option(
+            "--cert", "PEM file of the certificate to show, if one is asked for; default: MESOS_GPU_CERT."
+        ),
+        _file_option(
+            "--cacert",
+            "PEM file of the authorities that the scheduler's certificate may come from; default: MESOS_GPU_CACERT, "
+            "else those of this host.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def _keep_home(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:

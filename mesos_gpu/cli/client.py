@@ -1,5 +1,6 @@
 """The REST interface as Python calls: typed answers, bounded waiting, errors that say what to do."""
 
+import ssl
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,8 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 
+from mesos_gpu.adapters.tls.session import verify_by
+from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.api.spec.shapes import (
     Gpu,
     Gpus,
@@ -30,6 +33,8 @@ from mesos_gpu.api.spec.shapes import (
     Why,
 )
 from mesos_gpu.cli.locate import REMEDY
+from mesos_gpu.cli.reach.reach import Reach
+from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.jobs.job import JobState
 
@@ -92,14 +97,27 @@ class Client:
     """
 
     def __init__(
-        self, url: str, *, read_timeout_s: float = 30.0, notice: Callable[[str], None] | None = None
+        self, reach: str | Reach, *, read_timeout_s: float = 30.0, notice: Callable[[str], None] | None = None
     ) -> None:
-        """`url` is without a slash at the end; `notice` is told when the scheduler goes and comes back."""
-        self.url, self.patience_s = url, 0.0
+        """Make no connection yet.
+
+        Args:
+            reach: Where the scheduler is; of a URL alone: without a slash at the end.
+            read_timeout_s: For an answer.
+            notice: Is told when the scheduler goes and comes back.
+
+        Raises:
+            BadConfiguration: A file of certificates cannot be used.
+        """
+        self.reach = Reach(reach) if isinstance(reach, str) else reach
+        self.url, self.patience_s = self.reach.url, 0.0
         self._read_timeout_s, self._notice, self._away = read_timeout_s, notice or (lambda _text: None), False
         self._session = requests.Session()
-        host = urlsplit(url).hostname or ""
-        self._session.trust_env = host not in ("localhost", "::1") and not host.startswith("127.")  # no proxy
+        self._session.trust_env = not self.reach.is_here  # no proxy
+        self._session.auth = _as_it_is  # else passwords of ~/.netrc are sent, also in the clear
+        if self.reach.is_tls:
+            context = client_context(Trust(self.reach.cacert, self.reach.cert, self.reach.key))
+            verify_by(self._session, context)
 
     def __enter__(self) -> Self:
         return self
@@ -331,6 +349,9 @@ class Client:
                 )
             )
         except requests.RequestException as err:
+            distrust = of_tls(self.reach, _causes(err)) if self.reach.is_tls else None
+            if distrust is not None:
+                raise distrust from err
             what = f"the scheduler at {self.url} does not answer ({_reason(err)})"
             lost = not isinstance(err, requests.ConnectTimeout) and not _refused(err)
             if lost and verb == "POST" and path == "/v1/jobs":
@@ -339,7 +360,8 @@ class Client:
                 ) from err
             if lost and verb != "GET" and path.startswith("/v2/"):
                 raise Unreachable(what, remedy="see with `mesos-gpu app list` whether it was done") from err
-            raise Unreachable(what, remedy=REMEDY) from err
+            closed = self.reach.is_tls and _closed(err)
+            raise Unreachable(what, remedy=CLOSED_REMEDY if closed else REMEDY) from err
         if not response.ok:
             raise self._failure(response)
         empty = b"null" if kind is type(None) else b""
@@ -354,6 +376,8 @@ class Client:
         try:
             error = _said(response)
         except msgspec.DecodeError:
+            if response.content.startswith(b"This port speaks HTTPS"):
+                return self._not_ours(f"it speaks https; name it as {self.url.replace('http', 'https', 1)}")
             if response.status_code in (502, 503, 504):  # a proxy whose scheduler is away
                 return Unreachable(
                     f"the scheduler at {self.url} does not answer ({response.status_code})", remedy=REMEDY
@@ -448,6 +472,18 @@ def _causes(err: BaseException | None) -> Iterator[BaseException]:
 
 def _refused(err: BaseException) -> bool:
     return any(isinstance(cause, ConnectionRefusedError) for cause in _causes(err))
+
+
+def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _closed(err: BaseException) -> bool:
+    """Whether a connection was made, and ended by the other side."""
+    return not _refused(err) and any(
+        isinstance(cause, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        for cause in _causes(err)
+    )
 
 
 def _reason(err: requests.RequestException) -> str:

@@ -21,6 +21,9 @@ class Running:
     pid: int
     started_at: float
     start_ticks: int  # field 22 of /proc/PID/stat: a process id is used again, both together are not
+    cacert: str | None = (
+        None  # file of the authorities that its certificate comes from; None: those of this host
+    )
 
 
 def state_home() -> Path:
@@ -52,6 +55,7 @@ def running() -> Running | None:
             pid=int(value["pid"]),
             started_at=float(value["started_at"]),
             start_ticks=int(value["start_ticks"]),
+            cacert=None if value.get("cacert") is None else str(value["cacert"]),
         )
     except FileNotFoundError:
         return None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
-from mesos_gpu.cli.locate import find_url, normal_url
+from mesos_gpu.cli.locate import normal_url
+from mesos_gpu.cli.reach.reach import Files, find_reach
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.model.jobs.permits import Control
 from mesos_gpu.model.nodes.driver import MINIMUM
@@ -286,8 +287,9 @@ def _quick_client(ctx: click.Context) -> "Client | None":
     from mesos_gpu.cli.client import Client
 
     chosen = next((url for c in _upwards(ctx) if (url := getattr(c.obj, "url", None))), None)
+    files = next((each for c in _upwards(ctx) if (each := getattr(c.obj, "files", None))), Files())
     try:
-        return Client(find_url(chosen), read_timeout_s=2)
+        return Client(find_reach(chosen, files), read_timeout_s=2)
     except MesosGpuError:
         return None
 

@@ -39,6 +39,7 @@ def client_context(trust: Trust) -> ssl.SSLContext:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         believe(context, trust.cacert, "authorities")
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # who is named is believed, also below a root
     if trust.cert is not None:
         show(context, trust.cert, trust.key or trust.cert)
     elif trust.key is not None:

@@ -1,0 +1,1 @@
+"""How a command reaches its scheduler: the address, and whom to believe there."""
