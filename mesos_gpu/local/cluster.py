@@ -8,7 +8,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Final, Literal, Self
 
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import fetch, helpers, leftovers
-from mesos_gpu.local.processes import Agent, Master
+from mesos_gpu.local.processes import Agent, Master, is_free
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.local.task_ports import TaskPorts
 
@@ -334,9 +333,7 @@ def free_port(ip: str = "127.0.0.1", taken: Collection[int] = ()) -> int:
     """
     # Not the shared generator: where that is seeded, as in tests, two clusters would choose alike.
     for port in random.SystemRandom().sample(_PORTS, 200):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((ip, port))
-            if port not in taken:
+        with contextlib.suppress(OSError):
+            if port not in taken and is_free(ip, port):
                 return port
     raise Unavailable(f"no free port on {ip}", remedy="is it an address of this machine?")

@@ -1,11 +1,13 @@
 """Handles of a cluster's processes: the master and the agents."""
 
 import contextlib
+import errno
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -39,6 +41,31 @@ def poll(what: str, condition: Callable[[], T | None], timeout_s: float = 60, in
                 f"{what}: not within {timeout_s:g} s", remedy="look into its log, then try again"
             )
         time.sleep(interval_s)
+
+
+def is_free(ip: str, port: int) -> bool:
+    """Whether a process could listen at this TCP port now.
+
+    Raises:
+        OSError: Not an address of this machine, or a port of root's.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ip, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            raise
+    return True
+
+
+def await_port(ip: str, port: int, timeout_s: float = 20) -> None:
+    """Wait until a port is free of the process that had it: a child that this one was making when it was killed has
+    its sockets, too, until it runs its own program. In time or not, who listens next says so.
+    """
+    with contextlib.suppress(Unavailable):
+        poll(f"port {port}", lambda: is_free(ip, port), timeout_s)
 
 
 def get_json(ip: str, port: int, path: str, timeout_s: float = 10, authorization: str = "") -> Any:
@@ -107,6 +134,8 @@ class Process:
         """
         if self.running:
             raise Conflict(f"{self.name} runs already", remedy="kill it first")
+        if self._popen is not None:
+            await_port(self.ip, self.port)
         try:
             with leftovers.editing(self.directory.parent) as record:
                 self._started_at = time.time()

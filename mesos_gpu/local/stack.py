@@ -22,7 +22,7 @@ from mesos_gpu.adapters.simulated_gpus import MODELS, SIMULATED_DRIVER, simulate
 from mesos_gpu.errors import BadConfiguration, Unavailable
 from mesos_gpu.local import leftovers
 from mesos_gpu.local.cluster import AgentSpec, Cluster, Devices, Isolation, free_port
-from mesos_gpu.local.processes import get_json, poll, private_log
+from mesos_gpu.local.processes import await_port, get_json, poll, private_log
 from mesos_gpu.local.secure import Secure
 from mesos_gpu.model.jobs.permits import Root
 from mesos_gpu.model.nodes.driver import cuda_of
@@ -93,6 +93,8 @@ class SchedulerProcess:
         """Start it, with `more` arguments this time; `wait` waits for it."""
         self.directory.mkdir(exist_ok=True)
         self.directory.chmod(0o700)
+        if self._popen is not None:
+            await_port("127.0.0.1", self.port)
         with private_log(self.log) as log:
             self._popen = subprocess.Popen(
                 [sys.executable, "-m", "mesos_gpu.scheduler", *self._arguments, *more],
