@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-import msgspec
+from mesos_gpu.wire.body import decoded
 
 E = TypeVar("E", bound=Enum)
+MOST_ENTRIES: Final = 1000  # of an object of strings, as environment and labels
+MOST_NAME: Final = 1024  # characters of a name in it
+MOST_CHARACTERS: Final = 1 << 18  # of all its names and values
 UNFIT: Final = re.compile(r"[\0\ud800-\udfff]")
 
 
@@ -35,10 +38,9 @@ def object_of(body: bytes) -> dict[str, Any]:
         BadJson: It is none.
     """
     try:
-        # Stricter than json: NaN, lone surrogates and numbers that overflow are no JSON.
-        value = msgspec.json.decode(body)
-    except (ValueError, RecursionError) as error:
-        raise BadJson(f"the body is not JSON: {error}") from error
+        value = decoded(body)
+    except ValueError as error:
+        raise BadJson(f"the body is not JSON that is taken: {error}") from error
     if not isinstance(value, dict):
         raise BadJson(f"the body must be a JSON object, not {type(value).__name__}")
     return value
@@ -81,7 +83,7 @@ class Check:
         if not is_number(got) or (whole and got != int(got)) or not holds(got):
             self.problem(key, f"must be {form}, got {show(got)}")
             return default
-        return float(got)
+        return float(got) + 0.0  # not -0.0
 
     def integer(self, key: str, default: int, bounds: tuple[float, float]) -> int:
         """A whole number within the bounds, which it may reach."""
@@ -119,12 +121,28 @@ class Check:
         if not isinstance(got, dict):
             self.problem(key, f"must be an object of strings, got {show(got)}")
             return {}
+        if too_much := excess_of(got):
+            self.problem(key, too_much)
+            return {}
         for name, item in got.items():
             if not is_text(name) or not pattern.fullmatch(name):
                 self.problem(f"{key}/{escaped(name)}", f"must have a name without {without}")
             if not is_text(item):
                 self.problem(f"{key}/{escaped(name)}", f"must be a string without NUL, got {show(item)}")
         return dict(got)
+
+
+def excess_of(strings: Mapping[Any, object]) -> str:
+    """What an object of strings has too much of; "": nothing. YAML has names that are no strings."""
+    if len(strings) > MOST_ENTRIES:
+        return f"must have at most {MOST_ENTRIES} entries, got {len(strings)}"
+    longest = max((len(str(name)) for name in strings), default=0)
+    if longest > MOST_NAME:
+        return f"must have names of at most {MOST_NAME} characters, got one of {longest}"
+    size = sum(len(str(name)) + len(item) for name, item in strings.items() if isinstance(item, str))
+    if size > MOST_CHARACTERS:
+        return f"must have at most {MOST_CHARACTERS} characters in all, got {size}"
+    return ""
 
 
 def is_number(value: object) -> bool:

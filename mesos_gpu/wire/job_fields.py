@@ -86,7 +86,7 @@ def _number(check: Check, field: Field) -> float | None:
         check.problem(field.key, f"must be {kind.words}, got {show(got)}")
         default: float | None = field.default
         return default
-    return float(got)
+    return float(got) + 0.0  # not -0.0
 
 
 def _whole(check: Check, field: Field) -> int | None:

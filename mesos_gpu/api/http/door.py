@@ -31,7 +31,7 @@ class Reason(Enum):
     ORIGIN = "origin"  # a page of another origin
     MEDIA_TYPE = "media-type"
     BODY = "body"  # its size
-    JSON = "json"  # no JSON, or more of it than is taken
+    JSON = "json"  # no JSON, more of it than is taken, or a body that was not whole
     RATE = "rate"
     CONCURRENCY = "concurrency"
     STREAMS = "streams"

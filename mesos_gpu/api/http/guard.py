@@ -33,6 +33,7 @@ _SECURITY: Final = {
 _HSTS: Final = (b"strict-transport-security", b"max-age=31536000")  # RFC 6797: https from now on
 _PRIVATE: Final = {b"cache-control": b"no-store"}  # of all that does not say otherwise
 _TAKEN: Final = ("application/json", "application/merge-patch+json")  # a browser asks before it sends either
+_TOLD: Final = {400: Reason.JSON, 408: Reason.SLOW_BODY, 413: Reason.BODY}  # by who reads the body
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _OTHERS: Final = ("cross-site", "same-site")  # Sec-Fetch-Site of pages that are not ours
 _PORTS: Final = {"http": 80, "https": 443}
@@ -53,8 +54,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        reason, refusal = self._judge(scope)
+
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] in _TOLD and not refusal:
+                    REFUSED.count(_TOLD[message["status"]])
                 said = {name.lower() for name, _ in message["headers"]}
                 sealed = [_HSTS] if scope.get("scheme") == "https" else []
                 wanted = (*_SECURITY.items(), *_PRIVATE.items(), *sealed)
@@ -62,7 +67,6 @@ class Guard:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        reason, refusal = self._judge(scope)
         if refusal:
             REFUSED.count(reason)
         await (error_answer(refusal, scope["path"]) if refusal else self._app)(scope, receive, marked)

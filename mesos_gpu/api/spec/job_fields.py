@@ -10,6 +10,7 @@ from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.wire.checking import MOST_ENTRIES
 from mesos_gpu.wire.constraints import LONGEST_WORD, MOST_CONSTRAINTS
 from mesos_gpu.wire.job_fields import CHECK_BOUNDS, MOST_ARTIFACTS, MOST_CHECKS, MOST_PORTS, PROTOCOLS
 from mesos_gpu.wire.mounts import FORM as MOUNT_FORM
@@ -138,7 +139,9 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Models: lambda _: (
         _Model | Annotated[list[_Model], says(description="ordered fallbacks", uniqueItems=True)]
     ),
-    of.Strings: lambda kind: dict[Annotated[str, like(kind.key)], _Text],
+    of.Strings: lambda kind: Annotated[
+        dict[Annotated[str, like(kind.key)], _Text], says(maxProperties=MOST_ENTRIES)
+    ],
     of.Constraints: lambda _: Annotated[list[_Constraint], says(maxItems=MOST_CONSTRAINTS)],
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
     of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from mesos_gpu.model.apps.app import App
+from mesos_gpu.wire.body import decoded
 from mesos_gpu.wire.marathon.paths import ROOT, absolute
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, Detail, Problems, Report
 from mesos_gpu.wire.marathon.rules import Allowed, check
@@ -26,8 +25,8 @@ class Rollback:
 def json_of(body: bytes) -> Any | Problems:
     """A request's body; `Problems` with status 400 if it is no JSON."""
     try:
-        return msgspec.json.decode(body)  # stricter than json: NaN and lone surrogates are no JSON
-    except (ValueError, RecursionError) as error:
+        return decoded(body)
+    except ValueError as error:
         return Problems(INVALID_JSON, str(error), 400)
 
 

@@ -17,6 +17,7 @@ from mesos_gpu.model.apps.app import (
     SecretRef,
 )
 from mesos_gpu.model.jobs.healthcheck import HealthCheck, IpProtocol
+from mesos_gpu.wire.checking import excess_of
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS
 from mesos_gpu.wire.marathon.options import PREFIX, asked_of, report_labels
 from mesos_gpu.wire.marathon.paths import ROOT, problem_of
@@ -247,6 +248,9 @@ def _migration(app: App, report: Report) -> None:
 
 
 def _environment(app: App, report: Report) -> None:
+    for key, strings in (("env", app.env), ("labels", app.labels)):
+        if too_much := excess_of(strings):
+            report.wrong(too_much, key)
     for name in app.env:
         if not name or "=" in name:
             report.wrong("a variable needs a name without '='", "env", name)

@@ -1,0 +1,95 @@
+"""JSON that somebody sent, within limits: what is beyond them costs no more than to see it. Pure."""
+
+import json
+from typing import Any, Final
+
+import msgspec
+
+MOST_DEPTH: Final = 64  # of objects and lists in each other
+MOST_VALUES: Final = 100_000  # of a document, however deep
+MOST_ITEMS: Final = 10_000  # of one object or list
+MOST_KEY: Final = 4096  # characters of a field's name
+MOST_TEXT: Final = 1 << 17  # characters of a string: as much as Linux takes as one argument (MAX_ARG_STRLEN)
+MOST_DIGITS: Final = 100  # of an integer
+_LARGEST: Final = 10**MOST_DIGITS
+_Path = tuple["_Path", str | int] | None  # the way to a value, its end first
+
+
+def decoded(body: bytes) -> Any:
+    """A body's value.
+
+    Raises:
+        ValueError: It is no JSON (RFC 8259), has a field twice, or is beyond a limit; the message says where.
+    """
+    try:
+        # Stricter than json: NaN, lone surrogates and numbers that overflow are no JSON.
+        value = msgspec.json.decode(body)
+    except RecursionError:
+        raise ValueError(f"it is nested deeper than {MOST_DEPTH}") from None
+    _look_through(value)
+    if body.count(b'"') > 2:  # or there are no two fields
+        json.loads(body.decode(), object_pairs_hook=_once)
+    return value
+
+
+def _look_through(value: Any) -> None:
+    """Look at every value, without recursion.
+
+    Raises:
+        ValueError: One is beyond a limit, or there are too many.
+    """
+    level: list[tuple[Any, _Path]] = [(value, None)]
+    seen = 0
+    for _ in range(MOST_DEPTH):
+        below: list[tuple[Any, _Path]] = []
+        for each, path in level:
+            if isinstance(each, dict):
+                _look_at_keys(each, path)
+                below += [(item, (path, key)) for key, item in each.items()]
+            elif isinstance(each, list):
+                _check(len(each), MOST_ITEMS, "items", path)
+                below += [(item, (path, i)) for i, item in enumerate(each)]
+            elif isinstance(each, str):
+                _check(len(each), MOST_TEXT, "characters", path)
+            elif isinstance(each, int) and not -_LARGEST < each < _LARGEST:
+                raise ValueError(f"{_pointer(path)} is an integer of more than {MOST_DIGITS} digits")
+        seen += len(below)
+        _check(seen, MOST_VALUES, "values", None)
+        if not below:
+            return
+        level = below
+    raise ValueError(f"{_pointer(level[0][1])} is nested deeper than {MOST_DEPTH}")
+
+
+def _look_at_keys(value: dict[str, Any], path: _Path) -> None:
+    _check(len(value), MOST_ITEMS, "fields", path)
+    longest = max(map(len, value), default=0)
+    if longest > MOST_KEY:
+        raise ValueError(
+            f"{_pointer(path)} has a field whose name has {longest} characters; at most {MOST_KEY}"
+        )
+
+
+def _check(count: int, most: int, unit: str, path: _Path) -> None:
+    if count > most:
+        raise ValueError(f"{_pointer(path)} has {count} {unit}; at most {most}")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object whose fields are all there once: of two, another reader could take the other."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise ValueError(f"field {twice[:60]!r} is there twice")
+    return fields
+
+
+def _pointer(path: _Path) -> str:
+    """Write the way to a value as a JSON pointer (RFC 6901), cut to what fits in a sentence."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(str(step).replace("~", "~0").replace("/", "~1"))
+    pointer = "/" + "/".join(reversed(steps))
+    return pointer if len(pointer) <= 100 else pointer[:97] + "..."

@@ -1,0 +1,129 @@
+"""JSON within limits: what is beyond them is named with its place, and costs no more than to see it."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mesos_gpu.wire import body
+from mesos_gpu.wire.body import decoded
+from mesos_gpu.wire.checking import MOST_CHARACTERS, MOST_ENTRIES, BadJson, excess_of, object_of
+from mesos_gpu.wire.jobs import spec_from_mapping
+from mesos_gpu.wire.marathon.app import decode_app, json_of
+from mesos_gpu.wire.marathon.problems import Problems
+
+DOCUMENTS = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**99), 10**99) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"), max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    max_leaves=30,
+)  # fmt: skip
+
+
+@given(DOCUMENTS)
+def test_what_is_within_the_limits_is_what_was_sent(value: Any) -> None:
+    raw = json.dumps(value).encode("utf-8", "surrogatepass")
+    try:
+        sent = json.loads(raw)
+        raw.decode()
+        json.dumps(sent, ensure_ascii=False).encode()
+    except UnicodeError:
+        return  # a lone surrogate as a key
+    assert decoded(raw) == sent
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"", "truncated"),
+        (b"NaN", "invalid character"),
+        (b"Infinity", "invalid character"),
+        (b"-Infinity", "invalid character"),
+        (b"1e999", "out of range"),
+        (b"-1e999", "out of range"),
+        (b"1" * 5000, "out of range"),
+        (b"1" * 101, "/ is an integer of more than 100 digits"),
+        (b'{"a":[-' + b"1" * 200 + b"]}", "/a/0 is an integer of more than 100 digits"),
+        (b'{"a":1,"a":2}', "field 'a' is there twice"),
+        (b'{"a":{"b":1,"\\u0062":2}}', "field 'b' is there twice"),
+        (b'"\\ud800"', ""),
+        (b'"\\udc00x"', ""),
+        (b'"\xed\xa0\x80"', "utf-8"),
+        (b'"\xc0\xaf"', "utf-8"),
+        (b"\xef\xbb\xbf{}", "invalid character"),
+        (json.dumps({}).encode("utf-16"), "invalid character"),
+        (b"[" * 65 + b"]" * 65, "is nested deeper than 64"),
+        (b'{"a":' * 100 + b"1" + b"}" * 100, "/a/a/a"),
+        (b"[" * 500_000 + b"]" * 500_000, "it is nested deeper than 64"),
+        (b"[" * 1_000_000, "it is nested deeper than 64"),
+        (b"[" + b"1," * 10_000 + b"1]", "/ has 10001 items; at most 10000"),
+        (b'{"x":[' + b"[1,1,1,1,1,1,1,1,1,1]," * 9_999 + b"[]]}", "values; at most 100000"),
+        (json.dumps({str(n): 1 for n in range(10_001)}).encode(), "/ has 10001 fields; at most 10000"),
+        (json.dumps({"a/b~": {"k" * 4097: 1}}).encode(), "/a~1b~0 has a field whose name has 4097 characters"),
+        (json.dumps(["x" * (body.MOST_TEXT + 1)]).encode(), "/0 has 131073 characters; at most 131072"),
+        (b"01", ""),
+        (b"1.", ""),
+        (b"+1", ""),
+        (b"'a'", ""),
+        (b"{} {}", ""),
+        (b"[1,]", ""),
+        (b'"a\nb"', ""),
+        (b'"a\0b"', ""),
+    ],
+)  # fmt: skip
+def test_what_is_beyond_is_refused_with_its_place(raw: bytes, why: str) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError, match=r".") as refused:
+        decoded(raw)
+    assert why in str(refused.value)
+    assert len(str(refused.value)) < 300
+    assert time.process_time() - began < 5
+    with pytest.raises(BadJson):
+        object_of(raw)
+    marathon = json_of(raw)
+    assert isinstance(marathon, Problems)
+    assert marathon.status == 400
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[" * 64 + b"]" * 64, b"1" * 100, b"[" + b"1," * 9_999 + b"1]", b'{"a":1,"b":1}']
+)
+def test_what_reaches_a_limit_is_taken(raw: bytes) -> None:
+    assert decoded(raw) == json.loads(raw)
+
+
+def test_minus_zero_is_zero() -> None:
+    spec = spec_from_mapping({"command": "true", "kill_grace_s": -0.0})
+    assert not isinstance(spec, list)
+    assert str(spec.kill_grace_s) == "0.0"
+
+
+@pytest.mark.parametrize(
+    ("strings", "why"),
+    [
+        ({str(n): "" for n in range(MOST_ENTRIES + 1)}, "must have at most 1000 entries, got 1001"),
+        ({"A" * 1025: ""}, "must have names of at most 1024 characters, got one of 1025"),
+        (
+            {"A": "x" * 131_000, "B": "x" * 131_000, "C": "x" * 1000},
+            "must have at most 262144 characters in all, got 263003",
+        ),
+    ],
+)
+@pytest.mark.parametrize("key", ["env", "labels"])
+def test_environment_and_labels_are_bounded_for_jobs_and_apps(
+    key: str, strings: dict[str, str], why: str
+) -> None:
+    problems = spec_from_mapping({"command": "true", key: strings})
+    assert isinstance(problems, list)
+    assert [(each.path, each.reason) for each in problems] == [(f"/{key}", why)]
+    of_app = decode_app(json.dumps({"id": "/a", "cmd": "true", key: strings}).encode())
+    assert isinstance(of_app, Problems)
+    assert why in str(of_app.details)
+
+
+def test_as_many_as_there_may_be_are_taken() -> None:
+    assert excess_of({str(n): "" for n in range(MOST_ENTRIES)}) == ""
+    assert excess_of({"A": "x" * (MOST_CHARACTERS - 1)}) == ""
