@@ -1,8 +1,12 @@
 """What the inside asks of the outside, as protocols. Adapters implement them; fakes pass the same suites."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
+from mesos_gpu.access.asked import Asked, Found
+from mesos_gpu.errors import NoRoom
+from mesos_gpu.model.access.record import AuditRecord
 from mesos_gpu.model.ids import GpuId
 from mesos_gpu.model.nodes.health import Survey
 from mesos_gpu.model.saves import Save, Saved
@@ -108,3 +112,25 @@ class Driver(Protocol):
 
     def revive(self) -> None:
         """REVIVE offers; clears all filters."""
+
+
+class AuditTrail(Protocol):
+    """The record of who changed what, and of what was refused. From any thread."""
+
+    def full(self) -> NoRoom | None:
+        """Why no change may be made now; None: it can be recorded."""
+
+    def put(self, record: AuditRecord) -> Future[None] | None:
+        """Keep a record; None: it is one of a flood of refusals, and was counted. The future ends when it is on disk,
+        of a refusal when it is written; it never raises: what could not be kept is counted as lost."""
+
+    def search(self, asked: Asked, *, limit: int, cursor: str) -> Found:
+        """The newest records that are asked for, from where the cursor of an earlier answer says; bounded in time.
+
+        Raises:
+            BadConfiguration: The cursor is none.
+        """
+
+    @property
+    def lost(self) -> int:
+        """How many records could not be kept since the start."""

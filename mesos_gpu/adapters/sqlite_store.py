@@ -28,7 +28,7 @@ from mesos_gpu.model import saves
 from mesos_gpu.model.saves import FORGOTTEN_BY, NOUNS, SAVED_BY, Noun, Save, Saved
 
 _OWN: Final = stat.S_IRUSR | stat.S_IWUSR
-ALONE: Final = ("journal", "log")  # what else a scheduler keeps in a directory of its own
+ALONE: Final = ("audit", "journal", "log")  # what else a scheduler keeps in a directory of its own
 _BESIDE: Final = ("-wal", "-shm", "-journal", ".lock", ".mark")
 logger = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
             ),
         ],
         middleware=[
-            Middleware(Audit),
+            Middleware(Audit, trail=settings.audit),
             Middleware(Guard, names=settings.host_names),
             _authenticate(scheduler, settings),
             Middleware(Rate, limits=settings.limits),

@@ -9,6 +9,7 @@ from mesos_gpu.api.http.authenticate import Identify, nobody_is_asked
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.model.jobs.job import Engine
 from mesos_gpu.model.jobs.permits import Permits
+from mesos_gpu.ports import AuditTrail
 
 SERVICE_PORTS: Final = range(10000, 20001)  # as Marathon's --local_port_min and --local_port_max
 
@@ -30,3 +31,4 @@ class ApiSettings:
     open_to_all: bool = False  # other machines reach it, and nobody has to prove who he is
     tls: ReloadedTls | None = None  # None: plain HTTP is spoken
     limits: Limits = field(default_factory=Limits)  # of each caller
+    audit: AuditTrail | None = None  # None: lines of the log alone

@@ -16,6 +16,7 @@ from mesos_gpu import __version__
 from mesos_gpu.adapters import credentials
 from mesos_gpu.adapters import pymesos_driver as pd
 from mesos_gpu.adapters.accounts import account_of
+from mesos_gpu.adapters.audit.log import AuditLog
 from mesos_gpu.adapters.clock import SystemClock
 from mesos_gpu.adapters.sqlite_store import SqliteStore
 from mesos_gpu.adapters.tls.reload import ReloadedTls
@@ -113,6 +114,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     )
     daemon = Daemon(store, saved, driver, clock, settings, journal, key)
     sink.daemon = daemon
+    trail = AuditLog(options.audit.settings(options.state), version=__version__)
     app = create_app(
         daemon,
         ApiSettings(
@@ -127,6 +129,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             tls=tls,
             has_user_pool=bool(options.user_pool),
             limits=options.limits,
+            audit=trail,
         ),
     )
     stop = threading.Event()
@@ -146,6 +149,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     finally:
         server.stop()
         daemon.stop()
+        trail.close()
     return 1 if daemon.failure is not None else 0
 
 

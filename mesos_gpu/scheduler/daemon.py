@@ -10,12 +10,13 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from mesos_gpu.api.http.note import request_id, within
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine.complete import see_complete
@@ -60,6 +61,7 @@ class _Request:
     event: ev.Event | Callable[[], ev.Event] | None  # made on the engine's thread, if need be
     answer: Callable[[], None]
     future: Future[Any]
+    id: str = ""  # of the request to the REST interface, for lines of the log
 
 
 class Daemon:
@@ -279,7 +281,7 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 - the asker gets it, whatever it is
                 future.set_exception(error)
 
-        self._inbox.put(_Request(event, answer, future))
+        self._inbox.put(_Request(event, answer, future, request_id()))
         if self._ended.is_set():
             self._refuse_rest()
         return future
@@ -312,9 +314,13 @@ class Daemon:
         self._waiting = [item for item in batch if isinstance(item, _Request)]
         now = self._clock.now()
         pending: list[fx.Effect] = []
+        origins: list[tuple[int, str]] = []  # where the effects end that follow from an item
         for item in batch:
             if isinstance(item, _Request):
-                pending += self._step_request(item, now)
+                origins.append((len(pending), ""))
+                with within(item.id):
+                    pending += self._step_request(item, now)
+                origins.append((len(pending), item.id))
             else:
                 pending += self._step(item, now)
         for event in (ev.Tick(), ev.Match()):
@@ -323,7 +329,7 @@ class Daemon:
             self._journal.flush(self._state, self._settings)
         self._save_at_last(pending)
         self._snapshots.saved(pending)
-        self._narrator.saved(pending)
+        self._narrate(pending, origins)
         self._narrator.look(self._state, now, self._settings.uncovered_alarm_s)
         for effect in pending:
             if not isinstance(effect, saves.Save):
@@ -336,6 +342,16 @@ class Daemon:
         for request in self._waiting:
             request.answer()
         return go_on
+
+    def _narrate(self, pending: Sequence[fx.Effect], origins: Iterable[tuple[int, str]]) -> None:
+        """Say what was saved, with the id of the request that it follows from."""
+        begin = 0
+        for end, request in origins:
+            if end > begin:
+                with within(request):
+                    self._narrator.saved(pending[begin:end])
+            begin = end
+        self._narrator.saved(pending[begin:])
 
     def _follow(self) -> None:
         """Begin to compare, or leave it: only what somebody listens to is worth the time."""

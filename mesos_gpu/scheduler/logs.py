@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from mesos_gpu.api.http.note import request_id
 from mesos_gpu.wire.plain import clean, clean_json
 
 AUDIT = "mesos_gpu.audit"
@@ -35,12 +36,14 @@ class Text(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Format a message without the traceback, which `format` adds."""
-        record.message = clean(record.message)
+        request = request_id()
+        record.message = clean(f"{record.message} [request {request}]" if request else record.message)
         return super().formatMessage(record)
 
 
 class Json(logging.Formatter):
-    """`at` (UTC, ISO 8601), `level`, `logger`, `message`, `traceback` if there is one, and the line's own fields."""
+    """`at` (UTC, ISO 8601), `level`, `logger`, `message`, and the line's own fields; the `request` that it follows from
+    and a `traceback`, if there are."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as a line."""
@@ -49,6 +52,7 @@ class Json(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
+            **({"request": request} if (request := request_id()) else {}),
             **getattr(record, "fields", {}),
         }
         if record.exc_info:

@@ -34,7 +34,7 @@ def refusals(source: str, name: str) -> int:
     return run.stdout.count("TID251")
 
 
-@pytest.mark.parametrize("package", ["model", "policy/room", "wire/mesos", "engine"])
+@pytest.mark.parametrize("package", ["access", "model", "policy/room", "wire/mesos", "engine"])
 @pytest.mark.parametrize("what", SOURCES)
 def test_the_core_is_refused(what: str, package: str) -> None:
     assert refusals(SOURCES[what], f"mesos_gpu/{package}/invented.py") > 0

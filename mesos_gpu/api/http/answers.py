@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from mesos_gpu.api.http import note
 from mesos_gpu.errors import MesosGpuError
 from mesos_gpu.wire.checking import BadJson, Problem
 
@@ -21,6 +22,14 @@ _CODES: Final = {
     429: "limit",
     507: "no-room",
     503: "unavailable",
+}
+_OF_OTHERS: Final = {  # that refusals of /v1 say themselves
+    400: "bad-json",
+    401: "unauthenticated",
+    403: "forbidden",
+    413: "too-large",
+    415: "media-type",
+    422: "invalid",
 }
 _ROUTES: Final = "see docs/reference/rest.md for the routes"
 _JSON: Final = "application/json"
@@ -46,6 +55,11 @@ class Refusal(MesosGpuError):
         """`code`: the interface's word for it; `headers`: of the answer."""
         super().__init__(what, remedy=remedy)
         self.http_status, self.code, self.problems, self.headers = status, code, problems, headers
+
+
+def code_of(status: int) -> str:
+    """The interface's word for an error of that status."""
+    return _CODES.get(status) or _OF_OTHERS.get(status, "failed")
 
 
 def invalid(*problems: Problem) -> Refusal:
@@ -109,11 +123,17 @@ def _pieces(value: Any) -> Iterator[str]:
 
 def error_answer(error: Refusal, path: str, headers: Mapping[str, str] | None = None) -> Response:
     """The one shape of an error; below /v2 it is Marathon's."""
+    current = note.current()
+    current.reason = error.code
     body: dict[str, Any] = {"code": error.code, "message": error.what, "remedy": error.remedy}
     if error.problems is not None:
         body["problems"] = [{"path": p.path, "reason": p.reason} for p in error.problems]
+    body["request_id"] = current.request
     if _of_marathon(path):
-        return json_answer({"message": error.what, "remedy": error.remedy}, error.http_status, headers)
+        more = {"requestId": current.request} if current.request else {}
+        return json_answer(
+            {"message": error.what, "remedy": error.remedy, **more}, error.http_status, headers
+        )
     return json_answer({"error": body}, error.http_status, headers)
 
 
@@ -146,4 +166,6 @@ async def on_defect(request: Request, _error: Exception) -> Response:
     """A defect of ours; the server logs it with its traceback."""
     path = request.scope["path"]
     what = f"{request.method} {path} failed inside the scheduler"
-    return error_answer(Refusal(500, "internal", what, remedy="see the scheduler's log, and report it"), path)
+    refusal = Refusal(500, "internal", what, remedy="see the scheduler's log, and report it")
+    # Outside of what puts it on every other answer.
+    return error_answer(refusal, path, {note.REQUEST_ID: note.request_id()})

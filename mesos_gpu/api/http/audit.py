@@ -1,22 +1,37 @@
-"""A line of the log for each change that is asked for: who says he is, from where, what, and what came of it.
+"""A record of each change that is asked for, and of each refusal: who, by which proof, from where, what, on what, and
+what came of it.
 
-Nobody is authenticated: the names are what the request claims.
+The record of a change is on the disk before its answer goes out. A line of the scheduler's log says the same. Nothing
+of a body is in it but the names that it claims, and of a query the values of `_SHOWN` alone.
 """
 
+import asyncio
 import json
 import logging
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import Refusal, error_answer
 from mesos_gpu.api.http.guard import RELAYED
+from mesos_gpu.api.http.note import REQUEST_ID, Note
+from mesos_gpu.model.access.caller import NOBODY, Caller
+from mesos_gpu.model.access.record import AuditRecord, Result, cut
+from mesos_gpu.ports import AuditTrail
+from mesos_gpu.wire.plain import clean
 
 MOST_READ: Final = 1 << 16  # bytes of a body that are looked through for names
+LONGEST_CLAIM: Final = 64
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 _READS: Final = ("/v1/plan/",)  # POST that changes nothing
+_REFUSALS: Final = (401, 403, 413, 415, 421, 429, 431)  # that are kept of requests which only look
+_SHOWN: Final = ("by", "force", "restart", "scale", "wipe", "timeout_s")  # of a query
+_NO_ROOM: Final = 507
 logger = logging.getLogger("mesos_gpu.audit")
 
 
@@ -27,7 +42,10 @@ class _Claims(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class _Answer:
+class _Seen:
+    """What passes by. `status` 500 as long as nothing was answered."""
+
+    body: bytearray
     status: int = 500
     made: str = ""
 
@@ -35,51 +53,131 @@ class _Answer:
 class Audit:
     """ASGI middleware, around all that may refuse."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        """Around the application."""
-        self._app = app
+    def __init__(self, app: ASGIApp, trail: AuditTrail | None = None) -> None:
+        """Around the application. `trail`: None keeps lines of the log alone."""
+        self._app, self._trail = app, trail
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on, and note."""
-        if scope["type"] != "http" or scope["method"] in _LOOKS or scope["path"].startswith(_READS):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body, outcome = bytearray(), _Answer()
+        about = note.begin(note.id_for(Headers(scope=scope).get(REQUEST_ID, "")))
+        changes = scope["method"] not in _LOOKS and not scope["path"].startswith(_READS)
+        seen, noted = _Seen(bytearray()), False
 
         async def read() -> Message:
             message = await receive()
-            if len(body) < MOST_READ:
-                body.extend(message.get("body", b""))
+            if changes and len(seen.body) < MOST_READ:
+                seen.body.extend(message.get("body", b""))
             return message
 
         async def answer(message: Message) -> None:
+            nonlocal noted
             if message["type"] == "http.response.start":
-                headers = Headers(raw=message["headers"])
-                outcome.status = message["status"]
-                outcome.made = headers.get("location") or headers.get("marathon-deployment-id") or ""
+                headers = MutableHeaders(raw=message["headers"])
+                headers[REQUEST_ID] = about.request
+                message["headers"] = headers.raw
+                seen.status = message["status"]
+                seen.made = headers.get("location") or headers.get("marathon-deployment-id") or ""
+                noted = True
+                if changes or seen.status in _REFUSALS:
+                    await self._keep(scope, about, seen)
             await send(message)
 
         try:
-            await self._app(scope, read, answer)
+            await self._served(changes)(scope, read, answer)
         finally:
-            _note(scope, bytes(body), outcome.status, outcome.made)
+            if changes and not noted:  # a defect, whose answer is made outside of this
+                await self._keep(scope, about, seen)
+
+    def _served(self, changes: bool) -> ASGIApp:
+        """The application, or a refusal: what cannot be recorded is not done."""
+        full = self._trail.full() if self._trail is not None and changes else None
+        if full is None:
+            return self._app
+        refusal = Refusal(_NO_ROOM, "no-room", full.what, remedy=full.remedy)
+
+        async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+            await error_answer(refusal, scope["path"])(scope, receive, send)
+
+        return refuse
+
+    async def _keep(self, scope: Scope, about: Note, seen: _Seen) -> None:
+        claims = _claims(bytes(seen.body))
+        kept = self._trail.put(_record(scope, about, seen, claims)) if self._trail is not None else None
+        if kept is None and self._trail is not None:
+            return  # one of a flood: it is counted
+        _say(scope, about, seen, claims)
+        if kept is not None:
+            await asyncio.wrap_future(kept)
 
 
-def _note(scope: Scope, body: bytes, status: int, made: str) -> None:
-    claims = _claims(body)
-    headers, query = Headers(scope=scope), QueryParams(scope["query_string"])
-    client = scope.get("client") or ("unknown", 0)
+def _record(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> AuditRecord:
+    caller, client = _caller(scope), scope.get("client")
+    path, named = note.of_path(scope["path"])
+    return AuditRecord(
+        at=time.time(),
+        what=f"{scope['method']} {about.route or path}",
+        result=_result(seen.status),
+        who=clean(caller.name or about.claimed or caller.shown),
+        proof=caller.proof.value if caller.is_proved or not about.claimed_by else about.claimed_by,
+        proved=caller.is_proved,
+        address=f"{client[0]}:{client[1]}" if client else "unix",
+        relayed=clean(_relayed(scope)),
+        right=about.right,
+        on=tuple(about.on) or ((named,) if named else ()),
+        status=seen.status,
+        reason=about.reason,
+        request=about.request,
+        detail=_detail(scope, claims),
+    )
+
+
+def _result(status: int) -> Result:
+    if status < 400:
+        return Result.DONE
+    return Result.REFUSED if status < 500 or status == _NO_ROOM else Result.FAILED
+
+
+def _caller(scope: Scope) -> Caller:
+    rights = scope.get("state", {}).get("rights")
+    return NOBODY if rights is None else rights.caller
+
+
+def _relayed(scope: Scope) -> str:
+    headers = Headers(scope=scope)
+    return ", ".join(f"{name}: {headers[name]}" for name in RELAYED if name in headers)
+
+
+def _detail(scope: Scope, claims: _Claims) -> str:
+    """The words of a request that are known to be no secrets."""
+    query = QueryParams(scope["query_string"])
+    words = {name: query[name] for name in _SHOWN if name in query}
+    words |= {
+        name: claim for name, claim in (("by", claims.by), ("user", claims.user)) if isinstance(claim, str)
+    }
+    return " ".join(
+        f"{name}={_word(cut(clean(value), LONGEST_CLAIM))}" for name, value in words.items() if value
+    )
+
+
+def _say(scope: Scope, about: Note, seen: _Seen, claims: _Claims) -> None:
+    caller, client = _caller(scope), scope.get("client") or ("unknown", 0)
+    query = QueryParams(scope["query_string"])
     fields = {
         "method": scope["method"],
         "path": scope["path"],
-        "query": str(query),
+        "query": str(QueryParams([(name, value) for name, value in query.multi_items() if name in _SHOWN])),
         "from": f"{client[0]}:{client[1]}",
-        "relayed": ", ".join(f"{name}: {headers[name]}" for name in RELAYED if name in headers),
+        "relayed": _relayed(scope),
+        "who": caller.name or (f"{about.claimed} (unproved)" if about.claimed else ""),
+        "proof": caller.proof.value if caller.is_proved else "",
         "by": str(claims.by or query.get("by") or ""),
         "user": str(claims.user or ""),
         "about": str(claims.id or ""),
-        "status": status,
-        "made": made,
+        "status": seen.status,
+        "made": seen.made,
     }
     words = " ".join(
         f"{name}={_word(str(value))}"

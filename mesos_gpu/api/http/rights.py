@@ -15,6 +15,7 @@ from starlette.types import Scope
 
 from mesos_gpu.access.decide import Rights, Subject
 from mesos_gpu.access.rights import Right
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.model.access.caller import Caller
 
@@ -127,6 +128,7 @@ def route(path: str, **verbs: Ruled[Handler]) -> Route:
 
     async def serve(request: Request) -> Response:
         ruled = verbs["GET" if request.method == "HEAD" else request.method]
+        note.at(path, ruled.rule.right.name if ruled.rule.right else "")
         check(ruled.rule, rights_of(request))
         return await ruled.handler(request)
 

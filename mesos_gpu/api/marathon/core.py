@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
@@ -76,7 +77,9 @@ class Core:
                 partial(_if_still, seen, wanted), force=force, restarts=restarts, kill=kill
             )
             with suppress(_Overtaken):
-                return await result_of(change) or self._over(seen)
+                made = await result_of(change) or self._over(seen)
+                _note(made)
+                return made
         raise Refused(503, "apps change too often at this moment", remedy="try again")
 
     async def _seen(self) -> tuple[Group, tuple[Deployment, ...]]:
@@ -173,6 +176,12 @@ def _refuse_too_many(root: Group) -> None:
     if count > MOST_INSTANCES:
         why = f"all apps together would have {count} instances, more than the {MOST_INSTANCES} that are kept here"
         raise not_valid([Detail("/instances", (why,))])
+
+
+def _note(made: Deployment) -> None:
+    note.about("deployment", made.id)
+    for id in sorted(made.plan.affected):
+        note.about("app", id)
 
 
 class _Overtaken(MesosGpuError):

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from mesos_gpu.api.http.answers import json_answer
+from mesos_gpu.api.http import note
+from mesos_gpu.api.http.answers import code_of, json_answer
 from mesos_gpu.errors import AppLocked, BadConfiguration, MesosGpuError
 from mesos_gpu.wire.marathon.problems import INVALID_JSON, NOT_VALID, Detail, Problems
 
@@ -78,16 +79,22 @@ def no_task(id: str) -> Refused:
 
 def answer_of(error: MesosGpuError) -> Response:
     """The one shape of an error below /v2."""
-    if isinstance(error, AppLocked):
-        body: dict[str, Any] = {"message": _LOCKED, "deployments": [{"id": id} for id in error.deployments]}
-        return json_answer(body, 409)
     if isinstance(error, BadConfiguration):
         return answer_of(not_valid([Detail("/", (error.what,))]))
+    status, body, headers = _answer_of(error)
+    current = note.current()
+    current.reason = code_of(status)
+    return json_answer(
+        {**body, **({"requestId": current.request} if current.request else {})}, status, headers
+    )
+
+
+def _answer_of(error: MesosGpuError) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:
+    if isinstance(error, AppLocked):
+        return 409, {"message": _LOCKED, "deployments": [{"id": id} for id in error.deployments]}, None
     if not isinstance(error, Refused):
         # 500 is the base's default: the scheduler is stopping.
         status = 503 if error.http_status == 500 else error.http_status
-        return json_answer({"message": error.what, "remedy": error.remedy}, status)
-    body = {"message": error.what}
-    if error.details is not None:
-        body["details"] = error.details
-    return json_answer(body, error.http_status, error.headers)
+        return status, {"message": error.what, "remedy": error.remedy}, None
+    details = {} if error.details is None else {"details": error.details}
+    return error.http_status, {"message": error.what, **details}, error.headers

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from mesos_gpu.api.http import note
 from mesos_gpu.api.marathon.apps import Apps
 from mesos_gpu.api.marathon.asked import Place, place_of
 from mesos_gpu.api.marathon.core import Core
@@ -26,6 +27,13 @@ Verbs = Mapping[str, Handler]  # by method
 Serve = Callable[[Request], Awaitable[Response]]
 Served = tuple[str, Serve]  # a path, and what answers there
 _METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+#: What the ids below a path name.
+_KINDS: Final = {
+    "/v2/apps": "app",
+    "/v2/groups": "group",
+    "/v2/deployments": "deployment",
+    "/v2/queue": "app",
+}
 _ALL, _ONE, _ITEM = "all", "one", "/item"  # kinds of path: the collection, one of it, one of what it has
 
 
@@ -88,7 +96,12 @@ def _of_groups(groups: Groups) -> Mapping[str, Verbs]:
 
 
 def _exact(path: str, verbs: Verbs) -> Served:
-    return _route(path, lambda _: (Place("/"), verbs))
+
+    def find(_: Request) -> tuple[Place, Verbs]:
+        note.at(path)
+        return Place("/"), verbs
+
+    return _route(path, find)
 
 
 def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) -> list[Served]:
@@ -100,9 +113,19 @@ def _below(prefix: str, kinds: Mapping[str, Verbs], *, of_root: bool = False) ->
         kind = place.verb + (_ITEM if place.item else "") if place.verb else _ONE
         if place == Place("/"):
             kind = _ALL
+        _note(prefix, place, kind)
         return place, kinds.get(kind, {})
 
     return [_route(prefix, find), _route(prefix + "/{path:path}", find)]
+
+
+def _note(prefix: str, place: Place, kind: str) -> None:
+    """What the path says that a request is about."""
+    verb = f"/{place.verb}" if place.verb else ""
+    note.at(prefix if kind == _ALL else f"{prefix}/{{id}}{verb}{'/{item}' if place.item else ''}")
+    named = _KINDS.get(prefix)
+    if named and kind != _ALL:
+        note.about(named, place.id.removeprefix("/") if named == "deployment" else place.id)
 
 
 def _route(path: str, find: Callable[[Request], tuple[Place, Verbs]]) -> Served:

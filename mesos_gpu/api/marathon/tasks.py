@@ -8,6 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import json_answer, large_answer
 from mesos_gpu.api.http.requests import result_of
 from mesos_gpu.api.marathon import tree, views
@@ -92,6 +93,8 @@ class Tasks:
             change = _smaller({id: len(ids) for id, ids in kill.items()})
             return result(await self._core.change(change, force=flag(request, "force"), kill=kill))
         wipe = flag(request, "wipe")
+        for _, launch in chosen:
+            note.about("job", launch.job.id)
         kills = [self._core.scheduler.kill(launch.job.id, wipe=wipe) for _, launch in chosen]
         await asyncio.gather(*map(result_of, kills))
         return await _listed(chosen)

@@ -538,6 +538,7 @@ class _Said(TypedDict):
     code: str
     message: str
     remedy: str
+    request_id: Annotated[str, says(description="that the audit log and the scheduler's log have it by")]
 
 
 class ErrorBody(_Said, total=False):

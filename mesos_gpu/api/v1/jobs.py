@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from mesos_gpu.access.rights import JOB_ENV, JOB_KILL, JOB_OUTPUT, NODE_SEE
 from mesos_gpu.api.admission import admit
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.guard import may_see_env
@@ -69,6 +70,7 @@ class Jobs:
             raise invalid(*spec)
         spec = admit(sight.rights, spec, pooled=self._settings.has_user_pool)
         job = await result_of(self._scheduler.submit(spec, sight.rights.caller.name))
+        note.about("job", job.id)
         answer = await self._read(lambda view: views.job(view, view.jobs.get(job.id, job), sight))
         return json_answer(answer, 201, {"Location": f"/v1/jobs/{job.id}"})
 
@@ -110,6 +112,7 @@ class Jobs:
         job_id, ended = await self._about(
             request, lambda view, job: _killed(view, sight.require(JOB_KILL, job), wanted)
         )
+        note.about("job", job_id)
         job = await result_of(self._scheduler.kill(job_id))
         body = await self._read(lambda view: views.job(view, view.jobs.get(job_id, job), sight))
         return json_answer(body, 200 if ended else 202)

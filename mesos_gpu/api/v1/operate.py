@@ -7,6 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http.answers import bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, result_of
 from mesos_gpu.api.http.rights import caller_of
@@ -102,10 +103,14 @@ class Operate:
         return Response(text, headers={"Content-Type": prometheus.CONTENT_TYPE})
 
     async def _gpu_id(self, wanted: str) -> GpuId:
-        return await result_of(self._scheduler.read(lambda view: gpu_of(view, wanted)))
+        gpu_id = await result_of(self._scheduler.read(lambda view: gpu_of(view, wanted)))
+        note.about("gpu", gpu_id)
+        return gpu_id
 
     async def _hostname(self, wanted: str) -> str:
-        return await result_of(self._scheduler.read(lambda view: host_of(view, wanted)))
+        hostname = await result_of(self._scheduler.read(lambda view: host_of(view, wanted)))
+        note.about("node", hostname)
+        return hostname
 
     async def _shown(self, request: Request, wanted: str, status: int = 200) -> Response:
         """Answer with a GPU and its history."""

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mesos_gpu.access.rights import JOB_RESIZE
+from mesos_gpu.api.http import note
 from mesos_gpu.api.http import requests as asked
 from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
 from mesos_gpu.api.http.requests import body_of, job_of, result_of
@@ -62,7 +63,9 @@ class Resizes:
         read = self._scheduler.read(
             lambda view: sight.require(JOB_RESIZE, job_of(view, wanted, sight.sees)).id
         )
-        return await result_of(read)
+        job_id = await result_of(read)
+        note.about("job", job_id)
+        return job_id
 
     async def _answer(self, sight: Sight, job_id: JobId, wait_s: float) -> Response:
         seen = await self._answered(sight, job_id, time.monotonic() + wait_s)

@@ -16,12 +16,13 @@ from mesos_gpu.model.nodes.user_pool import POOL
 from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
+from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.limits import LIMITS
 from mesos_gpu.scheduler.options.section import Section, with_options
 from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
 #: By the field of `Options` that has what a section says.
-SECTIONS: Final[Mapping[str, Section]] = {"tls": TLS, "limits": LIMITS}
+SECTIONS: Final[Mapping[str, Section]] = {"tls": TLS, "limits": LIMITS, "audit": AUDIT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Options:
     journal_size_mib: int = 256
     tls: TlsOptions = field(default_factory=TlsOptions)
     limits: Limits = field(default_factory=Limits)
+    audit: AuditOptions = field(default_factory=AuditOptions)
 
 
 def engine_settings(options: Options) -> Settings:

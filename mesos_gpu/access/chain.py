@@ -1,0 +1,166 @@
+"""Audit records as lines of a chain: each carries the SHA-256 of the line before it, so what was changed shows. Pure.
+
+A line is never changed. What a crash left of one stays as it is, and the line after it says `torn`, and carries its
+hash: the writer began anew there.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from mesos_gpu.model.access.record import NO_PROOF, NOBODY, AuditRecord, Result
+
+GENESIS: Final = "0" * 64  # what the first line of a chain carries
+NO_RECORD: Final = "is no record, nor what a crash left of one"
+MOST_LINE: Final = 32 << 10  # bytes of a line: of bounded texts, each character twelve bytes at most
+
+
+class _Line(msgspec.Struct, kw_only=True, omit_defaults=True):
+    seq: int
+    prev: str
+    at: float
+    what: str
+    result: Result
+    who: str = NOBODY
+    proof: str = NO_PROOF
+    proved: bool = False
+    address: str = ""
+    relayed: str = ""
+    right: str = ""
+    on: tuple[str, ...] = ()
+    status: int = 0
+    reason: str = ""
+    request: str = ""
+    detail: str = ""
+    count: int = 1
+    torn: bool = False
+    gone: int = 0
+
+
+_FIELDS: Final = tuple(AuditRecord.__dataclass_fields__)
+_lines: Final = msgspec.json.Decoder(_Line)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record in its place."""
+
+    seq: int  # from 1, without gaps
+    prev: str  # SHA-256 of the line before, in hexadecimal digits
+    record: AuditRecord
+    torn: bool = False  # the line before is what a crash left of one
+    gone: int = 0  # the number of the last line that rotation has removed
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a chain has come: number and hash of its last line."""
+
+    seq: int = 0
+    hash: str = GENESIS
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A place where a chain is not what was written."""
+
+    where: str  # a file and the number of a line in it
+    why: str
+
+
+def digest(line: bytes) -> str:
+    """SHA-256 of a line without its end, in hexadecimal digits."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def encode(entry: Entry) -> bytes:
+    """A line without its end: ASCII without control characters, `MOST_LINE` bytes at most."""
+    record = entry.record.bounded()
+    value = _Line(
+        seq=entry.seq,
+        prev=entry.prev,
+        torn=entry.torn,
+        gone=entry.gone,
+        **{name: getattr(record, name) for name in _FIELDS},
+    )
+    text = json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":"))
+    return text.replace("\x7f", "\\u007f").encode()
+
+
+def decode(line: bytes) -> Entry | None:
+    """An entry; None: the line is none, as one that was torn."""
+    try:
+        value = _lines.decode(line)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    fields: dict[str, Any] = {name: getattr(value, name) for name in _FIELDS}
+    return Entry(value.seq, value.prev, AuditRecord(**fields), value.torn, value.gone)
+
+
+@dataclass(slots=True)
+class Follower:
+    """Reads a chain line by line, from the oldest that is kept.
+
+    Args:
+        mark: How far the chain had come, as something beside it says; None: nothing does.
+    """
+
+    mark: Head | None = None
+    head: Head = Head()
+    first: int = 0  # the number of the oldest line
+    lines: int = 0
+    _rest: list[bytes] = field(default_factory=list)  # lines that are no entries, and where they begin
+    _rest_at: str = ""
+    _gone: int = 0
+
+    def read(self, where: str, line: bytes) -> Iterator[Flaw]:
+        """Take the next line, and say what is wrong with it, or with the ones before."""
+        self.lines += 1
+        entry, own = decode(line), digest(line)
+        if entry is None:
+            if not self._rest:
+                self._rest_at = where
+            self._rest.append(line)
+            return
+        yield from self._linked(where, entry)
+        self._rest, self._gone = [], max(self._gone, entry.gone)
+        self.head = Head(entry.seq, own)
+        if self.mark is not None and self.mark.seq == entry.seq and self.mark.hash != own:
+            yield Flaw(where, "is not the line that was written here: the mark has another hash")
+
+    def end(self) -> Iterator[Flaw]:
+        """No line follows."""
+        if self._rest:
+            yield Flaw(self._rest_at, NO_RECORD)
+        if self.first > self._gone + 1:
+            yield Flaw("the beginning", f"lines {self._gone + 1} to {self.first - 1} are missing")
+        if self.mark is not None and self.mark.seq > self.head.seq:
+            what = f"lines {self.head.seq + 1} to {self.mark.seq} are missing"
+            yield Flaw("the end", what)
+
+    def _linked(self, where: str, entry: Entry) -> Iterator[Flaw]:
+        if not self.first:
+            self.first = entry.seq
+            if entry.seq == 1 and entry.prev != GENESIS and not entry.torn:
+                yield Flaw(where, "is the first line, and follows another")
+            if not self._rest:
+                return  # what it follows is gone
+        elif entry.seq != self.head.seq + 1:
+            yield Flaw(where, f"is number {entry.seq}, and follows number {self.head.seq}")
+        if self._rest and not entry.torn:
+            yield Flaw(self._rest_at, NO_RECORD)
+        elif entry.torn and not self._rest:
+            yield Flaw(where, "follows what a crash left of a line, and that is not there")
+        if entry.prev != (digest(b"\n".join(self._rest)) if self._rest else self.head.hash):
+            yield Flaw(where, "does not follow the line before it: that was changed, or one is missing")
+
+
+def flaws(lines: Iterable[bytes], mark: Head | None = None) -> list[Flaw]:
+    """All that is wrong with a chain; lines are numbered from 1."""
+    follower = Follower(mark)
+    within = [flaw for number, line in enumerate(lines, 1) for flaw in follower.read(f"line {number}", line)]
+    return [*within, *follower.end()]

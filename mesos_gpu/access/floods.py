@@ -1,0 +1,98 @@
+"""Refusals of one origin, the first of each minute whole and the rest counted: nobody can push out records. Pure.
+
+An origin is a proved name, or the address of who has none. Of all origins together so many are whole; a table of
+origins that is full counts further ones together.
+"""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from mesos_gpu.model.access.record import AuditRecord, Result
+
+MINUTE_S: Final = 60.0
+FIRST: Final = 20  # of an origin and minute
+FIRST_OF_ALL: Final = 600  # of a minute, of origins without a proved name
+MOST_ORIGINS: Final = 1024
+MOST_REASONS: Final = 8  # that an origin's are counted by
+_OTHERS: Final = "other addresses"
+
+
+@dataclass(slots=True)
+class _Minute:
+    whole: int = 0
+    last: AuditRecord | None = None  # that was only counted
+    counted: Counter[tuple[int, str]] = field(default_factory=Counter)  # by status and reason
+
+
+@dataclass(slots=True)
+class Floods:
+    """The refusals of the minute in hand. Not for several threads at once."""
+
+    _until: float = 0.0
+    _whole: int = 0
+    _origins: dict[str, _Minute] = field(default_factory=dict)
+
+    def take(self, record: AuditRecord) -> bool:
+        """Whether to write a refusal whole; otherwise it is counted. After `over`."""
+        origin = origin_of(record)
+        minute = self._origins.get(origin)
+        if minute is None:
+            if len(self._origins) >= MOST_ORIGINS:
+                origin = _OTHERS
+            minute = self._origins.setdefault(origin, _Minute())
+        spared = record.proved or self._whole < FIRST_OF_ALL
+        if minute.whole < FIRST and spared and origin != _OTHERS:
+            minute.whole += 1
+            self._whole += not record.proved
+            return True
+        reason = (record.status, record.reason)
+        if reason not in minute.counted and len(minute.counted) >= MOST_REASONS:
+            reason = (0, "other")
+        minute.counted[reason] += 1
+        minute.last = record if origin != _OTHERS else replace(record, address=_OTHERS, who="-", relayed="")
+        return False
+
+    def over(self, now: float, *, at_once: bool = False) -> Iterator[AuditRecord]:
+        """What was counted until the minute's end, if that has come. `at_once`: nothing more will be taken."""
+        if now < self._until and not at_once and now >= self._until - 2 * MINUTE_S:
+            return
+        origins, self._origins = self._origins, {}
+        self._until, self._whole = now + MINUTE_S, 0
+        for minute in origins.values():
+            for (status, reason), count in minute.counted.items():
+                if minute.last is not None:
+                    yield _sum(minute.last, status, reason, count)
+
+
+def _sum(last: AuditRecord, status: int, reason: str, count: int) -> AuditRecord:
+    return AuditRecord(
+        at=last.at,
+        what="refusals",
+        result=Result.REFUSED,
+        who=last.who,
+        proof=last.proof,
+        proved=last.proved,
+        address=last.address,
+        relayed=last.relayed,
+        status=status,
+        reason=reason,
+        detail="more of the same origin within a minute",
+        count=count,
+    )
+
+
+def origin_of(record: AuditRecord) -> str:
+    """A proved name; else the host of an address, of IPv6 the network of 64 bits that one client has."""
+    if record.proved:
+        return f"name {record.who}"
+    host = record.address.rpartition(":")[0] or record.address
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    return str(address)

@@ -1,0 +1,1 @@
+"""The audit log as files of one directory."""

@@ -1,0 +1,138 @@
+"""The directory of an audit log: private, opened once, and never through a link that somebody put there."""
+
+import errno
+import fcntl
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from mesos_gpu.access.chain import Head
+from mesos_gpu.errors import BadConfiguration, Conflict
+
+FILE: Final = re.compile(r"(changes|refusals)-([0-9]{8})\.jsonl")
+_MARK_BYTES: Final = 512  # within a sector and a page, so a write of it is whole or not there
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Directory:
+    """A directory of an audit log.
+
+    Raises:
+        BadConfiguration: It cannot be made or opened, is a link, or is another user's.
+    """
+
+    def __init__(self, path: Path, *, make: bool) -> None:
+        """Open it. `make`: it may be new, and is made private."""
+        self.path = path
+        try:
+            if make:
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
+            what = "is a link or no directory" if is_link else error.strerror
+            raise _wrong(path, f"{what}") from error
+        if make:
+            self._make_private()
+
+    def _make_private(self) -> None:
+        status = os.fstat(self._fd)
+        if status.st_uid != os.geteuid():
+            os.close(self._fd)
+            raise _wrong(self.path, f"belongs to uid {status.st_uid}, not to this process")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(self._fd, 0o700)
+
+    def lock(self) -> int:
+        """Be the only writer, until what is returned is closed.
+
+        Raises:
+            Conflict: Another process is.
+        """
+        lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self._fd)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise Conflict(
+                f"another scheduler writes the audit log in {self.path}",
+                remedy="stop it first, or give this one another --audit-dir",
+            ) from error
+        return lock
+
+    def numbers(self, kind: str) -> list[int]:
+        """The numbers of the files of one kind, the oldest first."""
+        matches = (FILE.fullmatch(name) for name in os.listdir(self._fd))
+        return sorted(int(match[2]) for match in matches if match and match[1] == kind)
+
+    def open_to_read(self, kind: str, number: int) -> int:
+        """A descriptor of a file that is there, and is one."""
+        fd = os.open(name_of(kind, number), _READ, dir_fd=self._fd)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.EINVAL, "is no file", name_of(kind, number))
+        return fd
+
+    def open_to_append(self, kind: str, number: int) -> int:
+        """A descriptor of a file, which may be new, that only its owner can read."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(name_of(kind, number), flags, 0o600, dir_fd=self._fd)
+        os.fchmod(fd, 0o600)
+        return fd
+
+    def remove(self, kind: str, number: int) -> None:
+        """Remove a file."""
+        os.unlink(name_of(kind, number), dir_fd=self._fd)
+
+    def sync(self) -> None:
+        """Force the names of files to the disk."""
+        os.fsync(self._fd)
+
+    def mark(self, kind: str) -> Head | None:
+        """How far a chain had come, as its mark says; None: there is no mark that can be read."""
+        try:
+            fd = os.open(f"{kind}.mark", _READ, dir_fd=self._fd)
+        except FileNotFoundError:
+            return None
+        try:
+            return msgspec.json.decode(os.pread(fd, _MARK_BYTES, 0).rstrip(b" \n\0"), type=Head)
+        except msgspec.DecodeError:
+            return None
+        finally:
+            os.close(fd)
+
+    def open_mark(self, kind: str) -> int:
+        """A descriptor for `set_mark`."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(f"{kind}.mark", flags, 0o600, dir_fd=self._fd)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def set_mark(fd: int, head: Head) -> None:
+    """Say how far a chain has come, after its lines are on the disk."""
+    os.pwrite(fd, msgspec.json.encode(head).ljust(_MARK_BYTES - 1) + b"\n", 0)
+
+
+def name_of(kind: str, number: int) -> str:
+    """The name of a file."""
+    return f"{kind}-{number:08}.jsonl"
+
+
+def _wrong(path: Path, why: str) -> BadConfiguration:
+    return BadConfiguration(
+        f"the audit log cannot be kept in {path}: {why}",
+        remedy="name a directory of this user with --audit-dir",
+    )

@@ -1,0 +1,260 @@
+"""The audit log of a running scheduler: changes and refusals in a chain each, written by one thread.
+
+What is done has its record on the disk before its answer goes out; all records that wait are written and synced
+together. Refusals have files and a size of their own: however many there are, no record of a change goes for them.
+"""
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.access.asked import Asked, Found
+from mesos_gpu.access.floods import Floods
+from mesos_gpu.adapters.audit import room, search
+from mesos_gpu.adapters.audit.directory import Directory
+from mesos_gpu.adapters.audit.stream import WRITER, Stream
+from mesos_gpu.errors import BadConfiguration, NoRoom
+from mesos_gpu.model.access.record import AuditRecord, Result
+
+CHANGES: Final = "changes"
+REFUSALS: Final = "refusals"
+PAUSE_S: Final = 1.0  # between syncs of refusals, and until a full disk is tried again
+_BATCH: Final = 64
+_LESS: Final = 4  # refusals have this part of the size of changes
+logger = logging.getLogger(__name__)
+
+
+class OnFull(Enum):
+    """What becomes of changes while they cannot be recorded."""
+
+    REFUSE = "refuse"
+    DROP = "drop"  # they are made, and counted
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """How much is kept, and what a full disk means."""
+
+    directory: Path
+    most_bytes: int = 256 << 20  # of changes; refusals have a quarter of it beside
+    files: int = 16  # into which each is divided
+    on_full: OnFull = OnFull.REFUSE
+
+
+_Item = tuple[AuditRecord, Future[None]]
+
+
+class AuditLog:
+    """`AuditTrail` in a directory.
+
+    Raises:
+        BadConfiguration: The directory cannot be used.
+        Conflict: Another process writes there.
+    """
+
+    def __init__(
+        self, settings: AuditSettings, *, version: str = "", now: Callable[[], float] = time.time
+    ) -> None:
+        """Find the end of what is there, and start the writer's thread."""
+        self._settings, self._now, self._version = settings, now, version
+        self._directory = Directory(settings.directory, make=True)
+        try:
+            self._lock = self._directory.lock()
+            self._changes = self._stream(CHANGES, 1, room.RESERVE)
+            self._refusals = self._stream(REFUSALS, _LESS, 0)
+        except OSError as error:
+            self._directory.close()
+            raise BadConfiguration(
+                f"the audit log in {settings.directory} cannot be read: {error.strerror}",
+                remedy="mend its files, or name another directory with --audit-dir",
+            ) from error
+        except BaseException:
+            self._directory.close()
+            raise
+        self._begun: set[str] = set()
+        self._floods, self._floods_lock = Floods(), threading.Lock()
+        self._full: NoRoom | None = None
+        self._lost = self._unsaid = 0  # since the start; of those, not said in the log yet
+        self._unsynced = False
+        self._inbox: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
+        self._begin()
+        self._thread = threading.Thread(target=self._run, name="audit", daemon=True)
+        self._thread.start()
+
+    def _stream(self, kind: str, part: int, reserve: int) -> Stream:
+        most = self._settings.most_bytes // part
+        return Stream(self._directory, kind, most_bytes=most, files=self._settings.files, reserve=reserve)
+
+    # --- from any thread
+
+    def full(self) -> NoRoom | None:
+        """Why no change may be made now."""
+        return self._full if self._settings.on_full is OnFull.REFUSE else None
+
+    @property
+    def lost(self) -> int:
+        """How many records could not be kept since the start."""
+        return self._lost
+
+    def put(self, record: AuditRecord) -> Future[None] | None:
+        """Keep a record; None: it is one of a flood of refusals, and was counted."""
+        future: Future[None] = Future()
+        if record.result is Result.REFUSED:
+            with self._floods_lock:
+                over = list(self._floods.over(record.at))
+                whole = self._floods.take(record)
+            for each in over:
+                self._inbox.put((each, Future()))
+            if not whole:
+                return None
+        self._inbox.put((record, future))
+        return future
+
+    def search(self, asked: Asked, *, limit: int, cursor: str) -> Found:
+        """The newest records that are asked for."""
+        return search.search(self._directory, asked, limit=limit, cursor=cursor)
+
+    def close(self) -> None:
+        """Write what waits, and end the thread."""
+        with self._floods_lock:
+            over = list(self._floods.over(self._now(), at_once=True))
+        for each in over:
+            self._inbox.put((each, Future()))
+        self._inbox.put(None)
+        self._thread.join()
+
+    # --- on the writer's thread
+
+    def _run(self) -> None:
+        go_on = True
+        while go_on:
+            batch, go_on = self._collect()
+            changes = [item for item in batch if item[0].result is not Result.REFUSED]
+            refusals = [item for item in batch if item[0].result is Result.REFUSED]
+            if changes or self._full is not None or self._unsaid:
+                self._write(self._changes, changes)
+            if refusals:
+                self._write(self._refusals, refusals)
+            elif self._unsynced:
+                self._sync_refusals()
+        self._end()
+
+    def _collect(self) -> tuple[list[_Item], bool]:
+        """Wait for records; a pause without any is an empty batch. Whether to go on."""
+        batch: list[_Item] = []
+        try:
+            item = self._inbox.get(timeout=PAUSE_S)
+            while item is not None:
+                batch.append(item)
+                if len(batch) == _BATCH:
+                    return batch, True
+                item = self._inbox.get_nowait()
+        except queue.Empty:
+            if not batch:
+                self._look_at_floods()
+            return batch, True
+        return batch, False
+
+    def _look_at_floods(self) -> None:
+        with self._floods_lock:
+            over = list(self._floods.over(self._now()))
+        for each in over:
+            self._inbox.put((each, Future()))
+
+    def _write(self, stream: Stream, items: Sequence[_Item]) -> None:
+        is_changes = stream is self._changes
+        records = [record for record, _ in items]
+        if is_changes and self._unsaid:
+            records.insert(0, _loss(self._now(), self._unsaid))
+        try:
+            self._begin_once(stream)
+            if records:
+                stream.append(records)
+            if is_changes:
+                stream.sync()
+                self._unsaid = 0
+        except OSError as error:
+            self._lose(error, is_changes, len(items))
+        else:
+            self._unsynced |= not is_changes
+            if is_changes:
+                self._look_for_room()
+        finally:
+            for _, future in items:
+                future.set_result(None)
+
+    def _look_for_room(self) -> None:
+        """Whether the next records can be written, too."""
+        try:
+            self._changes.take_room()
+        except OSError as error:
+            self._lose(error, True, 0)
+        else:
+            self._found_room()
+
+    def _begin(self) -> None:
+        """Take up both chains; where that fails, it is tried again with the next record."""
+        for stream in (self._changes, self._refusals):
+            try:
+                self._begin_once(stream)
+                stream.sync()
+                stream.take_room()
+            except OSError as error:
+                self._lose(error, stream is self._changes, 0)
+
+    def _begin_once(self, stream: Stream) -> None:
+        kind = CHANGES if stream is self._changes else REFUSALS
+        if kind not in self._begun:
+            stream.begin(self._now(), f"version {self._version}" if self._version else "")
+            self._begun.add(kind)
+
+    def _lose(self, error: OSError, is_changes: bool, count: int) -> None:
+        """`count` records are not written. What prevents changes from being written makes the log full."""
+        self._lost += count
+        self._unsaid += count
+        if not is_changes:
+            return
+        if self._full is None:
+            refuses = self._settings.on_full is OnFull.REFUSE
+            then = "changes are refused" if refuses else "changes are made without a record"
+            logger.error("the audit log cannot be written: %s; %s until it can", error.strerror, then)
+        self._full = NoRoom(
+            f"the audit log in {self._directory.path} cannot be written: {error.strerror}",
+            remedy="make room there; then changes are taken again",
+        )
+
+    def _found_room(self) -> None:
+        if self._full is not None:
+            self._full = None
+            logger.warning("the audit log is written again; %d records were lost since the start", self._lost)
+
+    def _sync_refusals(self) -> None:
+        self._unsynced = False
+        try:
+            self._refusals.sync()
+        except OSError as error:
+            logger.warning("the audit log's refusals are not on the disk: %s", error.strerror)
+
+    def _end(self) -> None:
+        if self._unsynced:
+            self._sync_refusals()
+        for stream in (self._changes, self._refusals):
+            try:
+                stream.close()
+            except OSError as error:
+                logger.warning("the audit log was not closed well: %s", error.strerror)
+        os.close(self._lock)
+        self._directory.close()
+
+
+def _loss(at: float, count: int) -> AuditRecord:
+    detail = "records that could not be written"
+    return AuditRecord(at, "audit:lost", Result.FAILED, WRITER, detail=detail, count=count)

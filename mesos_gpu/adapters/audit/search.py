@@ -1,0 +1,164 @@
+"""Records from the newest back, of both chains by their time; a bounded piece of the files at each call."""
+
+import os
+import re
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.access.asked import Asked, Found
+from mesos_gpu.access.chain import MOST_LINE, Entry, decode
+from mesos_gpu.adapters.audit.directory import Directory
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.access.record import AuditRecord
+
+KINDS: Final = ("changes", "refusals")
+MOST_BYTES: Final = 32 << 20  # that one search reads
+MOST_S: Final = 2.0
+CLOCK_S: Final = 3600.0  # by which a clock that was set back may have put lines out of their order
+_BLOCK: Final = 1 << 16
+_END: Final = 1 << 48  # beyond the end of every file
+_PLACE: Final = re.compile(r"([0-9]{1,8}):([0-9]{1,15})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is before `end` in file `number`, and all files before it, has not been read; number 0: nothing is left."""
+
+    number: int
+    end: int
+
+
+class _Budget:
+    """What one search may read."""
+
+    def __init__(self) -> None:
+        self._bytes, self._until = MOST_BYTES, time.monotonic() + MOST_S
+
+    def spend(self, size: int) -> None:
+        self._bytes -= size
+
+    @property
+    def spent(self) -> bool:
+        return self._bytes <= 0 or time.monotonic() > self._until
+
+
+def search(directory: Directory, asked: Asked, *, limit: int, cursor: str) -> Found:
+    """Look for records, as `AuditTrail.search`; an answer may have fewer records, even none, and a cursor.
+
+    Raises:
+        BadConfiguration: The cursor is none.
+    """
+    budget = _Budget()
+    chains = [
+        _Chain(kind, place, _walk(directory, kind, place, budget))
+        for kind, place in _places(directory, cursor)
+    ]
+    records: list[tuple[str, AuditRecord]] = []
+    for chain in chains:
+        chain.advance(budget)
+    while len(records) < limit and not any(chain.stopped for chain in chains):
+        newest = max((chain for chain in chains if chain.entry), key=_Chain.at, default=None)
+        if newest is None or newest.entry is None:
+            break
+        entry = newest.entry
+        if asked.since is not None and entry.record.at < asked.since - CLOCK_S:
+            newest.end()
+            continue
+        if asked.matches(entry.record):
+            records.append((f"{newest.kind[0]}{entry.seq}", entry.record))
+        newest.advance(budget)
+    for chain in chains:
+        chain.lines.close()
+    places = [chain.place for chain in chains]
+    left = any(place.number for place in places)
+    return Found(tuple(records), "-".join(f"{place.number}:{place.end}" for place in places) if left else "")
+
+
+def _places(directory: Directory, cursor: str) -> Iterator[tuple[str, _Place]]:
+    matches = [_PLACE.fullmatch(part) for part in cursor.split("-")] if cursor else []
+    if cursor and (len(matches) != len(KINDS) or None in matches):
+        raise BadConfiguration("the cursor is none", remedy="give back the one of the last answer, or none")
+    for i, kind in enumerate(KINDS):
+        match = matches[i] if matches else None
+        if match is not None:
+            yield kind, _Place(int(match[1]), int(match[2]))
+        else:
+            numbers = directory.numbers(kind)
+            yield kind, _Place(numbers[-1], _END) if numbers else _Place(0, 0)
+
+
+@dataclass(slots=True)
+class _Chain:
+    """A chain, line by line from its end. `entry` is in hand, and comes again to who begins at `place`."""
+
+    kind: str
+    place: _Place
+    lines: Generator[tuple[bytes, _Place]]
+    entry: Entry | None = None
+    stopped: bool = False  # the budget is spent
+    _before: _Place | None = None  # the line in hand
+
+    def at(self) -> float:
+        """When what is in hand was."""
+        return self.entry.record.at if self.entry else 0.0
+
+    def advance(self, budget: _Budget) -> None:
+        """Take the next older line into the hand; what is no record is passed over."""
+        while True:
+            self.place, self.entry = self._before or self.place, None
+            if budget.spent:
+                self.stopped = True
+                return
+            line = next(self.lines, None)
+            if line is None:
+                self.end()
+                return
+            self._before, self.entry = line[1], decode(line[0])
+            if self.entry is not None:
+                return
+
+    def end(self) -> None:
+        """Nothing more of it is wanted."""
+        self.entry, self.place = None, _Place(0, 0)
+
+
+def _walk(directory: Directory, kind: str, place: _Place, budget: _Budget) -> Generator[tuple[bytes, _Place]]:
+    """Lines from the newest back, each with the place before it."""
+    number, end = place.number, place.end
+    while number > 0:
+        try:
+            fd = directory.open_to_read(kind, number)
+        except FileNotFoundError:  # rotation has removed it, and all that are older
+            return
+        try:
+            for line, begin in _back(fd, min(end, os.fstat(fd).st_size), budget):
+                yield line, _Place(number, begin)
+        finally:
+            os.close(fd)
+        number, end = number - 1, _END
+
+
+def _back(fd: int, end: int, budget: _Budget) -> Iterator[tuple[bytes, int]]:
+    """The lines of the first `end` bytes of a file from the last to the first, each with where it begins."""
+    rest = b""  # the end of a line whose beginning is not read yet
+    first = True
+    while end > 0:
+        begin = max(end - _BLOCK, 0)
+        data = os.pread(fd, end - begin, begin)
+        budget.spend(len(data))
+        if first:
+            data, first = data.removesuffix(b"\n"), False
+        pieces = data.split(b"\n")
+        at = begin + len(data)
+        for i in range(len(pieces) - 1, 0, -1):
+            at -= len(pieces[i])
+            yield pieces[i] + rest, at
+            at, rest = at - 1, b""
+        rest = pieces[0] + rest
+        if len(rest) > MOST_LINE:
+            rest = b"-"  # no record is that long
+        end = begin
+    if not first:
+        yield rest, 0

@@ -1,0 +1,95 @@
+"""Whether the files of an audit log are what was written, also while a scheduler writes them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.access.chain import MOST_LINE, Flaw, Follower, Head
+from mesos_gpu.adapters.audit.directory import Directory, name_of
+from mesos_gpu.adapters.audit.search import KINDS
+from mesos_gpu.errors import Unavailable
+
+MOST_FLAWS: Final = 100  # that are told of a chain
+_BLOCK: Final = 1 << 20
+_ATTEMPTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found of one chain. `unfinished`: it ends with a piece of a line, which the next start takes note of."""
+
+    kind: str
+    files: int
+    lines: int
+    first: int
+    head: Head
+    flaws: tuple[Flaw, ...]
+    unfinished: bool
+
+
+def verify(path: Path) -> tuple[Verified, ...]:
+    """Read both chains from their beginnings.
+
+    Raises:
+        BadConfiguration: There is no such directory.
+        Unavailable: Files go faster than they are opened.
+        OSError: A file cannot be read.
+    """
+    with Directory(path, make=False) as directory:
+        return tuple(_verified(directory, kind) for kind in KINDS)
+
+
+def _verified(directory: Directory, kind: str) -> Verified:
+    mark = directory.mark(kind)  # before the lines: a writer only goes on
+    with ExitStack() as opened:
+        files = _opened(directory, kind, opened)
+        follower, flaws, unfinished = Follower(mark), list[Flaw](), False
+        for number, fd in files.items():
+            for line, at, whole in _lines(fd):
+                if whole or number != max(files):
+                    flaws += follower.read(f"{name_of(kind, number)}:{at}", line)
+                else:
+                    unfinished = True
+    flaws += follower.end()
+    missing = sorted(set(range(min(files), max(files))) - files.keys()) if files else []
+    flaws += [Flaw(name_of(kind, number), "is not there, and later ones are") for number in missing]
+    return Verified(
+        kind, len(files), follower.lines, follower.first, follower.head, tuple(flaws[:MOST_FLAWS]), unfinished
+    )
+
+
+def _opened(directory: Directory, kind: str, opened: ExitStack) -> dict[int, int]:
+    """Descriptors of all files by their numbers: what rotation removes from now on can still be read."""
+    for _ in range(_ATTEMPTS):
+        files = dict[int, int]()
+        try:
+            for number in directory.numbers(kind):
+                files[number] = directory.open_to_read(kind, number)
+                opened.callback(os.close, files[number])
+        except FileNotFoundError:
+            continue  # rotation removed it meanwhile
+        return files
+    raise Unavailable(f"{directory.path}: files go while they are looked for", remedy="try again")
+
+
+def _lines(fd: int) -> Iterator[tuple[bytes, int, bool]]:
+    """The lines of a file as it is now, each with its number and whether it has an end. One that is too long for a
+    record comes in pieces."""
+    size, offset, rest, at = os.fstat(fd).st_size, 0, b"", 0
+    while offset < size:
+        data = os.pread(fd, min(_BLOCK, size - offset), offset)
+        if not data:
+            break
+        offset += len(data)
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            at += 1
+            yield line, at, True
+        if len(rest) > MOST_LINE + _BLOCK:
+            yield rest, at + 1, True
+            rest = b""
+    if rest:
+        yield rest, at + 1, False

@@ -1,0 +1,401 @@
+"""The files of an audit log: what is written is found and verified, after kills, rotations and on a full disk."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.access.asked import Asked
+from mesos_gpu.access.floods import FIRST
+from mesos_gpu.adapters.audit import room, search
+from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings, OnFull
+from mesos_gpu.adapters.audit.verify import Verified, verify
+from mesos_gpu.errors import BadConfiguration, Conflict
+from mesos_gpu.model.access.record import AuditRecord, Result
+from tests.conftest import wait_until
+
+
+def change(number: int, **more: object) -> AuditRecord:
+    fields = {
+        "at": 1e9 + number,
+        "what": "DELETE /v1/jobs/{id}",
+        "result": Result.DONE,
+        "on": (f"job:{number}",),
+    }
+    return AuditRecord(**{**fields, **more})  # type: ignore[arg-type]
+
+
+def refusal(number: int, address: str = "192.0.2.1:1", **more: object) -> AuditRecord:
+    return change(number, result=Result.REFUSED, status=401, reason="unproved", address=address, **more)
+
+
+class Logged:
+    """A log whose clock stands."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        self.directory, self.now = directory, 1e9
+        more: dict[str, object] = {"most_bytes": 8 << 20, "files": 4, **settings}
+        self.log = AuditLog(
+            AuditSettings(directory, **more),  # type: ignore[arg-type]
+            now=lambda: self.now,
+        )
+
+    def put(self, *records: AuditRecord) -> None:
+        for future in [self.log.put(record) for record in records]:
+            if future is not None:
+                future.result(60)
+
+    def found(self, limit: int = 100_000, **asked: object) -> list[AuditRecord]:
+        page = self.log.search(Asked(**asked), limit=limit, cursor="")  # type: ignore[arg-type]
+        return [record for _, record in page.records if record.who != "scheduler"]
+
+    def close(self) -> None:
+        self.log.close()
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Iterator[Logged]:
+    logged = Logged(tmp_path / "audit")
+    yield logged
+    logged.close()
+
+
+def sound(directory: Path) -> tuple[Verified, Verified]:
+    changes, refusals = verify(directory)
+    assert (changes.flaws, refusals.flaws) == ((), ())
+    return changes, refusals
+
+
+def test_what_is_kept_is_found_newest_first_and_verified(logged: Logged) -> None:
+    logged.put(change(1), refusal(2), change(3, who="ann", proved=True, right="job:kill"))
+    assert [record.at - 1e9 for record in logged.found()] == [3, 2, 1]
+    assert [record.on for record in logged.found(who="ann")] == [("job:3",)]
+    assert [record.on for record in logged.found(what="job:*")] == [("job:3",)]
+    assert [record.on for record in logged.found(on="1")] == [("job:1",)]
+    assert [record.status for record in logged.found(result=Result.REFUSED)] == [401]
+    assert [record.at - 1e9 for record in logged.found(since=1e9 + 2, until=1e9 + 3)] == [2]
+    sound(logged.directory)
+
+
+def test_only_its_owner_can_read_it(logged: Logged) -> None:
+    logged.put(change(1))
+    assert logged.directory.stat().st_mode & 0o777 == 0o700
+    modes = {path.name: path.stat().st_mode & 0o777 for path in logged.directory.iterdir()}
+    assert modes == dict.fromkeys(modes, 0o600)
+    assert len(modes) == 5, modes
+
+
+def test_a_second_writer_is_refused(logged: Logged) -> None:
+    with pytest.raises(Conflict, match="another scheduler writes"):
+        Logged(logged.directory)
+
+
+def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "audit").symlink_to("elsewhere")
+    with pytest.raises(BadConfiguration, match="is a link"):
+        Logged(tmp_path / "audit")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["changes-00000001.jsonl", "changes.mark", "lock"])
+def test_a_link_in_place_of_a_file_is_not_followed(name: str, tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir(mode=0o700)
+    (tmp_path / "victim").write_text("")
+    (tmp_path / "audit" / name).symlink_to("../victim")
+    try:
+        logged = Logged(tmp_path / "audit")
+    except BadConfiguration:
+        pass  # a file that must be read is refused at once
+    else:
+        assert logged.log.full() is not None
+        logged.close()
+    assert (tmp_path / "victim").read_text() == ""
+
+
+def test_pages_follow_each_other_without_gap_or_double(logged: Logged) -> None:
+    logged.put(*(change(i) if i % 3 else refusal(i, f"192.0.2.{i % 250}:1") for i in range(600)))
+    seen, cursor = [], ""
+    while True:
+        page = logged.log.search(Asked(), limit=7, cursor=cursor)
+        assert len(page.records) <= 7
+        seen += [record.at - 1e9 for _, record in page.records if record.who != "scheduler"]
+        cursor = page.cursor
+        if not cursor:
+            break
+    assert seen == list(reversed(range(600)))
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "1:1", "1:1-2", "1:1-1:1-1:1", "-1:1-1:1", "1:1-1:99999999999999999999"]
+)
+def test_a_cursor_that_is_none_is_refused(logged: Logged, cursor: str) -> None:
+    with pytest.raises(BadConfiguration, match="cursor"):
+        logged.log.search(Asked(), limit=1, cursor=cursor)
+
+
+@pytest.mark.parametrize("cursor", ["9:0-9:0", "1:999999-1:999999", "99999999:1-0:0"])
+def test_a_cursor_of_nothing_finds_nothing_that_is_not_there(logged: Logged, cursor: str) -> None:
+    logged.put(change(1))
+    page = logged.log.search(Asked(), limit=10, cursor=cursor)
+    assert {record.on for _, record in page.records} <= {(), ("job:1",)}
+
+
+def test_one_search_reads_a_bounded_piece_and_the_next_goes_on(
+    logged: Logged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged.put(*(change(i) for i in range(3000)))
+    monkeypatch.setattr(search, "MOST_BYTES", 1 << 17)
+    first = logged.log.search(Asked(on="job:1"), limit=10, cursor="")
+    assert (first.records, first.cursor != "") == ((), True)
+    cursor, records, searches = first.cursor, list[tuple[str, AuditRecord]](), 1
+    while cursor:
+        page = logged.log.search(Asked(on="job:1"), limit=10, cursor=cursor)
+        cursor, searches = page.cursor, searches + 1
+        records += page.records
+    assert [record.on for _, record in records] == [("job:1",)]
+    assert searches > 3
+
+
+def test_rotation_keeps_the_newest_and_says_what_went(tmp_path: Path) -> None:
+    logged = Logged(tmp_path / "audit", most_bytes=64 << 10, files=4)
+    for i in range(1000):
+        logged.put(change(i))
+    kept = [record.at - 1e9 for record in logged.found()]
+    logged.close()
+    size = sum(path.stat().st_size for path in logged.directory.glob("changes-*"))
+    changes, _ = sound(logged.directory)
+    assert kept == list(range(999, 999 - len(kept), -1))
+    assert (changes.files, len(kept) > 100, size < (64 << 10) * 5 // 4) == (4, True, True)
+    assert changes.first > 1
+    oldest = min(logged.directory.glob("changes-*"))
+    oldest.unlink()
+    gone, _ = verify(logged.directory)
+    assert [flaw.where for flaw in gone.flaws] == ["the beginning"]
+
+
+def test_readers_see_whole_records_while_files_rotate(tmp_path: Path) -> None:
+    logged = Logged(tmp_path / "audit", most_bytes=32 << 10, files=4)
+    over, problems, pages = threading.Event(), list[object](), list[int]()
+
+    def read() -> None:
+        while not over.is_set():
+            seen, cursor = list[float](), ""
+            while True:
+                page = logged.log.search(Asked(what="DELETE"), limit=50, cursor=cursor)
+                seen += [record.at for _, record in page.records]
+                cursor = page.cursor
+                if not cursor:
+                    break
+            if seen != list(range(int(seen[0]), int(seen[0]) - len(seen), -1)) if seen else False:
+                problems.append(seen)
+            flaws = [flaw for each in verify(logged.directory) for flaw in each.flaws]
+            problems.extend(flaws)
+            pages.append(len(seen))
+
+    logged.put(change(0))
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for i in range(1, 800):
+        logged.put(change(i))
+    wait_until("they have read", lambda: len(pages) > 3)
+    over.set()
+    for reader in readers:
+        reader.join(60)
+    logged.close()
+    assert problems == []
+    sound(logged.directory)
+
+
+def test_a_flood_of_refusals_takes_nothing_from_changes(tmp_path: Path) -> None:
+    logged = Logged(tmp_path / "audit", most_bytes=1 << 20, files=4)
+    logged.put(change(0))
+    for minute in range(20):
+        logged.put(*(refusal(60 * minute, f"192.0.2.{i % 200}:1") for i in range(1000)))
+    refusals = logged.found(result=Result.REFUSED)
+    assert [record.at for record in logged.found(result=Result.DONE)] == [1e9]
+    assert all(sum(record.count for record in refusals if record.at == r.at) <= 1200 for r in refusals[:5])
+    logged.close()
+    size = sum(path.stat().st_size for path in logged.directory.glob("refusals-*"))
+    assert size < (1 << 20) // 4 * 3 // 2
+    sound(logged.directory)
+
+
+def test_what_is_counted_is_written_at_the_end(tmp_path: Path) -> None:
+    logged = Logged(tmp_path / "audit")
+    logged.put(*(refusal(i) for i in range(50)))
+    logged.close()
+    again = Logged(tmp_path / "audit")
+    *_, summary = sorted(again.found(), key=lambda record: record.count)
+    again.close()
+    assert (summary.count, summary.status, summary.reason) == (50 - FIRST, 401, "unproved")
+    assert (summary.what, summary.address) == ("refusals", "192.0.2.1:1")
+
+
+@pytest.mark.parametrize("tail", [b"x", b"\0" * 70_000, b'{"seq":4,"prev', b'{"a":1}\n', b"\n", b"a\nb"])
+def test_what_a_crash_left_stays_and_the_chain_goes_on(tail: bytes, tmp_path: Path) -> None:
+    logged = Logged(tmp_path / "audit")
+    logged.put(change(1), change(2))
+    logged.close()
+    file = logged.directory / "changes-00000001.jsonl"
+    with file.open("ab") as end:
+        end.write(tail)
+    before = file.read_bytes()
+    again = Logged(tmp_path / "audit")
+    again.put(change(3))
+    assert [record.at - 1e9 for record in again.found()] == [3, 2, 1]
+    again.close()
+    assert file.read_bytes().startswith(before), "nothing was cut off"
+    changes, _ = verify(tmp_path / "audit")
+    assert bool(changes.flaws) == (tail == b"\n"), "no crash leaves an empty line"
+
+
+@pytest.mark.parametrize("cut", range(1, 300, 23))
+def test_a_file_that_is_cut_shows(cut: int, tmp_path: Path) -> None:
+    logged = Logged(tmp_path / "audit")
+    logged.put(change(1), change(2))
+    logged.close()
+    file = logged.directory / "changes-00000001.jsonl"
+    os.truncate(file, file.stat().st_size - cut)
+    changes, _ = verify(tmp_path / "audit")
+    assert changes.flaws != () or (cut == 1 and changes.unfinished)
+
+
+def test_kill_9_loses_nothing_that_was_answered(tmp_path: Path) -> None:
+    program = """
+import sys, itertools
+from pathlib import Path
+from mesos_gpu.adapters.audit.log import AuditLog, AuditSettings
+from mesos_gpu.model.access.record import AuditRecord, Result
+log = AuditLog(AuditSettings(Path(sys.argv[1]), most_bytes=64 << 10, files=8))
+for number in itertools.count(int(sys.argv[2])):
+    log.put(AuditRecord(float(number), "POST /v1/jobs", Result.DONE, on=(f"job:{number}",))).result(60)
+    print(number, flush=True)
+"""
+    number = 0
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "audit"), str(number)],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            try:
+                for _ in range(40 + 7 * number % 50):
+                    line = process.stdout.readline()
+                    assert line.endswith("\n")
+            finally:
+                process.kill()
+            number = max([int(line), *(int(word) for word in process.stdout.read().split("\n")[:-1])]) + 1
+        sound(tmp_path / "audit")
+    again = Logged(tmp_path / "audit", most_bytes=64 << 10, files=8)
+    kept = {int(record.at) for record in again.found()}
+    again.close()
+    assert kept >= set(range(min(kept), number))
+    assert len(kept) > 100
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: it mounts a small file system")
+    at = tmp_path / "small"
+    at.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(at)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"no tmpfs here: {done.stderr.strip()}")
+    yield at
+    subprocess.run(["umount", str(at)], check=True)
+
+
+def fill(directory: Path) -> Path:
+    """All of it, to the last byte."""
+    path = directory / "ballast"
+    with path.open("ab", buffering=0) as file:
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+    assert os.statvfs(directory).f_bavail == 0
+    return path
+
+
+def test_on_a_full_disk_all_that_was_taken_is_kept_then_changes_are_refused(small: Path) -> None:
+    logged = Logged(small / "audit")
+    ballast = fill(small)
+    number = 0
+    while logged.log.full() is None:
+        logged.put(change(number, detail="x" * 150))
+        number += 1
+        assert number < 20_000
+    refused = logged.log.full()
+    assert refused is not None
+    assert (refused.http_status, "No space left" in refused.what) == (507, True)
+    assert (logged.log.lost, number > 500) == (0, True)
+    assert len(logged.found()) == number, "room was taken before it was needed"
+    ballast.unlink()
+    wait_until("there is room", lambda: logged.log.full() is None)
+    logged.put(change(number))
+    logged.close()
+    changes, _ = sound(logged.directory)
+    assert changes.lines == number + 2
+
+
+def test_on_a_full_disk_changes_may_go_on_and_what_is_lost_is_counted(small: Path) -> None:
+    logged = Logged(small / "audit", on_full=OnFull.DROP)
+    ballast = fill(small)
+    for number in range(20_000):
+        assert logged.log.full() is None
+        logged.put(change(number, detail="x" * 150))
+        if logged.log.lost > 10:
+            break
+    lost = logged.log.lost
+    assert lost > 10
+    ballast.unlink()
+    wait_until(
+        "it is said",
+        lambda: logged.log.search(Asked(what="audit:lost"), limit=1, cursor="").records,
+    )
+    logged.put(change(99_999))
+    said = [record for _, record in logged.log.search(Asked(what="audit:lost"), limit=9, cursor="").records]
+    logged.close()
+    assert (sum(record.count for record in said), said[0].result) == (lost, Result.FAILED)
+    sound(logged.directory)
+
+
+def test_a_log_begins_on_a_full_disk(small: Path) -> None:
+    Logged(small / "audit").close()
+    ballast = fill(small)
+    fill(small)
+    logged = Logged(small / "audit")
+    assert logged.log.full() is not None
+    ballast.unlink()
+    wait_until("there is room", lambda: logged.log.full() is None)
+    logged.put(change(1))
+    logged.close()
+    sound(logged.directory)
+
+
+def test_where_blocks_cannot_be_taken_free_ones_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Libc:
+        def fallocate(self, *_: object) -> int:
+            ctypes.set_errno(errno.EOPNOTSUPP)
+            return -1
+
+    monkeypatch.setattr(room, "_libc", lambda: Libc())
+    with (tmp_path / "file").open("wb") as file:
+        room.take(file.fileno(), 0, 4096)
+        with pytest.raises(OSError, match="No space left"):
+            room.take(file.fileno(), 0, 1 << 60)
