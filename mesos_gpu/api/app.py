@@ -14,6 +14,7 @@ from mesos_gpu.api.routes import v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.system import System
+from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
@@ -30,7 +31,16 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
     services, events, unknown = ServiceHandlers(scheduler), Events(scheduler), UnknownTasks(scheduler)
     app = Starlette(
         routes=[
-            *v1_routes(jobs, System(scheduler, settings), operate, plans, resizes, services, unknown),
+            *v1_routes(
+                jobs,
+                System(scheduler, settings),
+                operate,
+                plans,
+                resizes,
+                services,
+                unknown,
+                AuditHandlers(scheduler, settings.audit),
+            ),
             *routes(
                 scheduler,
                 events,

@@ -13,12 +13,14 @@ from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.spec import bodies, shapes
+from mesos_gpu.api.spec import audit, bodies, shapes
 from mesos_gpu.api.spec import services as service_shapes
 from mesos_gpu.api.spec.schema import Schema, Schemas
+from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
 from mesos_gpu.api.v1.listing import ACTIVE, Order
 from mesos_gpu.api.v1.logs import ENCODINGS
+from mesos_gpu.model.access.record import Result
 from mesos_gpu.model.jobs.job import JobState
 from mesos_gpu.wire.export import prometheus
 from mesos_gpu.wire.mesos.operations import LONGEST_BY
@@ -123,6 +125,18 @@ _LOGS: Final = (
     ),
     _query("task_id", {"type": "string"}, "of this launch; default: the latest"),
 )
+_LONG: Final = {"type": "string", "maxLength": records.LONGEST}
+_RECORDS: Final = (
+    _query("who", _LONG, "a name; a * at the end: all that begin so"),
+    _query("what", _LONG, "a right, or a part of verb and route"),
+    _query("on", _LONG, "kind:id, as job:train-1a2b3c4d, or an id; a * at the end: all that begin so"),
+    _query("result", {"type": "string", "enum": [result.value for result in Result]}, "how it ended"),
+    _number(records.SINCE, "from then on, in seconds since the epoch"),
+    _number(records.UNTIL, "before that"),
+    _number(records.MOST_RECORDS, "so many at most"),
+    _query("cursor", {"type": "string"}, "as of the answer before"),
+)
+_CHANGES: Final = (_number(records.MOST_CHANGES, "so many at most"),)
 _CONFLICT: Final = 409
 _PLAIN: Final = "text/plain; charset=utf-8"
 _FORMAT: Final = _query(
@@ -258,6 +272,19 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "/v1/tasks/unknown/{id}/adopt"): Operation(
         "adopt_unknown_task", "Give one to its job; what is left", {200: shapes.UnknownTasks}, (_CONFLICT,)
+    ),
+    ("GET", "/v1/audit"): Operation(
+        "list_audit",
+        "Changes and refusals on record, the newest first",
+        {200: audit.Audit},
+        (404,),
+        query=_RECORDS,
+    ),
+    ("GET", "/v1/jobs/{id}/changes"): Operation(
+        "list_job_changes", "Who changed a job last", {200: audit.ChangesMade}, (_CONFLICT,), query=_CHANGES
+    ),
+    ("GET", "/v1/gpus/{id}/changes"): Operation(
+        "list_gpu_changes", "Who changed a GPU last", {200: audit.ChangesMade}, (_CONFLICT,), query=_CHANGES
     ),
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(

@@ -3,6 +3,7 @@
 from starlette.routing import Route
 
 from mesos_gpu.access.rights import (
+    AUDIT_SEE,
     CLUSTER_SEE,
     GPU_DRAIN,
     GPU_RESET,
@@ -24,6 +25,7 @@ from mesos_gpu.access.rights import (
 )
 from mesos_gpu.api.http.rights import free, judged, needs, route
 from mesos_gpu.api.system import System
+from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
 from mesos_gpu.api.v1.plan import Plans
@@ -40,6 +42,7 @@ def v1_routes(
     resizes: Resizes,
     services: ServiceHandlers,
     unknown: UnknownTasks,
+    audit: AuditHandlers,
 ) -> list[Route]:
     """All of them."""
     return [
@@ -53,6 +56,7 @@ def v1_routes(
         route("/v1/jobs/{id}/resize", DELETE=judged(JOB_RESIZE, resizes.withdraw)),
         route("/v1/jobs/{id}/tasks", GET=judged(JOB_SEE, jobs.tasks_of)),
         route("/v1/jobs/{id}/logs", GET=judged(JOB_OUTPUT, jobs.logs)),
+        route("/v1/jobs/{id}/changes", GET=judged(JOB_SEE, audit.of_job)),
         route("/v1/why/{id}", GET=judged(JOB_SEE, jobs.why)),
         route("/v1/queue", GET=needs(QUEUE_SEE, jobs.queue)),
         route("/v1/plan/defrag", POST=needs(PLAN_SEE, plans.for_request)),
@@ -64,6 +68,7 @@ def v1_routes(
             POST=needs(GPU_DRAIN, operate.drain_gpu),
             DELETE=needs(GPU_DRAIN, operate.undrain_gpu),
         ),
+        route("/v1/gpus/{id}/changes", GET=needs(GPU_SEE, audit.of_gpu)),
         route("/v1/gpus/{id}/reset", POST=needs(GPU_RESET, operate.reset_gpu)),
         route("/v1/nodes", GET=needs(NODE_SEE, operate.nodes)),
         route(
@@ -82,6 +87,7 @@ def v1_routes(
         route("/v1/tasks/unknown", GET=needs(TASK_SEE, unknown.list)),
         route("/v1/tasks/unknown/{id}", DELETE=needs(TASK_WRITE, unknown.kill)),
         route("/v1/tasks/unknown/{id}/adopt", POST=needs(TASK_WRITE, unknown.adopt)),
+        route("/v1/audit", GET=needs(AUDIT_SEE, audit.list)),
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
         route("/v1/health", GET=free(system.health)),
         route("/v1/openapi.json", GET=free(system.openapi)),

@@ -130,10 +130,7 @@ def error_answer(error: Refusal, path: str, headers: Mapping[str, str] | None = 
         body["problems"] = [{"path": p.path, "reason": p.reason} for p in error.problems]
     body["request_id"] = current.request
     if _of_marathon(path):
-        more = {"requestId": current.request} if current.request else {}
-        return json_answer(
-            {"message": error.what, "remedy": error.remedy, **more}, error.http_status, headers
-        )
+        return json_answer({"message": error.what, "remedy": error.remedy}, error.http_status, headers)
     return json_answer({"error": body}, error.http_status, headers)
 
 

@@ -82,11 +82,8 @@ def answer_of(error: MesosGpuError) -> Response:
     if isinstance(error, BadConfiguration):
         return answer_of(not_valid([Detail("/", (error.what,))]))
     status, body, headers = _answer_of(error)
-    current = note.current()
-    current.reason = code_of(status)
-    return json_answer(
-        {**body, **({"requestId": current.request} if current.request else {})}, status, headers
-    )
+    note.current().reason = code_of(status)
+    return json_answer(body, status, headers)
 
 
 def _answer_of(error: MesosGpuError) -> tuple[int, dict[str, Any], Mapping[str, str] | None]:

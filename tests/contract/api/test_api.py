@@ -34,12 +34,12 @@ from tests.conftest import wait_until
 
 
 class Rig:
-    def __init__(self, kind: type[Daemon] = Daemon) -> None:
+    def __init__(self, kind: type[Daemon] = Daemon, **settings: Any) -> None:
         self.clock, self.driver = FakeClock(), FakeDriver()
         self.daemon = kind(
             RecordingStore(), RecordingStore().load(), self.driver, self.clock, Settings("e", "m")
         )
-        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0"))
+        self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", **settings))
         self.server: Server = serve(self.app, "127.0.0.1", 0)
         self.url = self.server.url
         self.session = requests.Session()

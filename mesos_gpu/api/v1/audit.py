@@ -1,0 +1,136 @@
+"""What is on record: for who may read all of it, and next to a job's or a GPU's history for who may see that."""
+
+import asyncio
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access.asked import Asked, Found
+from mesos_gpu.api.http.answers import Refusal, invalid, json_answer
+from mesos_gpu.api.http.requests import Number, job_of, result_of
+from mesos_gpu.api.scheduler_api import SchedulerApi, View
+from mesos_gpu.api.spec import audit as shapes
+from mesos_gpu.api.v1.names import gpu_of
+from mesos_gpu.api.v1.seen import Sight
+from mesos_gpu.errors import BadConfiguration, NotFound
+from mesos_gpu.model.access.record import AuditRecord, Result
+from mesos_gpu.ports import AuditTrail
+from mesos_gpu.wire.checking import Problem
+
+MOST_RECORDS: Final = Number("limit", 100, 1, 1000)
+MOST_CHANGES: Final = Number("limit", 10, 1, 100)
+SINCE: Final = Number("since", 0.0, 0.0, 1e11, whole=False)  # seconds since the epoch
+UNTIL: Final = Number("until", 1e11, 0.0, 1e11, whole=False)
+LONGEST: Final = 256  # of a filter
+_AT_ONCE: Final = 2  # searches: each may take a processor for a second
+
+
+class AuditHandlers:
+    """The routes' functions."""
+
+    def __init__(self, scheduler: SchedulerApi, trail: AuditTrail | None) -> None:
+        """Serve a scheduler's record; None: it keeps none."""
+        self._scheduler, self._kept = scheduler, trail
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/audit."""
+        asked, cursor = _asked(request), request.query_params.get("cursor", "")
+        seen = await self._search(asked, int(MOST_RECORDS.of(request)), cursor)
+        full = self._trail.full()
+        body: shapes.Audit = {
+            "records": [_shown(id, record) for id, record in seen.records],
+            "cursor": seen.cursor or None,
+            "lost": self._trail.lost,
+            "full": full.what if full else None,
+        }
+        return json_answer(body)
+
+    async def of_job(self, request: Request) -> Response:
+        """GET /v1/jobs/{id}/changes."""
+        wanted = request.path_params["id"]
+        sight = Sight.of(request)
+        job_id = await result_of(self._scheduler.read(lambda view: job_of(view, wanted, sight.sees).id))
+        return await self._changes(request, f"job:{job_id}")
+
+    async def of_gpu(self, request: Request) -> Response:
+        """GET /v1/gpus/{id}/changes."""
+        wanted = request.path_params["id"]
+
+        def named(view: View) -> str:
+            return gpu_of(view, wanted)
+
+        return await self._changes(request, f"gpu:{await result_of(self._scheduler.read(named))}")
+
+    async def _changes(self, request: Request, subject: str) -> Response:
+        most = int(MOST_CHANGES.of(request))
+        seen = await self._search(Asked(on=subject, result=Result.DONE), most, "")
+        return json_answer({"changes": [_change(record) for _, record in seen.records]})
+
+    async def _search(self, asked: Asked, most: int, cursor: str) -> Found:
+        async with self._turn:
+            try:
+                return await run_in_threadpool(self._trail.search, asked, limit=most, cursor=cursor)
+            except BadConfiguration as error:
+                raise invalid(Problem("/cursor", error.what)) from error
+            except OSError as error:
+                what = f"the audit log cannot be read: {error.strerror}"
+                raise Refusal(503, "unavailable", what, remedy="see the scheduler's log") from error
+
+    @property
+    def _trail(self) -> AuditTrail:
+        if self._kept is None:
+            raise NotFound("no audit log is kept here", remedy="start the scheduler with --audit-dir")
+        return self._kept
+
+
+def _asked(request: Request) -> Asked:
+    query, problems = request.query_params, []
+    texts = {name: query.get(name, "") for name in ("who", "what", "on")}
+    problems += [
+        Problem(f"/{name}", f"must have at most {LONGEST} characters")
+        for name, text in texts.items()
+        if len(text) > LONGEST
+    ]
+    result = query.get("result")
+    known = [each.value for each in Result]
+    if result is not None and result not in known:
+        problems.append(Problem("/result", f"{result[:40]!r} is none of {', '.join(known)}"))
+    if problems:
+        raise invalid(*problems)
+    since = SINCE.of(request) if SINCE.name in query else None
+    until = UNTIL.of(request) if UNTIL.name in query else None
+    return Asked(**texts, since=since, until=until, result=Result(result) if result else None)
+
+
+def _shown(id: str, record: AuditRecord) -> shapes.AuditEntry:
+    return {
+        "id": id,
+        "at": record.at,
+        "who": record.who,
+        "proof": record.proof,
+        "proved": record.proved,
+        "address": record.address,
+        "relayed": record.relayed or None,
+        "what": record.what,
+        "right": record.right or None,
+        "on": list(record.on),
+        "result": record.result.value,
+        "status": record.status or None,
+        "reason": record.reason or None,
+        "request_id": record.request or None,
+        "detail": record.detail or None,
+        "count": record.count,
+    }
+
+
+def _change(record: AuditRecord) -> shapes.Change:
+    return {
+        "at": record.at,
+        "who": record.who,
+        "proved": record.proved,
+        "what": record.what,
+        "detail": record.detail or None,
+    }
