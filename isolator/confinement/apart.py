@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.confinement import seccomp
-from isolator.confinement.apart_sys import landlock_abi
+from isolator.confinement.apart_sys import REFER_SINCE, landlock_abi
 from mesos_gpu.errors import BadConfiguration
 
 FILTER: Final = "MESOS_GPU_TASK_FILTER"
@@ -24,6 +24,9 @@ class Apart:
 
     domain: bool = False
     program: bytes = b""
+
+
+NOT_APART: Final = Apart()
 
 
 def apart_of(own: Mapping[str, str]) -> Apart:
@@ -39,7 +42,7 @@ def apart_of(own: Mapping[str, str]) -> Apart:
     if how not in ("auto", "strict", "off"):
         raise BadConfiguration(f"{FILTER} is {how!r}", remedy="set it to auto, strict or off")
     if how == "off":
-        return Apart()
+        return NOT_APART
     domain = has_landlock()
     apart = domain or has_yama()
     names = seccomp.KERNEL if apart and how == "auto" else (*seccomp.PROCESSES, *seccomp.KERNEL)
@@ -47,8 +50,9 @@ def apart_of(own: Mapping[str, str]) -> Apart:
 
 
 def has_landlock() -> bool:
-    """Whether this kernel has it, and it is on."""
-    return landlock_abi() > 0
+    """Whether this kernel has a Landlock that can be used, and it is on. The first one (Linux 5.13) keeps whoever is in
+    a domain from moving files between directories, which programs need."""
+    return landlock_abi() >= REFER_SINCE
 
 
 def has_yama() -> bool:

@@ -5,9 +5,13 @@ import os
 import struct
 
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # on every architecture
-_VERSION_FLAG = 1
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # on every architecture
+_VERSION_FLAG, _PATH_BENEATH = 1, 1
 _FS_MAKE_BLOCK = 1 << 11  # device rules deny it as well; something must be named
+_FS_REFER = (
+    1 << 13
+)  # to move files between directories: in a domain that names anything it is denied unless allowed
+REFER_SINCE = 2  # ABI, of Linux 5.19
 _SCOPE_SIGNAL = 2
 _SCOPES_SINCE = 6  # ABI, of Linux 6.12
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -29,16 +33,32 @@ def enter_domain(*, signals: bool = True) -> None:
     Raises:
         OSError: The kernel refuses.
     """
-    if signals and landlock_abi() >= _SCOPES_SINCE:
-        attributes = struct.pack("=QQQ", 0, 0, _SCOPE_SIGNAL)  # handled_access_fs, handled_access_net, scoped
-    else:
-        attributes = struct.pack("=Q", _FS_MAKE_BLOCK)
-    ruleset = _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
-    _check(ruleset)
+    attributes, allowed = ruleset(signals=signals)
+    made = _libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    _check(made)
     try:
-        _check(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
+        if allowed:
+            _allow_below_root(made, allowed)
+        _check(_libc.syscall(_RESTRICT_SELF, made, 0))
     finally:
-        os.close(ruleset)
+        os.close(made)
+
+
+def ruleset(*, signals: bool = True) -> tuple[bytes, int]:
+    """The struct landlock_ruleset_attr of a domain, and what it allows below "/", by the bits of LANDLOCK_ACCESS_FS_*;
+    0: it needs no rule. `signals`: as of `enter_domain`."""
+    if signals and landlock_abi() >= _SCOPES_SINCE:
+        return struct.pack("=QQQ", 0, 0, _SCOPE_SIGNAL), 0  # handled_access_fs, handled_access_net, scoped
+    return struct.pack("=Q", _FS_MAKE_BLOCK | _FS_REFER), _FS_REFER
+
+
+def _allow_below_root(made: int, allowed: int) -> None:
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("=Qi", allowed, root)  # struct landlock_path_beneath_attr, packed
+        _check(_libc.syscall(_ADD_RULE, made, _PATH_BENEATH, rule, 0))
+    finally:
+        os.close(root)
 
 
 def install(program: bytes) -> None:

@@ -2,14 +2,19 @@
 from inside that it is there, and becomes the command.
 
 A container is started by another (the agent, or the Docker Engine) in a cgroup of that one's choice. So the command
-does not begin there: a program of less than 500 bytes does, which needs nothing of the image, connects to a Unix
+does not begin there: a program of less than 700 bytes does, which needs nothing of the image, connects to a Unix
 socket that is bound into the container, and waits to be told what to execute. Nothing of the task has run until then.
 
     socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC), connect, read      what it is told: see `_told`
     socket(AF_INET, SOCK_DGRAM), sendto the denied port                any answer but EPERM: exit 125
+    prctl(PR_SET_NO_NEW_PRIVS)                                         each of these four that fails: write and
+    landlock_create_ruleset, open "/", landlock_add_rule,              exit 124
+    landlock_restrict_self                                             if there is to be a domain
+    prctl(PR_SET_SECCOMP)                                              if there is to be a filter
     write one byte; execve each path in turn; write the exit code; exit 127 if the last is not there, else 126
 
-Sources: elf(5), the System V ABI of each machine for what the stack holds at the start, syscalls(2), unix(7).
+Sources: elf(5), landlock(7), seccomp(2), the System V ABI of each machine for what the stack holds at the start,
+syscalls(2), unix(7).
 """
 
 import os
@@ -21,6 +26,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from isolator.confinement import apart_sys
+from isolator.confinement.apart import FILTER, NOT_APART, Apart
 from isolator.confinement.fence import Fence
 from isolator.host.not_started import NotStarted
 from mesos_gpu.errors import MesosGpuError
@@ -31,6 +38,7 @@ PROGRAM: Final = f"{INSIDE}/gate"
 _LOOK_S: Final = 0.05  # between looks whether the container still runs
 _ANSWER_S: Final = 30.0  # for some ten system calls
 _MOST: Final = 65536  # bytes that it reads
+_NOT_APART: Final = 124  # what it writes, and its exit status
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: By the machine's name as of uname(2): its number in ELF (EM_*), and its instructions, each with what it says.
 _MACHINES: Final = {
@@ -46,19 +54,19 @@ _MACHINES: Final = {
     0f05              syscall
     89c3              mov %eax,%ebx
     89c7              mov %eax,%edi
-    488d35d7000000    lea 0xd7(%rip),%rsi # ff <path>
+    488d35a5010000    lea 0x1a5(%rip),%rsi # 1cd <path>
     ba18000000        mov $0x18,%edx
     b82a000000        mov $0x2a,%eax
     0f05              syscall
     85c0              test %eax,%eax
-    0f88b7000000      js f3 <fail>
+    0f8885010000      js 1c1 <fail>
     89df              mov %ebx,%edi
     4889e6            mov %rsp,%rsi
     ba00000100        mov $0x10000,%edx
     31c0              xor %eax,%eax
     0f05              syscall
-    4883f812          cmp $0x12,%rax
-    0f8c9f000000      jl f3 <fail>
+    4883f85a          cmp $0x5a,%rax
+    0f8c6d010000      jl 1c1 <fail>
     b829000000        mov $0x29,%eax
     bf02000000        mov $0x2,%edi
     be02000800        mov $0x80002,%esi
@@ -73,17 +81,69 @@ _MACHINES: Final = {
     b82c000000        mov $0x2c,%eax
     0f05              syscall
     83f8ff            cmp $0xffffffff,%eax
-    756d              jne f3 <fail>
+    0f8537010000      jne 1c1 <fail>
+    bd7c000000        mov $0x7c,%ebp
+    b89d000000        mov $0x9d,%eax
+    bf26000000        mov $0x26,%edi
+    be01000000        mov $0x1,%esi
+    31d2              xor %edx,%edx
+    4531c0            xor %r8d,%r8d
+    0f05              syscall
+    85c0              test %eax,%eax
+    0f85fc000000      jne 1a9 <tell>
+    488b742410        mov 0x10(%rsp),%rsi
+    4885f6            test %rsi,%rsi
+    746c              je 123 <filter>
+    b8bc010000        mov $0x1bc,%eax
+    488d7c2418        lea 0x18(%rsp),%rdi
+    0f05              syscall
+    85c0              test %eax,%eax
+    0f88de000000      js 1a9 <tell>
+    4189c6            mov %eax,%r14d
+    48837c243000      cmpq $0x0,0x30(%rsp)
+    7439              je 10f <enter>
+    b802000000        mov $0x2,%eax
+    488d7c243c        lea 0x3c(%rsp),%rdi
+    be00002800        mov $0x280000,%esi
+    0f05              syscall
+    85c0              test %eax,%eax
+    0f88ba000000      js 1a9 <tell>
+    89442438          mov %eax,0x38(%rsp)
+    b8bd010000        mov $0x1bd,%eax
+    4489f7            mov %r14d,%edi
+    be01000000        mov $0x1,%esi
+    488d542430        lea 0x30(%rsp),%rdx
+    0f05              syscall
+    85c0              test %eax,%eax
+    0f859a000000      jne 1a9 <tell>
+    b8be010000        mov $0x1be,%eax
+    4489f7            mov %r14d,%edi
+    31f6              xor %esi,%esi
+    0f05              syscall
+    85c0              test %eax,%eax
+    0f8586000000      jne 1a9 <tell>
+    66837c244000      cmpw $0x0,0x40(%rsp)
+    7424              je 14f <behind>
+    488d442458        lea 0x58(%rsp),%rax
+    4889442448        mov %rax,0x48(%rsp)
+    b89d000000        mov $0x9d,%eax
+    bf16000000        mov $0x16,%edi
+    be02000000        mov $0x2,%esi
+    488d542440        lea 0x40(%rsp),%rdx
+    0f05              syscall
+    85c0              test %eax,%eax
+    755a              jne 1a9 <tell>
     89df              mov %ebx,%edi
     4889e6            mov %rsp,%rsi
     ba01000000        mov $0x1,%edx
     b801000000        mov $0x1,%eax
     0f05              syscall
-    4c8d6c2410        lea 0x10(%rsp),%r13
+    4c8d6c2458        lea 0x58(%rsp),%r13
+    4c036c2450        add 0x50(%rsp),%r13
     498b0424          mov (%r12),%rax
     4d8d7cc410        lea 0x10(%r12,%rax,8),%r15
     41807d0000        cmpb $0x0,0x0(%r13)
-    7422              je ce <none>
+    7422              je 19c <none>
     4c89ef            mov %r13,%rdi
     498d742410        lea 0x10(%r12),%rsi
     4c89fa            mov %r15,%rdx
@@ -92,11 +152,11 @@ _MACHINES: Final = {
     4189c6            mov %eax,%r14d
     41807d0000        cmpb $0x0,0x0(%r13)
     4d8d6d01          lea 0x1(%r13),%r13
-    75f5              jne c1 <skip>
-    ebd7              jmp a5 <next>
+    75f5              jne 18f <skip>
+    ebd7              jmp 173 <next>
     bd7f000000        mov $0x7f,%ebp
     4183fefe          cmp $0xfffffffe,%r14d
-    7402              je db <tell>
+    7402              je 1a9 <tell>
     ffcd              dec %ebp
     892c24            mov %ebp,(%rsp)
     89df              mov %ebx,%edi
@@ -105,7 +165,7 @@ _MACHINES: Final = {
     b801000000        mov $0x1,%eax
     0f05              syscall
     89ef              mov %ebp,%edi
-    eb05              jmp f8 <out>
+    eb05              jmp 1c6 <out>
     bf7d000000        mov $0x7d,%edi
     b8e7000000        mov $0xe7,%eax
     0f05              syscall
@@ -123,18 +183,18 @@ _MACHINES: Final = {
     020080d2          mov x2, #0x0
     010000d4          svc #0x0
     f40300aa          mov x20, x0
-    c1070010          adr x1, 11c <path>
+    010e0010          adr x1, 1e4 <path>
     020380d2          mov x2, #0x18
     681980d2          mov x8, #0xcb
     010000d4          svc #0x0
-    e006f837          tbnz w0, #31, 110 <fail>
+    200df837          tbnz w0, #31, 1d8 <fail>
     e00314aa          mov x0, x20
     e1030091          mov x1, sp
     2200a0d2          mov x2, #0x10000
     e80780d2          mov x8, #0x3f
     010000d4          svc #0x0
-    1f4800f1          cmp x0, #0x12
-    0b060054          b.lt 110 <fail>
+    1f6801f1          cmp x0, #0x5a
+    4b0c0054          b.lt 1d8 <fail>
     c81880d2          mov x8, #0xc6
     400080d2          mov x0, #0x2
     410080d2          mov x1, #0x2
@@ -149,18 +209,68 @@ _MACHINES: Final = {
     c81980d2          mov x8, #0xce
     010000d4          svc #0x0
     1f040031          cmn w0, #0x1
-    21040054          b.ne 110 <fail>
+    610a0054          b.ne 1d8 <fail>
+    990f80d2          mov x25, #0x7c
+    e81480d2          mov x8, #0xa7
+    c00480d2          mov x0, #0x26
+    210080d2          mov x1, #0x1
+    020080d2          mov x2, #0x0
+    030080d2          mov x3, #0x0
+    040080d2          mov x4, #0x0
+    010000d4          svc #0x0
+    40080035          cbnz w0, 1b8 <tell>
+    e10b40f9          ldr x1, [sp, #16]
+    810300b4          cbz x1, 128 <filter>
+    883780d2          mov x8, #0x1bc
+    e0630091          add x0, sp, #0x18
+    010000d4          svc #0x0
+    8007f837          tbnz w0, #31, 1b8 <tell>
+    f503002a          mov w21, w0
+    e01b40f9          ldr x0, [sp, #48]
+    000200b4          cbz x0, 114 <enter>
+    080780d2          mov x8, #0x38
+    600c8092          mov x0, #0xffffffffffffff9c
+    e1f30091          add x1, sp, #0x3c
+    0205a0d2          mov x2, #0x280000
+    030080d2          mov x3, #0x0
+    010000d4          svc #0x0
+    4006f837          tbnz w0, #31, 1b8 <tell>
+    e03b00b9          str w0, [sp, #56]
+    a83780d2          mov x8, #0x1bd
+    e003152a          mov w0, w21
+    210080d2          mov x1, #0x1
+    e2c30091          add x2, sp, #0x30
+    030080d2          mov x3, #0x0
+    010000d4          svc #0x0
+    40050035          cbnz w0, 1b8 <tell>
+    c83780d2          mov x8, #0x1be
+    e003152a          mov w0, w21
+    010080d2          mov x1, #0x0
+    010000d4          svc #0x0
+    a0040035          cbnz w0, 1b8 <tell>
+    e0834079          ldrh w0, [sp, #64]
+    20010034          cbz w0, 150 <behind>
+    e0630191          add x0, sp, #0x58
+    e02700f9          str x0, [sp, #72]
+    e81480d2          mov x8, #0xa7
+    c00280d2          mov x0, #0x16
+    410080d2          mov x1, #0x2
+    e2030191          add x2, sp, #0x40
+    010000d4          svc #0x0
+    60030035          cbnz w0, 1b8 <tell>
     e00314aa          mov x0, x20
     e1030091          mov x1, sp
     220080d2          mov x2, #0x1
     080880d2          mov x8, #0x40
     010000d4          svc #0x0
-    f5430091          add x21, sp, #0x10
+    f5630191          add x21, sp, #0x58
+    e02b40f9          ldr x0, [sp, #80]
+    b502008b          add x21, x21, x0
     600240f9          ldr x0, [x19]
     76420091          add x22, x19, #0x10
     d70e008b          add x23, x22, x0, lsl #3
     a0024039          ldrb w0, [x21]
-    40010034          cbz w0, e0 <none>
+    40010034          cbz w0, 1a8 <none>
     e00315aa          mov x0, x21
     e10316aa          mov x1, x22
     e20317aa          mov x2, x23
@@ -168,11 +278,11 @@ _MACHINES: Final = {
     010000d4          svc #0x0
     f803002a          mov w24, w0
     a0164038          ldrb w0, [x21], #1
-    e0ffff35          cbnz w0, d4 <skip>
-    f6ffff17          b b4 <next>
+    e0ffff35          cbnz w0, 19c <skip>
+    f6ffff17          b 17c <next>
     f90f80d2          mov x25, #0x7f
     1f0b0031          cmn w24, #0x2
-    40000054          b.eq f0 <tell>
+    40000054          b.eq 1b8 <tell>
     d90f80d2          mov x25, #0x7e
     f9030039          strb w25, [sp]
     e00314aa          mov x0, x20
@@ -181,7 +291,7 @@ _MACHINES: Final = {
     080880d2          mov x8, #0x40
     010000d4          svc #0x0
     e00319aa          mov x0, x25
-    02000014          b 114 <out>
+    02000014          b 1dc <out>
     a00f80d2          mov x0, #0x7d
     c80b80d2          mov x8, #0x5e
     010000d4          svc #0x0
@@ -218,9 +328,9 @@ def program(machine: str) -> bytes:
 class Gate:
     """The gate of a task. `directory` is on the host, below one that only root may pass; it goes into the container."""
 
-    def __init__(self, directory: Path, fence: Fence) -> None:
-        """Nothing is made yet."""
-        self._directory, self._fence = directory, fence
+    def __init__(self, directory: Path, fence: Fence, apart: Apart = NOT_APART) -> None:
+        """Nothing is made yet. `apart`: what keeps the container from other tasks; by default nothing does."""
+        self._directory, self._fence, self._apart = directory, fence, apart
         self._socket: socket.socket | None = None
 
     def open(self) -> None:
@@ -305,15 +415,30 @@ class Gate:
                 "the rules of its cgroup do not keep the container from the control ports",
                 remedy="run mesos-gpu doctor on this host",
             )
+        if said[0] == _NOT_APART:
+            raise MesosGpuError(
+                "the kernel does not keep the container from other tasks of its user",
+                remedy=f"see the kernel's log; or give it up: {FILTER}=off on the agent",
+            )
         if len(said) > 1:
             why = "No such file or directory" if said[1] == 127 else "it cannot be executed"
             raise NotStarted(f"cannot start {argv[0]!r}: {why}", Outcome(exit_status=said[1]))
         return True
 
     def _told(self, paths: Sequence[str]) -> bytes:
-        """What it reads: struct sockaddr_in of something that is denied, then what to execute, each ended by 0."""
+        """What it reads: struct sockaddr_in of something that is denied; size and struct landlock_ruleset_attr, both 0
+        for no domain; struct landlock_path_beneath_attr, whose first word is 0 for no rule, and the name "/"; struct
+        sock_fprog, whose first word is 0 for no filter; the filter's size in bytes, and the filter; what to execute,
+        each ended by 0. The gate fills in file descriptors and addresses.
+        """
         port, address = self._fence.probe4()
         told = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(address))
+        attributes, allowed = apart_sys.ruleset() if self._apart.domain else (b"", 0)
+        program = self._apart.program
+        told += struct.pack(
+            "=Q24sQi4sH14xQ", len(attributes), attributes, allowed, 0, b"/", len(program) // 8, len(program)
+        )
+        told += program
         told += b"".join(os.fsencode(path) + b"\0" for path in paths) + b"\0"
         if len(told) > _MOST:
             raise NotStarted("the container's PATH is too long")

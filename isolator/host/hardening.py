@@ -30,7 +30,7 @@ def tracing(read: Callable[[str], str], *, landlock: bool) -> Iterator[Answer]:
 
     Args:
         read: A file's text by its path below the root; empty if it is not there.
-        landlock: Whether tasks without an image get a domain of Landlock each.
+        landlock: Whether tasks get a domain of Landlock each.
     """
     scope = read("proc/sys/kernel/yama/ptrace_scope").strip()
     if scope.isdigit() and int(scope) >= 1:
@@ -40,9 +40,7 @@ def tracing(read: Callable[[str], str], *, landlock: bool) -> Iterator[Answer]:
         return
     what = "is 0" if scope else "is not there"
     who = (
-        "tasks without an image are kept apart by Landlock, images of the Mesos containerizer are not"
-        if landlock
-        else "only the filter of system calls keeps tasks without an image from it"
+        "Landlock keeps tasks from it" if landlock else "only the filter of system calls keeps tasks from it"
     )
     yield Answer(
         f"kernel.yama.ptrace_scope {what}: a process may attach to others of its user; {who}",

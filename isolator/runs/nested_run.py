@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from isolator.agent.agent_api import Connection, Settings
 from isolator.confinement import pids
+from isolator.confinement.apart import apart_of
 from isolator.confinement.enclosure import Enclosure
 from isolator.confinement.gate import PROGRAM, Gate
 from isolator.devices import cgroups
@@ -101,7 +102,7 @@ class NestedRun:
         with Sandbox(launch.sandbox) as place:
             place.keep(CONTAINERS)
         if launch.enclosure.fence is not None:
-            self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence)
+            self._gate = Gate(launch.enclosure.gate, launch.enclosure.fence, apart_of(self._own))
             self._gate.open()
         self._asked = True
         status, answer = self._connection.call(self._order(prepared, argv), None)

@@ -5,13 +5,15 @@ Arguments: the machine; an emulator of it, if it is not this one.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
-from isolator.confinement import gate
+from isolator.confinement import apart_sys, gate
+from isolator.confinement.apart import NOT_APART, Apart, apart_of
 from isolator.confinement.fence import Fence, fence_for
 from isolator.host.control_ports import Denial
 from isolator.host.not_started import NotStarted
@@ -22,6 +24,16 @@ COMMANDS = {
     "absent": ["no-such-program"],
     "no program": ["/etc/passwd"],
 }
+#: Root without a capability, as many a task is.
+AS_TASK = ["setpriv", "--bounding-set", "-all"]
+#: By such a process: $0 is another.
+LOOK = """
+for file in environ maps mem; do cat /proc/$0/$file 2>&1 >/dev/null | grep -q denied; echo $file $?; done
+for link in cwd root exe fd/0; do readlink /proc/$0/$link >/dev/null; echo $link $?; done
+kill -0 $0 2>/dev/null; echo signal $?
+sed -n 's/^NoNewPrivs:\t/privileges /p; s/^Seccomp:\t/filter /p' /proc/self/status
+mkdir one two && touch one/file && ln one/file two/link && mv one/file two/file; echo moved $?
+"""
 
 
 class NoFence(Fence):
@@ -32,14 +44,21 @@ class NoFence(Fence):
 
 
 def through(
-    directory: Path, fence: Fence, runner: list[str], argv: list[str], *, init: bool = False
+    directory: Path,
+    fence: Fence,
+    runner: list[str],
+    argv: list[str],
+    *,
+    init: bool = False,
+    apart: Apart = NOT_APART,
 ) -> list[object]:
-    one = gate.Gate(directory, fence)
+    one = gate.Gate(directory, fence, apart)
     one.open()
     subprocess.run(["mount", "--bind", directory, gate.INSIDE], check=True)
     try:
         process = subprocess.Popen(
             [*runner, str(directory / "gate"), *argv],
+            cwd=directory.parent,
             env={"PATH": "/nowhere:/bin"},
             stdout=subprocess.PIPE,
             text=True,
@@ -55,6 +74,31 @@ def through(
         return [said, process.returncode, out.split()]
     finally:
         subprocess.run(["umount", gate.INSIDE], check=True)
+
+
+def look_apart(directory: Path, fence: Fence) -> None:
+    """By this machine's kernel, as it is, as one without scopes, and as one that refuses."""
+    newest, program = apart_sys.ruleset, apart_of({}).program
+    both = Apart(domain=True, program=program)
+    other = subprocess.Popen([*AS_TASK, "sleep", "600"])
+    try:
+        for name, apart, ruleset in (
+            ("not apart", NOT_APART, newest),
+            ("apart", both, newest),
+            ("apart by an older kernel", both, lambda: newest(signals=False)),
+            ("refused", both, lambda: (b"\xff" * 24, 0)),
+            ("a filter that is none", Apart(program=b"\xff" * 8), newest),
+        ):
+            setattr(apart_sys, "ruleset", ruleset)  # noqa: B010
+            look = [*AS_TASK, "sh", "-c", LOOK, str(other.pid)]
+            said, code, words = through(directory, fence, [], look, apart=apart)
+            assert isinstance(words, list)
+            for made in ("one", "two"):
+                shutil.rmtree(directory.parent / made, ignore_errors=True)
+            print(json.dumps([name, said, code, dict(zip(words[::2], words[1::2], strict=True))]))
+    finally:
+        other.kill()
+        other.wait()
 
 
 def main() -> None:
@@ -74,6 +118,8 @@ def main() -> None:
             told = through(Path(top, "gate"), fence, below, look, init=True)
             print(json.dumps(["below an init", *told]))
             open_one = NoFence(fence.denied, fence.cgroup)
+            if not runner:
+                look_apart(Path(top, "gate"), fence)
             print(json.dumps(["not behind it", *through(Path(top, "gate"), open_one, runner, ["true"])]))
     finally:
         fence.cgroup.remove()
