@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import ssl
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 DAY = timedelta(days=1)
-EMPTY = x509.Name([])
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,16 @@ def write(path: Path, data: bytes) -> Path:
 def pem(key: ec.EllipticCurvePrivateKey, password: bytes | None = None) -> bytes:
     how = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+
+
+def context_of(made: "Made", clients: Path | None = None) -> ssl.SSLContext:
+    """A server's, with nothing of ours in it. `clients`: authorities of certificates that it asks for."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.cert, made.key)
+    if clients is not None:
+        context.load_verify_locations(clients)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 @dataclass

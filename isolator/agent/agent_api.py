@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from isolator.agent.http import HttpConnection, ProtocolError, Response
+from isolator.agent.tls import AgentTls
 from mesos_gpu.wire.mesos.seal import Said, seal, secret_in
 
 RETRY_S: Final = 0.15  # an agent gives its executors 2 s to come back after a restart
@@ -78,6 +79,7 @@ class Settings:
     shutdown_grace_s: float = 5.0
     token: str | None = field(default=None, repr=False)
     credentials: str = ""  # a file, for an agent that asks for some at its operator API; "": it does not
+    tls: AgentTls | None = None  # None: the agent speaks plain HTTP
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -96,7 +98,12 @@ class Settings:
             shutdown_grace_s=seconds(env.get("MESOS_EXECUTOR_SHUTDOWN_GRACE_PERIOD", "5secs")),
             token=env.get("MESOS_EXECUTOR_AUTHENTICATION_TOKEN"),
             credentials=env.get("MESOS_GPU_AGENT_CREDENTIALS", ""),
+            tls=AgentTls.from_environment(env),
         )
+
+    def connection(self, timeout_s: float) -> HttpConnection:
+        """To the agent; it is made at the first request."""
+        return HttpConnection(self.endpoint, timeout_s, self.tls)
 
     def authorization(self) -> dict[str, str]:
         """The header for the operator API: the operator's credentials, else the executor's own token.
@@ -250,7 +257,7 @@ class Connection:
                 "unacknowledged_updates": list(self._updates.values()),
                 "unacknowledged_tasks": list(self._tasks.values()),
             }
-        connection = HttpConnection(self._settings.endpoint, 60)
+        connection = self._settings.connection(60)
         self._stream = connection
         try:
             body = {**self._ids, "type": "SUBSCRIBE", "subscribe": subscribe}
@@ -304,7 +311,7 @@ class Connection:
     def _called(
         self, body: Mapping[str, Any], timeout_s: float | None, proof: Mapping[str, str]
     ) -> tuple[int, bytes]:
-        connection = HttpConnection(self._settings.endpoint, timeout_s or 60.0)
+        connection = self._settings.connection(timeout_s or 60.0)
         try:
             if timeout_s is None:
                 connection.connect()
@@ -357,7 +364,7 @@ class Connection:
                 if update is None:
                     break  # acknowledged: a subscription carried it
                 fresh = connection is None
-                connection = connection or HttpConnection(self._settings.endpoint, 10)
+                connection = connection or self._settings.connection(10)
                 if self._delivered(connection, update):
                     break
                 connection.close()

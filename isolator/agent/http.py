@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from io import BufferedReader
 from typing import Final
 
+from isolator.agent.tls import AgentTls
+
 MOST_LINE: Final = 65536
 
 
@@ -89,9 +91,10 @@ class Response:
 class HttpConnection:
     """A connection to HOST:PORT, or to a Unix socket by its path; it is made at the first request."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
-        """`address`: a path if it begins with a slash. `timeout_s`: of each wait for the other side."""
-        self._address, self._timeout_s = address, timeout_s
+    def __init__(self, address: str, timeout_s: float, tls: AgentTls | None = None) -> None:
+        """`address`: a path if it begins with a slash. `timeout_s`: of each wait for the other side. `tls`: None for
+        plain HTTP."""
+        self._address, self._timeout_s, self._tls = address, timeout_s, tls
         self._socket: socket.socket | None = None
         self._file: BufferedReader | None = None
 
@@ -127,6 +130,8 @@ class HttpConnection:
     def _connected(self) -> socket.socket:
         if not self._address.startswith("/"):
             host, _, port = self._address.rpartition(":")
+            if self._tls is not None:
+                return self._tls.connect(host.strip("[]"), int(port), self._timeout_s)
             made = socket.create_connection((host.strip("[]"), int(port)), self._timeout_s)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return made

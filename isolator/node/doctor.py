@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from isolator.agent.docker_engine import DockerEngine
+from isolator.agent.tls import AgentTls
 from isolator.confinement import apart, fence
 from isolator.confinement.enclosure import NODES
 from isolator.confinement.pids import mounted as pids_mounted
@@ -489,7 +490,9 @@ def _agent_flags(host: Host) -> Mapping[str, str] | None:
     """
     named = host.env.get("MESOS_GPU_AGENT")
     try:
-        return flags_of(named or AGENT, authorization=_authorization(host))
+        return flags_of(
+            named or AGENT, authorization=_authorization(host), tls=AgentTls.from_environment(host.env)
+        )
     except Unavailable:
         if named:
             raise

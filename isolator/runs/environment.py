@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from isolator.runs.gang import hostfile_in
 from isolator.runs.run import sandbox_of
+from mesos_gpu.adapters.tls.variables import VARIABLES
 from mesos_gpu.model.tasks.assignment import Assignment
 
 #: Of the executor's own: a task must not speak for it, find its agent, nor the host's ledger.
@@ -20,6 +21,7 @@ _SECRET = (
     "MESOS_GPU_POOL_UID",
     "MESOS_GPU_AGENT_CREDENTIALS",
     "MESOS_GPU_CONTROL_PORTS",
+    *VARIABLES,
 )
 _OF_MESOS = ("MESOS_FRAMEWORK_ID", "MESOS_EXECUTOR_ID", "MESOS_ALLOCATION_ROLE")
 #: Whatever the agent was started with: the same command finds the same programs on every host.

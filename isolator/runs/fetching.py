@@ -131,7 +131,7 @@ class Fetch:
         if path := self._own.get(FETCHER):
             return path
         settings = Settings.from_environment(self._own)
-        flags = flags_of(settings.endpoint, authorization=settings.authorization())
+        flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
         if "launcher_dir" not in flags:
             raise Unavailable(
                 "the agent does not say where its programs are (launcher_dir)",

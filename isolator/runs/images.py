@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from isolator.agent.http import HttpConnection
+from isolator.agent.tls import AgentTls
 from isolator.host.control_ports import Denial
 from mesos_gpu.errors import Damaged, NotFound, Unavailable
 from mesos_gpu.model.jobs.image import ImageConfig
@@ -94,7 +95,11 @@ def read_config(
 
 
 def flags_of(
-    endpoint: str, *, prefix: str = "", authorization: Mapping[str, str] | None = None
+    endpoint: str,
+    *,
+    prefix: str = "",
+    authorization: Mapping[str, str] | None = None,
+    tls: AgentTls | None = None,
 ) -> dict[str, str]:
     """The flags that an agent runs with, by name without dashes; those that are not set are not there.
 
@@ -102,12 +107,13 @@ def flags_of(
         endpoint: HOST:PORT of the agent.
         prefix: Of an agent that shares its process with others: /slave(N).
         authorization: The header, for an agent that wants one.
+        tls: For an agent that speaks it.
 
     Raises:
         Unavailable: The agent does not answer, or does not tell.
     """
     headers = {"Content-Type": "application/json", "Accept": "application/json", **(authorization or {})}
-    connection = HttpConnection(endpoint, AGENT_S)
+    connection = HttpConnection(endpoint, AGENT_S, tls)
     try:
         response = connection.post(f"{prefix}/api/v1", b'{"type": "GET_FLAGS"}', headers)
         text = response.read()

@@ -89,7 +89,7 @@ class NestedRun:
             pids.leave(launch.enclosure.pids)
         launch.enclosure.verify()  # this process is in the cgroup that the nested container will share
         settings = Settings.from_environment(self._own)
-        flags = flags_of(settings.endpoint, authorization=settings.authorization())
+        flags = flags_of(settings.endpoint, authorization=settings.authorization(), tls=settings.tls)
         denied = launch.enclosure.fence.denied if launch.enclosure.fence is not None else ()
         try:
             config = read_config(self._plan.image, registry=registry_of(flags, self._own), denied=denied)

@@ -15,7 +15,7 @@ import random
 import select
 import selectors
 import signal
-import socket
+import ssl
 import sys
 import threading
 import time
@@ -24,18 +24,22 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from mesos_gpu.adapters import http_parser
-from mesos_gpu.adapters.http_parser import HTTP_RESPONSE, HttpParser
+from mesos_gpu.adapters.master.stream import (
+    REMEDIES,
+    EventStream,
+    Redirected,
+    StreamLost,
+    of_tls,
+    split_address,
+)
 from mesos_gpu.errors import Unavailable
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MASTER_PORT: Final = 5050
 DEFAULT_HEARTBEAT_S: Final = 15.0  # DEFAULT_HEARTBEAT_INTERVAL, src/master/constants.hpp
 JOIN_S: Final = 5.0
-MOST_DIGITS: Final = 12  # of a record's length: more is not RecordIO
 #: ERROR events after which another SUBSCRIBE would evict a successor or be refused for ever (master.cpp).
 FATAL_ERRORS: Final = ("framework failed over", "framework has been removed")
 
@@ -99,17 +103,9 @@ class CallFailed(Unavailable):
         """Keep the answer."""
         super().__init__(
             f"Mesos refused {kind} with HTTP {status}: {body.strip()}",
-            remedy=_REMEDIES.get(status, "look at the master's log; call again after the next registration"),
+            remedy=REMEDIES.get(status, "look at the master's log; call again after the next registration"),
         )
         self.status, self.body = status, body
-
-
-_REMEDIES: Final[Mapping[int, str]] = {
-    401: "check principal and secret against the master's --credentials",
-    403: "check the master's --acls, and that no other scheduler uses this framework id",
-    404: "check that this is the address of a Mesos master; one that starts answers so for a moment",
-    503: "wait: the master is starting, or no leader is elected",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,110 +136,6 @@ class Timings:
         return due * random.uniform(0.5, 1.0)
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of `host`, `host:port`, `[ipv6]:port` or `http://…`; raises ValueError."""
-    parts = urlsplit(text if "//" in text else f"//{text}")
-    if parts.scheme not in ("", "http") or not parts.hostname:
-        raise ValueError(f"{text!r} is not HOST:PORT of a Mesos master")
-    return parts.hostname, DEFAULT_MASTER_PORT if parts.port is None else parts.port
-
-
-class StreamLost(Exception):
-    """The subscription ended, or was not granted; its text says why."""
-
-
-class Redirected(Exception):
-    """Another master leads; its text is HOST:PORT."""
-
-
-class EventStream:
-    """A SUBSCRIBE and the events that answer it: a non-blocking socket, HTTP chunks, RecordIO.
-
-    Raises `OSError` when the connection fails, `StreamLost` or `Redirected` for what the master answers.
-    """
-
-    def __init__(self, address: str, request: bytes, attempt: int) -> None:
-        """Begin to connect. Of several addresses of a host, attempts take one after the other."""
-        addresses = socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
-        family, kind, protocol, _, peer = addresses[attempt % len(addresses)]
-        self.peer: Final = (str(peer[0]), int(peer[1]))  # IP address and port at the other end
-        self._unsent: bytes = request
-        self._parser = HttpParser(HTTP_RESPONSE)
-        self._buffer = bytearray()
-        self._connecting = True
-        self.stream_id: str | None = None
-        self._socket = socket.socket(family, kind, protocol)
-        self._socket.setblocking(False)
-        try:
-            self._socket.connect(peer)
-        except BlockingIOError:
-            pass  # in progress
-        except OSError:
-            self._socket.close()
-            raise
-
-    @property
-    def wanted(self) -> int:
-        """Mask for a selector."""
-        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
-
-    def fileno(self) -> int:
-        """The descriptor of the socket, for a selector."""
-        return self._socket.fileno()
-
-    def close(self) -> None:
-        """Leave; the master keeps the framework for its failover_timeout."""
-        self._socket.close()
-
-    def write(self) -> None:
-        """Send on."""
-        if self._connecting:
-            error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if error:
-                raise OSError(error, os.strerror(error))
-            self._connecting = False
-        self._unsent = self._unsent[self._socket.send(self._unsent) :]
-
-    def read(self) -> Iterator[dict[str, Any]]:
-        """Receive once: the events that are complete now, then `StreamLost` if these were the last."""
-        data = self._socket.recv(1 << 16)
-        if data and self._parser.execute(data, len(data)) != len(data):
-            raise StreamLost("the answer is not HTTP")
-        closed = not data or self._parser.is_message_complete()
-        if self.stream_id is None and self._parser.is_headers_complete():
-            self._judge_head(closed)
-        if self.stream_id is not None:
-            self._buffer += self._parser.recv_body()
-            yield from self._events()
-        if closed:
-            raise StreamLost("the master closed the connection")
-
-    def _judge_head(self, closed: bool) -> None:
-        status = self._parser.get_status_code()
-        headers = {name.lower(): value for name, value in self._parser.get_headers().items()}
-        if status == HTTPStatus.OK:
-            self.stream_id = headers.get("mesos-stream-id", "")
-        elif status == HTTPStatus.TEMPORARY_REDIRECT and "location" in headers:
-            host, port = split_address(headers["location"])
-            raise Redirected(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        elif closed:  # until then the body, which says why, is not complete
-            text = self._parser.recv_body().decode(errors="replace").strip()
-            remedy = _REMEDIES.get(status, "look at the master's log")
-            raise StreamLost(f"SUBSCRIBE was refused with HTTP {status}: {text} ({remedy})")
-
-    def _events(self) -> Iterator[dict[str, Any]]:
-        """RecordIO: a length in decimal digits, a newline, that many bytes of JSON; and again."""
-        while (newline := self._buffer.find(b"\n", 0, MOST_DIGITS)) >= 0:
-            start, length = newline + 1, int(self._buffer[:newline])
-            if len(self._buffer) < start + length:
-                return
-            record = bytes(self._buffer[start : start + length])
-            del self._buffer[: start + length]
-            yield json.loads(record)
-        if len(self._buffer) >= MOST_DIGITS:
-            raise StreamLost("the answer is not RecordIO")
-
-
 @dataclass(frozen=True, slots=True)
 class _Link:
     """Where calls go while the framework is subscribed."""
@@ -251,6 +143,23 @@ class _Link:
     host: str
     port: int
     stream_id: str
+    name: str  # of the master, as its certificate has it
+
+
+class _TlsConnection(http.client.HTTPConnection):
+    """HTTPS to an address, where the certificate must be for a name."""
+
+    def __init__(self, link: _Link, tls: ssl.SSLContext, timeout_s: float) -> None:
+        super().__init__(link.host, link.port, timeout=timeout_s)
+        self._name, self._tls = link.name, tls
+
+    def connect(self) -> None:
+        super().connect()
+        try:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+        except OSError:
+            self.close()
+            raise
 
 
 class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymesos has no types
@@ -274,8 +183,9 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         principal: str | None,
         secret: str | None,
         timings: Timings,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Nothing is sent before `start`. `framework` is a FrameworkInfo, sent as it is."""
+        """Nothing is sent before `start`. `framework` is a FrameworkInfo, sent as it is. `tls`: None for plain HTTP."""
         super().__init__(
             sched,
             framework,
@@ -285,7 +195,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             secret=secret,
             failover=True,
         )
-        self._timings = timings
+        self._timings, self._tls = timings, tls
         self._link: _Link | None = None  # set and cleared by the IO thread, read by all
         self._call_lock = threading.Lock()  # guards _conn; the IO thread never takes it
         # Of the IO thread alone:
@@ -366,7 +276,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         link = self._link
         if link is None:
             raise NotConnected(f"GET {path} was not sent: not subscribed to a Mesos master")
-        connection = http.client.HTTPConnection(link.host, link.port, timeout=self._timings.call_s)
+        connection = self._to(link)
         try:
             connection.request("GET", path, headers=self._headers(link, None))
             response = connection.getresponse()
@@ -388,6 +298,11 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             headers["Authorization"] = self._basic_credential
         return {**headers, **(more or {})}
 
+    def _to(self, link: _Link) -> http.client.HTTPConnection:
+        if self._tls is None:
+            return http.client.HTTPConnection(link.host, link.port, timeout=self._timings.call_s)
+        return _TlsConnection(link, self._tls, self._timings.call_s)
+
     def _connection(self, link: _Link, kind: str) -> http.client.HTTPConnection:
         """The connection for calls, made anew if the master changed or closed it."""
         old = self._conn
@@ -397,7 +312,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
             if not poll.poll(0):  # readable while idle: it was closed
                 return old
         self._close()
-        new = http.client.HTTPConnection(link.host, link.port, timeout=self._timings.call_s)
+        new = self._to(link)
         try:
             new.connect()
         except OSError as error:
@@ -443,10 +358,12 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         """Run a subscription from connect to end, and say why it ended, and the leader that the master named."""
         self._master, self._patience_s, self._subscribed_at = master, self._timings.answer_s, None
         try:
-            self._stream = EventStream(master, self.gen_request(), attempt)
+            self._stream = EventStream(master, self.gen_request(), attempt, self._tls)
             self._follow(self._stream, home)
         except Redirected as redirect:
             return f"{redirect} leads", str(redirect)
+        except ssl.SSLError as error:
+            return of_tls(error), None
         except (OSError, StreamLost) as error:
             return str(error), None
         except ValueError as error:
@@ -476,6 +393,7 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
                     heard_at = time.monotonic()
                     for event in stream.read():
                         self.process_event(event)
+                    selector.modify(stream, stream.wanted)
 
     def _pause(self, pause_s: float | None) -> None:
         """Sleep, unless `stop` or `change_master` wakes us."""
@@ -529,9 +447,9 @@ class MendedDriver(pymesos.MesosSchedulerDriver):  # type: ignore[misc]  # pymes
         interval_s = float(info.get("heartbeat_interval_seconds", DEFAULT_HEARTBEAT_S))
         self._patience_s = interval_s * self._timings.missed_heartbeats
         self._subscribed_at = time.monotonic()
-        self._link = _Link(*self._stream.peer, self._stream.stream_id or "")
+        self._link = _Link(*self._stream.peer, self._stream.stream_id or "", self._stream.name)
         hostname, port = split_address(self._master)
-        master_info = {"hostname": hostname, "port": port}
+        master_info = {"hostname": hostname, "port": port, "scheme": "http" if self._tls is None else "https"}
         if known:
             self.sched.reregistered(self, master_info)
         else:

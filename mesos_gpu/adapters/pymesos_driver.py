@@ -1,6 +1,7 @@
 """The `Driver` port on pymesos. The only door to it; what it mends is in `_pymesos_mended`."""
 
 import base64
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -12,8 +13,8 @@ from mesos_gpu.adapters._pymesos_mended import (
     NotConnected,
     Scheduler,
     Timings,
-    split_address,
 )
+from mesos_gpu.adapters.master.stream import split_address
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.tasks.unknown import Listed
 from mesos_gpu.wire.mesos.labels import listed_from_json
@@ -183,7 +184,8 @@ class _Callbacks(Scheduler):  # type: ignore[misc]  # pymesos has no types
 
 def _url(master: Mapping[str, Any]) -> str:
     host = master["hostname"]
-    return f"http://[{host}]:{master['port']}" if ":" in host else f"http://{host}:{master['port']}"
+    shown = f"[{host}]" if ":" in host else host
+    return f"{master.get('scheme', 'http')}://{shown}:{master['port']}"
 
 
 def _ids(values: Sequence[str]) -> list[dict[str, str]]:
@@ -195,12 +197,13 @@ class PymesosDriver:
 
     Args:
         framework: Registers with these.
-        master: `HOST:PORT` of any master (it names the leader), or `zk://…/PATH`. There is no TLS.
+        master: `HOST:PORT` of any master (it names the leader), or `zk://…/PATH`.
         sink: Takes each event, on the driver's thread: it should only enqueue. If it raises, the driver
             subscribes again, upon which Mesos repeats what was not acknowledged.
         principal: For basic authentication; `framework.principal` unless given.
         secret: Of the principal.
         timings: All that the driver waits for.
+        tls: Verifies the master, by the name that `master`, a redirect or ZooKeeper has for it; None: plain HTTP.
 
     Raises:
         BadConfiguration: `master` is no address, or there is a secret without a principal.
@@ -218,6 +221,7 @@ class PymesosDriver:
         principal: str | None = None,
         secret: str | None = None,
         timings: Timings = DEFAULT_TIMINGS,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Nothing is sent before `start`."""
         principal = principal or framework.principal
@@ -226,10 +230,11 @@ class PymesosDriver:
         self._driver = MendedDriver(
             _Callbacks(sink),
             framework_info(framework),
-            _normal(master),
+            _normal(master, tls is not None),
             principal=principal,
             secret=secret,
             timings=timings,
+            tls=tls,
         )
 
     def start(self) -> None:
@@ -335,11 +340,16 @@ def _task(task_id: str, agent_id: str | None) -> dict[str, Any]:
     return task if agent_id is None else {**task, "agent_id": {"value": agent_id}}
 
 
-def _normal(master: str) -> str:
+def _normal(master: str, tls: bool) -> str:
     if master.startswith("zk://"):
         return master
+    if master.startswith("http://" if tls else "https://"):
+        raise BadConfiguration(
+            f"{master}: {'TLS is' if tls else 'no TLS is'} asked for",
+            remedy="give HOST:PORT, and --mesos-tls or not",
+        )
     try:
         host, port = split_address(master)
     except ValueError as error:
-        raise BadConfiguration(str(error), remedy="give HOST:PORT of a master, without TLS") from error
+        raise BadConfiguration(str(error), remedy="give HOST:PORT of a master") from error
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,5 +1,6 @@
 """What an operator may set of the REST interface."""
 
+import ssl
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +24,7 @@ class ApiSettings:
     host_names: tuple[str, ...] = ()  # by which clients may call this host, beside its addresses
     permits: Permits = field(default_factory=Permits)
     agent_authorization: str = field(default="", repr=False)  # the header that agents want, to read logs
+    agent_tls: ssl.SSLContext | None = None  # None: agents speak plain HTTP
     container_engine: Engine = Engine.MESOS  # of jobs whose image comes without one
     service_ports: range = SERVICE_PORTS  # those that apps get that leave theirs open
     who: Who | None = None  # says who calls; None: nobody is asked

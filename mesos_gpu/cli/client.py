@@ -11,7 +11,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import requests
 
-from mesos_gpu.adapters.tls.session import verify_by
+from mesos_gpu.adapters.tls.session import causes, verify_by
 from mesos_gpu.adapters.tls.trust import Trust, client_context
 from mesos_gpu.api.spec.shapes import (
     Gpu,
@@ -349,7 +349,7 @@ class Client:
                 )
             )
         except requests.RequestException as err:
-            distrust = of_tls(self.reach, _causes(err)) if self.reach.is_tls else None
+            distrust = of_tls(self.reach, causes(err)) if self.reach.is_tls else None
             if distrust is not None:
                 raise distrust from err
             what = f"the scheduler at {self.url} does not answer ({_reason(err)})"
@@ -464,14 +464,8 @@ def _path(*parts: str) -> str:
     return "/".join(["/v1", *(quote(part, safe="") for part in parts)])
 
 
-def _causes(err: BaseException | None) -> Iterator[BaseException]:
-    while err is not None:
-        yield err
-        err = err.__cause__ or err.__context__
-
-
 def _refused(err: BaseException) -> bool:
-    return any(isinstance(cause, ConnectionRefusedError) for cause in _causes(err))
+    return any(isinstance(cause, ConnectionRefusedError) for cause in causes(err))
 
 
 def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -481,15 +475,14 @@ def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
 def _closed(err: BaseException) -> bool:
     """Whether a connection was made, and ended by the other side."""
     return not _refused(err) and any(
-        isinstance(cause, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError)
-        for cause in _causes(err)
+        isinstance(cause, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in causes(err)
     )
 
 
 def _reason(err: requests.RequestException) -> str:
     if isinstance(err, requests.Timeout):
         return "no answer in time"
-    for cause in _causes(err):
+    for cause in causes(err):
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower()
     return "the connection broke"

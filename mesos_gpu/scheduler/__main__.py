@@ -107,7 +107,10 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     webui_url = options.webui_url or f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
     framework = _framework(options, webui_url, saved.framework_id, credential)
     sink = Sink(clock.now, key)
-    driver = pd.PymesosDriver(framework, options.master, sink, **_credential(options, credential))
+    mesos_tls = options.mesos_tls.context(options.master)
+    driver = pd.PymesosDriver(
+        framework, options.master, sink, **_credential(options, credential), tls=mesos_tls
+    )
     journal = Journal(options.journal, options.journal_size_mib << 20) if options.journal else None
     settings = replace(
         engine_settings(options), control_ports=of_api(host, port), principal=framework.principal
@@ -123,6 +126,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             host_names=(*options.allowed_hosts, urlsplit(webui_url).hostname or ""),
             permits=options.permits,
             agent_authorization=credential.header if credential else "",
+            agent_tls=mesos_tls,
             container_engine=Engine(options.container_engine),
             service_ports=options.service_ports,
             open_to_all=exposure.open_to_all,

@@ -1,6 +1,7 @@
 """A loopback peer that speaks the agent's side of the v1 executor API, for scripted cases."""
 
 import json
+import ssl
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,8 +29,8 @@ class ScriptedAgent:
     acknowledged by themselves.
     """
 
-    def __init__(self) -> None:
-        """Listens at once."""
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """Listens at once. `tls`: of a server; None: plain HTTP."""
         self.subscribes: list[dict[str, Any]] = []
         self.updates: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
@@ -49,6 +50,8 @@ class ScriptedAgent:
                 """Quiet."""
 
         self._server = _Server(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self.endpoint = f"127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -150,9 +153,9 @@ def _plain(handler: BaseHTTPRequestHandler, status: int) -> None:
 
 
 @contextmanager
-def scripted_agent() -> Iterator[ScriptedAgent]:
-    """Start an agent that is closed at the end."""
-    agent = ScriptedAgent()
+def scripted_agent(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedAgent]:
+    """Start an agent that is closed at the end. `tls`: as of `ScriptedAgent`."""
+    agent = ScriptedAgent(tls)
     try:
         yield agent
     finally:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import queue
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -99,6 +100,7 @@ class ScriptedMaster:
         then: See there.
         port: To come back on after a "restart"; 0 chooses one.
         version: Body and status of `GET /version`.
+        tls: Of a server; None: plain HTTP.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class ScriptedMaster:
         then: Stream | Reply | Raw | None = None,
         port: int = 0,
         version: tuple[int, str] = (200, "1.11.0"),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Listen."""
         self.answers, self.then = deque(answers), then or Stream()
@@ -121,6 +124,8 @@ class ScriptedMaster:
         self._closing = False
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.master = self
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.02,), name="scripted-master"
         )

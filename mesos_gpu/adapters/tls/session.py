@@ -1,6 +1,7 @@
 """Requests over TLS by a context of ours: no other authorities, no variables, nothing that turns verification off."""
 
 import ssl
+from collections.abc import Iterator
 from typing import Any
 
 import requests
@@ -26,6 +27,13 @@ class _Verifying(HTTPAdapter):
     def send(self, request: Any, *arguments: Any, **more: Any) -> requests.Response:
         """Send as the context says, whatever REQUESTS_CA_BUNDLE or a caller's `verify` does."""
         return super().send(request, *arguments, **{**more, "verify": True, "cert": None})
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what led to it, the outermost first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def verify_by(session: requests.Session, context: ssl.SSLContext) -> None:

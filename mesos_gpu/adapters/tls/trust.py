@@ -12,6 +12,9 @@ MODERN: Final = (
     "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM"  # of TLS 1.2: forward secrecy and AEAD; 1.3 has no others
 )
 
+#: X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h.
+OTHER_NAME: Final = frozenset({62, 64})
+
 
 @dataclass(frozen=True, slots=True)
 class Trust:

@@ -43,7 +43,7 @@ class Jobs:
         """Serve a scheduler."""
         self._scheduler, self._settings = scheduler, settings
         self.changes = Changes()
-        self._logs = LogReader(settings.agent_authorization)
+        self._logs = LogReader(settings.agent_authorization, settings.agent_tls)
 
     @asynccontextmanager
     async def lifespan(self, _app: Starlette) -> AsyncIterator[None]:

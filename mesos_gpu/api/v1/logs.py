@@ -2,11 +2,15 @@
 
 import codecs
 import json
+import ssl
 from dataclasses import dataclass, replace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import requests
 
+from mesos_gpu.adapters.tls.session import causes, verify_by
+from mesos_gpu.adapters.tls.trust import OTHER_NAME
 from mesos_gpu.api.http.requests import MOST_LOG_BYTES
 from mesos_gpu.errors import NotFound, Unavailable
 from mesos_gpu.model.tasks.task import Task
@@ -15,6 +19,7 @@ from mesos_gpu.wire.mesos.cuts import HEAD_BYTES, begin_of
 ENCODINGS: Final = ("text", BASE64 := "base64")  # the first is the default
 LONGEST_CHARACTER: Final = 4  # bytes of UTF-8
 TIMEOUT_S: Final = 10.0
+DEFAULT_PORT: Final = 5051  # of agents
 _CUTS: Final = 3
 
 
@@ -30,9 +35,17 @@ class Chunk:
 class LogReader:
     """Reads from any agent; blocking, so it runs on a worker thread."""
 
-    def __init__(self, authorization: str = "") -> None:
-        """Open a session: connections to agents are kept. `authorization`: the header, for agents that want one."""
-        self._session = requests.Session()
+    def __init__(self, authorization: str = "", tls: ssl.SSLContext | None = None) -> None:
+        """Open a session: connections to agents are kept.
+
+        Args:
+            authorization: The header, for agents that want one.
+            tls: Verifies agents, by their addresses or their names; None: they speak plain HTTP.
+        """
+        self._session, self._tls = requests.Session(), tls
+        self._named: set[str] = set()  # addresses of agents whose certificates have their names
+        if tls is not None:
+            verify_by(self._session, tls)
         if authorization:
             self._session.headers["Authorization"] = authorization
         self._session.trust_env = False  # an agent is not behind the operator's web proxy
@@ -156,12 +169,44 @@ class LogReader:
 
     def _fetch(self, task: Task, path: str, query: dict[str, str | int]) -> requests.Response:
         try:
-            return self._session.get(task.agent_url + path, params=query, timeout=TIMEOUT_S)
+            return self._session.get(self._base(task) + path, params=query, timeout=TIMEOUT_S)
+        except requests.exceptions.SSLError as error:
+            if _is_of_another_name(error) and task.agent_url not in self._named:
+                self._named.add(task.agent_url)
+                return self._fetch(task, path, query)
+            raise Unavailable(
+                f"the agent {task.hostname} at {self._base(task)} is not believed: {_reason(error)}",
+                remedy="see the scheduler's --mesos-tls and --mesos-cacert, and the names in the agent's certificate",
+            ) from error
         except requests.RequestException as error:
             raise Unavailable(
-                f"the agent {task.hostname} at {task.agent_url} does not answer ({type(error).__name__})",
+                f"the agent {task.hostname} at {self._base(task)} does not answer ({type(error).__name__})",
                 remedy="try again when it is back; the output is in the task's sandbox there",
             ) from error
+
+    def _base(self, task: Task) -> str:
+        """Where the agent is. Masters of 1.11 say `http` whatever agents speak (Master::_offer in master.cpp)."""
+        if self._tls is None:
+            return task.agent_url
+        url = urlsplit(task.agent_url)
+        host = task.hostname if task.agent_url in self._named else url.hostname or task.hostname
+        return f"https://{f'[{host}]' if ':' in host else host}:{url.port or DEFAULT_PORT}"
+
+
+def _is_of_another_name(error: BaseException) -> bool:
+    return any(
+        isinstance(each, ssl.SSLCertVerificationError) and each.verify_code in OTHER_NAME
+        for each in causes(error)
+    )
+
+
+def _reason(error: BaseException) -> str:
+    for each in causes(error):
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return each.verify_message
+        if isinstance(each, ssl.SSLError):
+            return each.reason or str(each)
+    return type(error).__name__
 
 
 def _may_be_cut(offset: int, raw: bytes, _at_end: bool) -> bool:

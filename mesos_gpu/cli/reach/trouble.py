@@ -4,13 +4,13 @@ import ssl
 from collections.abc import Iterable
 from typing import Final
 
+from mesos_gpu.adapters.tls.trust import OTHER_NAME
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.errors import MesosGpuError
 
 # Of OpenSSL's x509_vfy.h.
 _NOT_YET, _EXPIRED = 9, 10
 _UNKNOWN: Final = frozenset({2, 7, 18, 19, 20, 21})
-_OTHER_NAME: Final = frozenset({62, 64})
 _PLAIN: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
 _OLD: Final = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "TLSV1_ALERT_PROTOCOL_VERSION")
 CLOSED_REMEDY: Final = (
@@ -43,7 +43,7 @@ def _not_believed(reach: Reach, error: ssl.SSLCertVerificationError) -> NotProve
         return NotProved(f"{what} has expired", remedy="renew what the scheduler's --tls-cert names")
     if code == _NOT_YET:
         return NotProved(f"{what} is not valid yet", remedy="look at the clocks of both machines")
-    if code in _OTHER_NAME:
+    if code in OTHER_NAME:
         return NotProved(
             f"{what} is for another name: {error.verify_message}",
             remedy="name the scheduler in --url as its certificate does, or have a certificate made for that name",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mesos_gpu.access.rate import Limits
+from mesos_gpu.adapters.tls.variables import TLS as AGENT_TLS
 from mesos_gpu.api.settings import SERVICE_PORTS
 from mesos_gpu.engine.settings import LOG_LIMIT_MIB, Settings
 from mesos_gpu.model.jobs.job import Engine, GpuNodes, Placement
@@ -18,11 +19,17 @@ from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.limits import LIMITS
+from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
 from mesos_gpu.scheduler.options.section import Section, with_options
 from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
 #: By the field of `Options` that has what a section says.
-SECTIONS: Final[Mapping[str, Section]] = {"tls": TLS, "limits": LIMITS, "audit": AUDIT}
+SECTIONS: Final[Mapping[str, Section]] = {
+    "tls": TLS,
+    "mesos_tls": MESOS_TLS,
+    "limits": LIMITS,
+    "audit": AUDIT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ class Options:
     journal: Path | None = None
     journal_size_mib: int = 256
     tls: TlsOptions = field(default_factory=TlsOptions)
+    mesos_tls: MesosTlsOptions = field(default_factory=MesosTlsOptions)
     limits: Limits = field(default_factory=Limits)
     audit: AuditOptions = field(default_factory=AuditOptions)
 
@@ -113,6 +121,7 @@ def engine_settings(options: Options) -> Settings:
 def _executor_env(options: Options) -> dict[str, str]:
     """What comes before the variables of agents."""
     given = {POOL: options.user_pool, MIG.name: options.mig, MPS_PERCENTAGES.name: options.mps_percentages}
+    given |= {AGENT_TLS: "on" if options.mesos_tls.is_on(options.master) else ""}
     return {name: value for name, value in given.items() if value}
 
 

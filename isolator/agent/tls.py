@@ -1,0 +1,78 @@
+"""TLS to the agent: what its operator says of it in the environment of executors.
+
+Nothing of TLS is imported where there is none: that costs an executor 10 ms of its start.
+"""
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mesos_gpu.adapters.tls.variables import CACERT, CERT, KEY, NAME, TLS
+
+_OFF: Final = ("", "0", "false", "off", "no")
+_OTHER_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTls:
+    """Whom to believe at the agent's address, and what to show; "": as of the variables above."""
+
+    cacert: str = ""
+    cert: str = ""
+    key: str = ""
+    name: str = ""
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "AgentTls | None":
+        """Read the variables; None: the agent speaks plain HTTP."""
+        said = env.get(TLS) or env.get("LIBPROCESS_SSL_ENABLED", "")
+        if said.strip().lower() in _OFF:
+            return None
+        cacert = env.get(CACERT) or env.get("LIBPROCESS_SSL_CA_FILE", "")
+        return cls(cacert, env.get(CERT, ""), env.get(KEY, ""), env.get(NAME, ""))
+
+    def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        """Connect, and shake hands.
+
+        Raises:
+            OSError: The agent does not answer, or cannot prove that it is the one.
+        """
+        import ssl
+
+        context, doubt = self._context(), None
+        for name in [self.name] if self.name else [host, socket.gethostname()]:
+            plain = socket.create_connection((host, port), timeout_s)
+            try:
+                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                made: socket.socket = context.wrap_socket(plain, server_hostname=name)
+                return made
+            except ssl.SSLCertVerificationError as error:
+                doubt = error
+                plain.close()
+                if error.verify_code not in _OTHER_NAME:
+                    break
+            except OSError:
+                plain.close()
+                raise
+        assert doubt is not None
+        raise OSError(
+            f"the certificate of the agent at {host}:{port} is not believed: {doubt.verify_message}"
+        )
+
+    def _context(self) -> Any:
+        from pathlib import Path
+
+        from mesos_gpu.adapters.tls.trust import Trust, client_context
+        from mesos_gpu.errors import BadConfiguration
+
+        if self not in _contexts:
+            paths = [Path(text) if text else None for text in (self.cacert, self.cert, self.key)]
+            try:
+                _contexts[self] = client_context(Trust(*paths))
+            except BadConfiguration as error:
+                raise OSError(f"{error.what}; to fix: {error.remedy}") from error
+        return _contexts[self]
+
+
+_contexts: Final[dict[AgentTls, Any]] = {}

@@ -1,0 +1,183 @@
+"""A subscription to the events of a Mesos master, over one socket that nobody waits for."""
+
+import json
+import os
+import selectors
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from mesos_gpu.adapters.http_parser import HTTP_RESPONSE, HttpParser
+
+DEFAULT_MASTER_PORT: Final = 5050
+MOST_DIGITS: Final = 12  # of a record's length: more is not RecordIO
+T = TypeVar("T")
+REMEDIES: Final[Mapping[int, str]] = {
+    401: "check principal and secret against the master's --credentials",
+    403: "check the master's --acls, and that no other scheduler uses this framework id",
+    404: "check that this is the address of a Mesos master; one that starts answers so for a moment",
+    503: "wait: the master is starting, or no leader is elected",
+}
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of `host`, `host:port`, `[ipv6]:port` or `http(s)://…`; raises ValueError."""
+    parts = urlsplit(text if "//" in text else f"//{text}")
+    if parts.scheme not in ("", "http", "https") or not parts.hostname:
+        raise ValueError(f"{text!r} is not HOST:PORT of a Mesos master")
+    return parts.hostname, DEFAULT_MASTER_PORT if parts.port is None else parts.port
+
+
+class StreamLost(Exception):
+    """The subscription ended, or was not granted; its text says why."""
+
+
+class Redirected(Exception):
+    """Another master leads; its text is HOST:PORT."""
+
+
+def of_tls(error: ssl.SSLError) -> str:
+    """Why there is no TLS with a master, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not believed: {error.verify_message} (see --mesos-cacert)"
+    if error.reason in (
+        "WRONG_VERSION_NUMBER",
+        "RECORD_LAYER_FAILURE",
+        "PACKET_LENGTH_TOO_LONG",
+        "HTTP_REQUEST",
+    ):
+        return "it speaks no TLS (see --mesos-tls)"
+    return f"no TLS with it: {error.reason or error} (does it ask for a certificate? see --mesos-cert)"
+
+
+class EventStream:
+    """A SUBSCRIBE and the events that answer it: a non-blocking socket, TLS or not, HTTP chunks, RecordIO.
+
+    Raises `OSError` when the connection fails, `StreamLost` or `Redirected` for what the master answers.
+    """
+
+    def __init__(self, address: str, request: bytes, attempt: int, tls: ssl.SSLContext | None = None) -> None:
+        """Begin to connect. Of several addresses of a host, attempts take one after the other."""
+        self.name: Final = split_address(address)[0]  # what its certificate must be for
+        addresses = socket.getaddrinfo(*split_address(address), type=socket.SOCK_STREAM)
+        family, kind, protocol, _, peer = addresses[attempt % len(addresses)]
+        self.peer: Final = (str(peer[0]), int(peer[1]))  # IP address and port at the other end
+        self._unsent: bytes = request
+        self._parser = HttpParser(HTTP_RESPONSE)
+        self._buffer = bytearray()
+        self._connecting = True
+        self._tls, self._greeting = tls, tls is not None
+        self._waits_for = 0  # of a selector; what TLS waits for, whatever we want; 0: nothing
+        self.stream_id: str | None = None
+        self._socket = socket.socket(family, kind, protocol)
+        self._socket.setblocking(False)
+        try:
+            self._socket.connect(peer)
+        except BlockingIOError:
+            pass  # in progress
+        except OSError:
+            self._socket.close()
+            raise
+
+    @property
+    def wanted(self) -> int:
+        """Mask for a selector."""
+        if self._waits_for:
+            return self._waits_for
+        return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+
+    def fileno(self) -> int:
+        """The descriptor of the socket, for a selector."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Leave; the master keeps the framework for its failover_timeout."""
+        self._socket.close()
+
+    def write(self) -> None:
+        """Send on."""
+        if self._connecting:
+            error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, os.strerror(error))
+            self._connecting = False
+            if self._tls is not None:
+                self._socket = self._tls.wrap_socket(
+                    self._socket, server_hostname=self.name, do_handshake_on_connect=False
+                )
+        self._try(self._send)
+
+    def _send(self) -> None:
+        self._greet()
+        if self._unsent:
+            self._unsent = self._unsent[self._socket.send(self._unsent) :]
+
+    def _greet(self) -> None:
+        if self._greeting and isinstance(self._socket, ssl.SSLSocket):
+            self._socket.do_handshake()
+            self._greeting = False
+
+    def _try(self, what: Callable[[], T]) -> T | None:
+        """Do as much of something as can be done without waiting; None: TLS waits for the master."""
+        self._waits_for = 0
+        try:
+            return what()
+        except ssl.SSLWantReadError:
+            self._waits_for = selectors.EVENT_READ
+        except ssl.SSLWantWriteError:
+            self._waits_for = selectors.EVENT_WRITE
+        return None
+
+    def read(self) -> Iterator[dict[str, Any]]:
+        """Receive once: the events that are complete now, then `StreamLost` if these were the last."""
+        if self._unsent and not self._connecting and self._tls is not None:
+            self.write()  # what it waited for
+            return
+        data = self._try(self._received)
+        if data is None:
+            return
+        if data and self._parser.execute(data, len(data)) != len(data):
+            raise StreamLost("the answer is not HTTP")
+        closed = not data or self._parser.is_message_complete()
+        if self.stream_id is None and self._parser.is_headers_complete():
+            self._judge_head(closed)
+        if self.stream_id is not None:
+            self._buffer += self._parser.recv_body()
+            yield from self._events()
+        if closed:
+            raise StreamLost("the master closed the connection")
+
+    def _received(self) -> bytes:
+        """What is there now: of a record of TLS all, for the socket does not tell that more of it is."""
+        data = self._socket.recv(1 << 16)
+        while data and isinstance(self._socket, ssl.SSLSocket) and (more := self._socket.pending()):
+            data += self._socket.recv(more)
+        return data
+
+    def _judge_head(self, closed: bool) -> None:
+        status = self._parser.get_status_code()
+        headers = {name.lower(): value for name, value in self._parser.get_headers().items()}
+        if status == HTTPStatus.OK:
+            self.stream_id = headers.get("mesos-stream-id", "")
+        elif status == HTTPStatus.TEMPORARY_REDIRECT and "location" in headers:
+            host, port = split_address(headers["location"])
+            raise Redirected(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        elif closed:  # until then the body, which says why, is not complete
+            text = self._parser.recv_body().decode(errors="replace").strip()
+            remedy = REMEDIES.get(status, "look at the master's log")
+            raise StreamLost(f"SUBSCRIBE was refused with HTTP {status}: {text} ({remedy})")
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        """RecordIO: a length in decimal digits, a newline, that many bytes of JSON; and again."""
+        while (newline := self._buffer.find(b"\n", 0, MOST_DIGITS)) >= 0:
+            start, length = newline + 1, int(self._buffer[:newline])
+            if len(self._buffer) < start + length:
+                return
+            record = bytes(self._buffer[start : start + length])
+            del self._buffer[: start + length]
+            yield json.loads(record)
+        if len(self._buffer) >= MOST_DIGITS:
+            raise StreamLost("the answer is not RecordIO")
