@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mesos_gpu.access import rights as all_rights
-from mesos_gpu.access.patterns import any_fits, fits
+from mesos_gpu.access.patterns import all_covered, any_fits, covers, fits
 from mesos_gpu.access.rights import Right, Scope, parse
 from mesos_gpu.access.roles import ADMIN, roles_of
 from mesos_gpu.model.access.caller import Caller, Proof
@@ -56,7 +56,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class _Grant:
+class Grant:
     """A right by one line of one role in one binding."""
 
     own: bool
@@ -81,12 +81,24 @@ class _Grant:
             return any_fits(self.apps, subject.app)
         return any_fits(self.queues, subject.queue)
 
+    def is_wider(self, right: Right, other: "Grant") -> bool:
+        """Whether it allows the right for all that another one does; where that is not certain, no."""
+        if right.scope is Scope.VIEW:
+            return True
+        if right.scope is Scope.TOKEN:  # one's own ones are nobody's business, whatever the queue
+            if not other.own and not other._is_for_all:
+                return True  # that one gives nothing
+            return (self.own and other.own) or (not self.own and self._is_for_all)
+        if (self.own and not other.own) or (self.pattern and not covers(self.pattern, other.pattern)):
+            return False
+        return all_covered(self.queues, other.queues) and all_covered(self.apps, other.apps)
+
     @property
     def _is_for_all(self) -> bool:
         return EVERYTHING in self.queues and (ALL_APPS in self.apps or EVERYTHING in self.apps)
 
 
-_Grants = Mapping[Right, Sequence[_Grant]]
+Grants = Mapping[Right, Sequence[Grant]]
 
 
 class Rights:
@@ -97,12 +109,12 @@ class Rights:
         self.document, self.caller = document, caller
         self.is_open = caller.proof is Proof.OPEN  # nobody is asked who they are: everything is allowed
         self._bound = [] if self.is_open else list(_bound(document, caller))
-        self._grants = _grants_of(self._bound)
+        self._grants = grants_of(self._bound)
         narrowing = caller.narrowing
-        self._narrowed: _Grants | None = None
+        self._narrowed: Grants | None = None
         if narrowing is not None:
             binding = Binding(queues=narrowing.queues, apps=narrowing.apps)
-            self._narrowed = _grants_of([(binding, Role("", narrowing.rights))])
+            self._narrowed = grants_of([(binding, Role("", narrowing.rights))])
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -129,14 +141,39 @@ class Rights:
         )
         return given and (self._narrowed is None or bool(self._narrowed.get(right)))
 
+    def holds(self, grants: Grants) -> bool:
+        """Whether the caller may do all of that himself; where that is not certain, no."""
+        own = [self._grants] if self._narrowed is None else [self._grants, self._narrowed]
+        return self.is_open or all(
+            any(mine.is_wider(right, grant) for mine in each.get(right, ()))
+            for each in own
+            for right, asked in grants.items()
+            for grant in asked
+        )
+
+    @property
+    def widest_limits(self) -> Limits:
+        """What jobs may ask for by any of the caller's roles."""
+        return ADMIN.limits if self.is_open else widest(role.limits for _, role in self._bound)
+
+    def because(self, right: Right, subject: Subject | None = None) -> list[tuple[Binding, Role]]:
+        """The bindings that give the right, each with its role; none: it is not given, or by what the queue shares."""
+        asked = _asked(right, subject)
+        return [
+            (binding, role)
+            for binding, role in self._bound
+            if _has(grants_of([(binding, role)]), asked, subject, self.caller.name)
+        ]
+
     def missing(self, right: Right, subject: Subject | None = None) -> str:
         """The right that is missing, in words."""
         right = _asked(right, subject)
         what = described(right, subject)
         if not self.caller.is_proved:
             return f"{what} needs a name, and none is proved"
-        narrowed = self._narrowed is not None and not _has(self._narrowed, right, subject, self.caller.name)
-        if narrowed and _has(self._grants, right, subject, self.caller.name):
+        grants = self._grants, self._narrowed
+        has, is_good_for = (each is None or _gives(each, right, subject, self.caller.name) for each in grants)
+        if has and not is_good_for:
             return f"{self.caller.name} has the right {what}, but this {self.caller.proof.value} is not made for it"
         return f"{self.caller.name} lacks the right {what}"
 
@@ -146,7 +183,7 @@ class Rights:
         givers = [
             who
             for binding in self.document.bindings
-            if _has(_grants_of((binding, roles[role]) for role in binding.roles if role in roles),
+            if _has(grants_of((binding, roles[role]) for role in binding.roles if role in roles),
                     all_rights.ACCESS_WRITE, None, "")
             for who in (*binding.names, *(f"the group {group}" for group in binding.groups))
         ]  # fmt: skip
@@ -163,7 +200,7 @@ class Rights:
         given = [
             role.limits
             for binding, role in self._bound
-            if _has(_grants_of([(binding, role)]), right, subject, name)
+            if _has(grants_of([(binding, role)]), right, subject, name)
         ]
         return widest(given)
 
@@ -195,18 +232,26 @@ def _bound(document: AccessDocument, caller: Caller) -> Iterator[tuple[Binding, 
             yield from ((binding, roles[name]) for name in binding.roles if name in roles)
 
 
-def _grants_of(bound: Iterable[tuple[Binding, Role]]) -> _Grants:
-    grants: dict[Right, list[_Grant]] = defaultdict(list)
+def grants_of(bound: Iterable[tuple[Binding, Role]]) -> Grants:
+    """What roles give in bindings, by right."""
+    grants: dict[Right, list[Grant]] = defaultdict(list)
     for binding, role in bound:
         for text in role.rights:
             granted = parse(text)
             for right in granted.rights:
-                grants[right].append(_Grant(granted.own, granted.pattern, binding.queues, binding.apps))
+                grants[right].append(Grant(granted.own, granted.pattern, binding.queues, binding.apps))
     return grants
 
 
-def _has(grants: _Grants, right: Right, subject: Subject | None, name: str) -> bool:
+def _has(grants: Grants, right: Right, subject: Subject | None, name: str) -> bool:
     return any(grant.is_for(right, subject, name) for grant in grants.get(right, ()))
+
+
+def _gives(grants: Grants, right: Right, subject: Subject | None, name: str) -> bool:
+    """Whether the right is given for a subject; None: for something, if it is a right that is for parts."""
+    if subject is None and right.scope not in (Scope.CLUSTER, Scope.VIEW):
+        return bool(grants.get(right))
+    return _has(grants, right, subject, name)
 
 
 def described(right: Right, subject: Subject | None) -> str:

@@ -14,6 +14,8 @@ from mesos_gpu.api.routes import v1_routes
 from mesos_gpu.api.scheduler_api import SchedulerApi
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.api.system import System
+from mesos_gpu.api.v1.access.documents import Documents
+from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
@@ -37,6 +39,8 @@ def create_app(scheduler: SchedulerApi, settings: ApiSettings) -> Starlette:
                 operate,
                 plans,
                 resizes,
+                Documents(scheduler),
+                TokenHandlers(scheduler, settings.longest_token_s),
                 services,
                 unknown,
                 AuditHandlers(scheduler, settings.audit),

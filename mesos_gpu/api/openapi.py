@@ -6,15 +6,15 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
 from mesos_gpu import __version__
 from mesos_gpu.api.http import requests as asked
-from mesos_gpu.api.spec import audit, bodies, shapes
+from mesos_gpu.api.spec import access, audit, bodies, shapes
 from mesos_gpu.api.spec import services as service_shapes
+from mesos_gpu.api.spec.operation import Operation, in_query
 from mesos_gpu.api.spec.schema import Schema, Schemas
 from mesos_gpu.api.v1 import audit as records
 from mesos_gpu.api.v1 import services
@@ -36,35 +36,14 @@ There are no passwords: what a web page of another origin may not do is refused 
 Beside it the scheduler speaks Marathon's interface, below /v2."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What one verb does at one path.
-
-    `answers`: by status a shape, a text's media type, or several of them; `refusals`: more statuses, with an `Error`.
-    """
-
-    id: str
-    summary: str
-    answers: Mapping[int, Any]
-    refusals: tuple[int, ...] = ()
-    query: tuple[Schema, ...] = ()
-    body: type | None = None
-    example: Mapping[str, Any] | None = None
-    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by name, in place of `example`
-
-
-def _query(name: str, schema: Schema, about: str) -> Schema:
-    return {"name": name, "in": "query", "description": about, "schema": schema}
-
-
 def _number(number: asked.Number, about: str) -> Schema:
     kind = "integer" if number.whole else "number"
     schema = {"type": kind, "minimum": number.least, "maximum": number.most, "default": number.default}
-    return _query(number.name, schema, about)
+    return in_query(number.name, schema, about)
 
 
 _STATES: Final = {"enum": [ACTIVE, *(state.value for state in JobState)]}
-_BY: Final = _query(
+_BY: Final = in_query(
     "by", {"type": "string", "maxLength": LONGEST_BY, "pattern": "^[^\\x00\\n]*$"}, "who asks"
 )
 _DRAIN: Final = {"reason": "fan noise", "by": "ann", "deadline_s": 3600}
@@ -84,12 +63,12 @@ _ERROR: Final = {
     }
 }
 _FILTERS: Final = (
-    _query(
+    in_query(
         "state", {"type": "array", "items": {"type": "string", **_STATES}}, "any of these; active: not ended"
     ),
-    _query("name", {"type": "string"}, "a part of the name"),
-    _query("label", {"type": "array", "items": {"type": "string"}}, "a key, or key=value; all of these"),
-    _query(
+    in_query("name", {"type": "string"}, "a part of the name"),
+    in_query("label", {"type": "array", "items": {"type": "string"}}, "a key, or key=value; all of these"),
+    in_query(
         "order",
         {"type": "string", "enum": [*Order], "default": Order.NEWEST},
         "activity: what runs before what waits before what has ended, of each the newest first",
@@ -99,7 +78,7 @@ _FILTERS: Final = (
 _WAIT: Final = (
     _number(asked.AFTER_VERSION, "wait until the job's version exceeds this"),
     _number(asked.WAIT_S, "wait so long at most, in seconds"),
-    _query(
+    in_query(
         asked.SHOW_ENV.name,
         {"type": "boolean", "default": False},
         "the values of its environment too; on the scheduler's own host only",
@@ -107,7 +86,7 @@ _WAIT: Final = (
 )
 _WITHDRAW: Final = (_number(asked.ANSWER_S, "wait so long for the answer of its host, in seconds"),)
 _RESIZE: Final = (
-    _query(
+    in_query(
         asked.RESTART.name,
         {"type": "boolean", "default": False},
         "start the job again where it cannot be changed while it runs",
@@ -115,34 +94,34 @@ _RESIZE: Final = (
     *_WITHDRAW,
 )
 _LOGS: Final = (
-    _query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
+    in_query("stream", {"type": "string", "enum": ["stdout", "stderr"], "default": "stdout"}, "which output"),
     _number(asked.OFFSET, "where to begin, in bytes; -N: the last N bytes"),
     _number(asked.LENGTH, "so many bytes at most, but at least one whole character"),
-    _query(
+    in_query(
         "encoding",
         {"type": "string", "enum": [*ENCODINGS], "default": ENCODINGS[0]},
         "of data; base64: the bytes as they are",
     ),
-    _query("task_id", {"type": "string"}, "of this launch; default: the latest"),
+    in_query("task_id", {"type": "string"}, "of this launch; default: the latest"),
 )
 _LONG: Final = {"type": "string", "maxLength": records.LONGEST}
 _RECORDS: Final = (
-    _query("who", _LONG, "a name; a * at the end: all that begin so"),
-    _query("what", _LONG, "a right, or a part of verb and route"),
-    _query("on", _LONG, "kind:id, as job:train-1a2b3c4d, or an id; a * at the end: all that begin so"),
-    _query("result", {"type": "string", "enum": [result.value for result in Result]}, "how it ended"),
+    in_query("who", _LONG, "a name; a * at the end: all that begin so"),
+    in_query("what", _LONG, "a right, or a part of verb and route"),
+    in_query("on", _LONG, "kind:id, as job:train-1a2b3c4d, or an id; a * at the end: all that begin so"),
+    in_query("result", {"type": "string", "enum": [result.value for result in Result]}, "how it ended"),
     _number(records.SINCE, "from then on, in seconds since the epoch"),
     _number(records.UNTIL, "before that"),
     _number(records.MOST_RECORDS, "so many at most"),
-    _query("cursor", {"type": "string"}, "as of the answer before"),
+    in_query("cursor", {"type": "string"}, "as of the answer before"),
 )
 _CHANGES: Final = (_number(records.MOST_CHANGES, "so many at most"),)
 _CONFLICT: Final = 409
 _PLAIN: Final = "text/plain; charset=utf-8"
-_FORMAT: Final = _query(
+_FORMAT: Final = in_query(
     "format", {"type": "string", "enum": [*services.FORMATS], "default": services.JSON}, "for whom"
 )
-_GROUPS: Final = _query(
+_GROUPS: Final = in_query(
     "group",
     {"type": "array", "items": {"type": "string"}},
     "also those that labels of apps ask for in these groups",
@@ -286,6 +265,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/v1/gpus/{id}/changes"): Operation(
         "list_gpu_changes", "Who changed a GPU last", {200: audit.ChangesMade}, (_CONFLICT,), query=_CHANGES
     ),
+    **access.OPERATIONS,
     ("GET", "/v1/status"): Operation("show_status", "The scheduler and a summary", {200: shapes.Status}),
     ("GET", "/v1/health"): Operation(
         "check_health",
@@ -304,6 +284,8 @@ _ID: Final = {
     "gpus": "a GPU's UUID, the start of one, or HOST:MINOR (of HOST: its first parts, if unique)",
     "nodes": "a host name, its first parts if they are unique, or an agent's id",
     "services": "a service's name",
+    "access": "the number of a version",
+    "tokens": "a token's id",
     "tasks": "a task's id",
 }
 _REFUSALS: Final = {

@@ -3,6 +3,8 @@
 from starlette.routing import Route
 
 from mesos_gpu.access.rights import (
+    ACCESS_SEE,
+    ACCESS_WRITE,
     AUDIT_SEE,
     CLUSTER_SEE,
     GPU_DRAIN,
@@ -22,9 +24,14 @@ from mesos_gpu.access.rights import (
     SERVICE_WRITE,
     TASK_SEE,
     TASK_WRITE,
+    TOKEN_CREATE,
+    TOKEN_REVOKE,
+    TOKEN_SEE,
 )
-from mesos_gpu.api.http.rights import free, judged, needs, route
+from mesos_gpu.api.http.rights import free, judged, named, needs, route
 from mesos_gpu.api.system import System
+from mesos_gpu.api.v1.access.documents import Documents
+from mesos_gpu.api.v1.access.tokens import TokenHandlers
 from mesos_gpu.api.v1.audit import AuditHandlers
 from mesos_gpu.api.v1.jobs import Jobs
 from mesos_gpu.api.v1.operate import Operate
@@ -40,6 +47,8 @@ def v1_routes(
     operate: Operate,
     plans: Plans,
     resizes: Resizes,
+    access: Documents,
+    tokens: TokenHandlers,
     services: ServiceHandlers,
     unknown: UnknownTasks,
     audit: AuditHandlers,
@@ -88,6 +97,17 @@ def v1_routes(
         route("/v1/tasks/unknown/{id}", DELETE=needs(TASK_WRITE, unknown.kill)),
         route("/v1/tasks/unknown/{id}/adopt", POST=needs(TASK_WRITE, unknown.adopt)),
         route("/v1/audit", GET=needs(AUDIT_SEE, audit.list)),
+        route("/v1/access", GET=needs(ACCESS_SEE, access.show), PUT=needs(ACCESS_WRITE, access.put)),
+        route("/v1/access/versions", GET=needs(ACCESS_SEE, access.versions)),
+        route("/v1/access/versions/{version}", GET=needs(ACCESS_SEE, access.version)),
+        route("/v1/access/check", POST=named(access.check)),
+        route("/v1/access/rights", GET=named(access.rights)),
+        route("/v1/tokens", GET=judged(TOKEN_SEE, tokens.list), POST=judged(TOKEN_CREATE, tokens.create)),
+        route(
+            "/v1/tokens/{id}",
+            GET=judged(TOKEN_SEE, tokens.show),
+            DELETE=judged(TOKEN_REVOKE, tokens.revoke),
+        ),
         route("/v1/status", GET=needs(CLUSTER_SEE, system.status)),
         route("/v1/health", GET=free(system.health)),
         route("/v1/openapi.json", GET=free(system.openapi)),

@@ -12,6 +12,7 @@ from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
 from mesos_gpu.errors import NotFound
+from mesos_gpu.model.access.document import AccessDocument
 from mesos_gpu.model.apps.app import App, Group
 from mesos_gpu.model.apps.catalog import Deployment, RootVersion
 from mesos_gpu.model.apps.rollout import VersionInfo
@@ -107,6 +108,11 @@ class StateView:
     def deployments(self) -> Mapping[str, Deployment]:
         """The deployments under way."""
         return self._state.deployments
+
+    @property
+    def access_versions(self) -> Mapping[int, AccessDocument]:
+        """Versions of who may do what, oldest first."""
+        return self._state.access_versions
 
     @property
     def splits(self) -> Mapping[str, TrafficSplit]:

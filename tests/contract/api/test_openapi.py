@@ -1,6 +1,7 @@
 """The OpenAPI document of /v1: that it is the interface, the whole of it, and that the interface keeps to it."""
 
 import json
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from enum import Enum
@@ -60,6 +61,8 @@ def rig() -> Iterator[Rig]:
     for verb, path, body in (
         ("PUT", "/v2/apps/web", {"cmd": "serve", "instances": 0}),
         ("PUT", "/v1/services/web", {"apps": {"/web": 1}}),
+        ("PUT", "/v1/access", {"version": 0, "bindings": [{"names": ["ann"], "roles": ["admin"]}]}),
+        ("POST", "/v1/tokens", {"name": "ann"}),
     ):
         assert rig.call(verb, path, json=body).ok
     yield rig
@@ -159,7 +162,7 @@ def keep(rig: Rig, operation: tuple[str, str], count: int) -> None:
     checks = [check for check in CHECKS if check not in NOT_FOR.get(operation, ())]
     if "{" in path or asked:  # what is there, and whether it can be done, no schema says
         checks.remove(positive_data_acceptance)
-    name = "id" if "{id}" in path else "name"
+    name = "".join(re.findall(r"\{(\w+)\}", path))
     ids = st.sampled_from(["", *there(rig, path)]) if "{" in path else st.just("")
 
     def cases(kind: schemathesis.GenerationMode, id: str) -> st.SearchStrategy[Case[Any]]:
@@ -191,6 +194,10 @@ def there(rig: Rig, path: str) -> list[str]:
         return ["a1.example", "a1"]
     if path.startswith("/v1/services"):
         return ["web"]
+    if path.startswith("/v1/access"):
+        return ["1"]
+    if path.startswith("/v1/tokens"):
+        return [token["id"] for token in rig.call("GET", "/v1/tokens").json()["tokens"][:3]]
     return [job["id"] for job in rig.call("GET", "/v1/jobs?limit=3").json()["jobs"]]
 
 

@@ -1,0 +1,185 @@
+"""The document that says who may do what: read, changed as a whole, its versions, and what it means for a name."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access import giving
+from mesos_gpu.access.decide import Rights
+from mesos_gpu.access.rights import ACCESS_SEE, ACCESS_WRITE, RIGHTS
+from mesos_gpu.access.roles import BUILT_IN
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import Flag, body_of, result_of
+from mesos_gpu.api.http.rights import require, rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.api.v1.access.checks import answer
+from mesos_gpu.errors import Conflict, NotFound
+from mesos_gpu.model.access.caller import Caller, Proof
+from mesos_gpu.model.access.document import EVERYTHING, AccessDocument
+from mesos_gpu.wire.access import check, document
+from mesos_gpu.wire.checking import BadJson, Problem, object_of
+
+FORCE: Final = Flag("force")
+
+
+class Documents:
+    """Handlers of the routes below /v1/access."""
+
+    def __init__(self, scheduler: SchedulerApi) -> None:
+        """Serve a scheduler."""
+        self._scheduler = scheduler
+
+    async def show(self, _request: Request) -> Response:
+        """GET /v1/access."""
+        return _shown(self._scheduler.access)
+
+    async def versions(self, _request: Request) -> Response:
+        """GET /v1/access/versions: the newest first."""
+        kept = await result_of(self._scheduler.read(lambda view: list(view.access_versions.values())))
+        listed = [_listed(each) for each in reversed(kept)]
+        return json_answer({"versions": listed})
+
+    async def version(self, request: Request) -> Response:
+        """GET /v1/access/versions/{version}."""
+        text = str(request.path_params["version"])
+        kept = await result_of(self._scheduler.read(lambda view: dict(view.access_versions)))
+        wanted = kept.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 17 else None
+        if wanted is None:
+            raise NotFound(f"there is no version {text}", remedy="list them with: mesos-gpu access versions")
+        return _shown(wanted)
+
+    async def put(self, request: Request) -> Response:
+        """PUT /v1/access: as a whole, by who has read the version that is the latest."""
+        force, rights = FORCE.of(request), rights_of(request)
+        value = await _object(request)
+        expected = _expected(request, value)
+        wanted = document.decode({**value, "version": expected or 0})
+        problems = wanted if isinstance(wanted, list) else []
+        if expected is None:
+            why = "say which version you have read: 0 where there is none yet (or in If-Match, as an ETag has it)"
+            problems = [Problem("/version", why), *problems]
+        if isinstance(wanted, list) or expected is None:
+            raise invalid(*problems)
+        latest = self._scheduler.access
+        if expected != latest.version or (not rights.is_open and rights.document is not latest):
+            raise _changed(latest.version, expected)
+        _check_reach(rights, latest, wanted, force=force)
+        by = rights.caller.name
+        now = await result_of(self._scheduler.set_access(replace(wanted, by=by), expected))
+        return _shown(now, {"warnings": _warnings(rights, now)})
+
+    async def check(self, request: Request) -> Response:
+        """POST /v1/access/check: whether a name may do something. What one may oneself, everybody may ask."""
+        rights = rights_of(request)
+        asked = check.decode(await _object(request))
+        if isinstance(asked, list):
+            raise invalid(*asked)
+        is_self = not asked.name or (asked.name == rights.caller.name and not asked.groups)
+        if not is_self:
+            require(rights, ACCESS_SEE)
+            whom = Caller(asked.name, frozenset(asked.groups), Proof.TOKEN)
+            rights = Rights(self._scheduler.access, whom)
+        return json_answer(answer(rights, asked))
+
+    async def rights(self, _request: Request) -> Response:
+        """GET /v1/access/rights: all rights that there are, and the roles that are always there."""
+        return json_answer(
+            {
+                "rights": [
+                    {
+                        "name": right.name,
+                        "allows": right.allows,
+                        "scope": right.scope.value,
+                        "own": right.has_own,
+                        "pattern": right.has_pattern,
+                    }
+                    for right in RIGHTS
+                ],
+                "roles": [document.encode_role(role) for role in BUILT_IN.values()],
+            }
+        )
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    try:
+        return object_of(await body_of(request))
+    except BadJson as error:
+        raise bad_json(error) from error
+
+
+def _expected(request: Request, value: dict[str, Any]) -> int | None:
+    """The version that was read, by the body or by If-Match; None: nothing says it.
+
+    Raises:
+        Refusal: They say it in another form, or differ.
+    """
+    header, given = request.headers.get("if-match"), value.get("version")
+    if header is None:
+        return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None
+    digits = header.strip().removeprefix('"').removesuffix('"')
+    if header.strip() != f'"{digits}"' or not digits.isascii() or not digits.isdigit() or len(digits) > 16:
+        raise invalid(Problem("/If-Match", 'must be one ETag of GET /v1/access, as "3"'))
+    if given is not None and given != int(digits):
+        raise invalid(Problem("/version", f"is another than that of If-Match, {digits}"))
+    return int(digits)
+
+
+def _changed(latest: int, expected: int) -> Conflict:
+    return Conflict(
+        f"the document is at version {latest}, and version {expected} was read",
+        remedy="read it again (mesos-gpu access show), change that, and apply it",
+    )
+
+
+def _check_reach(rights: Rights, old: AccessDocument, new: AccessDocument, *, force: bool) -> None:
+    """Let pass what gives nobody more than who asks has, and leaves somebody who can change it.
+
+    Raises:
+        Refusal: 403 or 409.
+    """
+    beyond = giving.overreach(rights, old, new)
+    if beyond:
+        raise Refusal(
+            403,
+            "forbidden",
+            "the document gives rights that you have not yourself",
+            remedy=rights.who_can_give(),
+            problems=[Problem(*each) for each in beyond],
+        )
+    if not giving.givers(new) and not force and not rights.caller.local_admin:
+        raise Refusal(
+            409,
+            "locked-out",
+            f"by this document nobody has the right {ACCESS_WRITE.name}, so that nobody could change it again",
+            remedy="bind the role admin to a name or a group; or say force=true: root on the scheduler's host can "
+            "change it then",
+        )
+
+
+def _warnings(rights: Rights, now: AccessDocument) -> list[str]:
+    """What follows from a document that somebody may not have meant."""
+    said = [
+        f"bindings/{index} lets everybody with a proved name change this document"
+        for index in giving.givers(now)
+        if EVERYTHING in now.bindings[index].names
+    ]
+    caller = rights.caller
+    if rights.is_open:
+        said.append(
+            "nobody is asked who they are: this document has no effect until the scheduler asks for proofs"
+        )
+    elif not Rights(now, caller).may(ACCESS_WRITE):
+        said.append(f"{caller.shown} may not change it again")
+    return said
+
+
+def _listed(each: AccessDocument) -> dict[str, Any]:
+    return {"version": each.version, "at": each.at, "by": each.by, "comment": each.comment,
+            "roles": len(each.roles), "bindings": len(each.bindings)}  # fmt: skip
+
+
+def _shown(each: AccessDocument, more: dict[str, Any] | None = None) -> Response:
+    body = {**document.encode(each), **(more or {})}
+    return json_answer(body, headers={"ETag": f'"{each.version}"'})

@@ -1,0 +1,135 @@
+"""Tokens: made, shown once, listed, revoked."""
+
+import secrets
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mesos_gpu.access import rights as r
+from mesos_gpu.access.decide import Rights, Subject
+from mesos_gpu.access.giving import is_narrower
+from mesos_gpu.access.rights import parse
+from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_of, text_of
+from mesos_gpu.api.http.answers import Refusal, bad_json, invalid, json_answer
+from mesos_gpu.api.http.requests import body_of, result_of
+from mesos_gpu.api.http.rights import refusal, require, rights_of
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.errors import NotFound
+from mesos_gpu.model.access.caller import Narrowing, Proof
+from mesos_gpu.model.access.token import Token
+from mesos_gpu.wire.access import token as wire
+from mesos_gpu.wire.access.token import TokenRequest
+from mesos_gpu.wire.checking import BadJson, Problem, object_of
+
+
+class TokenHandlers:
+    """Handlers of the routes below /v1/tokens."""
+
+    def __init__(self, scheduler: SchedulerApi, longest_s: float) -> None:
+        """Serve a scheduler. `longest_s`: that a token may live."""
+        self._scheduler, self._longest_s = scheduler, longest_s
+
+    async def list(self, request: Request) -> Response:
+        """GET /v1/tokens: those that one may see, the newest first."""
+        rights, name = rights_of(request), request.query_params.get("name")
+        shown = [
+            token
+            for token in self._scheduler.tokens.values()
+            if name in (None, token.name) and rights.may(r.TOKEN_SEE, Subject(token.name))
+        ]
+        shown.sort(key=lambda token: (-token.created_at, token.id))
+        return json_answer({"tokens": [wire.encode(token) for token in shown]})
+
+    async def create(self, request: Request) -> Response:
+        """POST /v1/tokens: the answer alone has what proves it."""
+        rights = rights_of(request)
+        try:
+            asked = wire.decode(object_of(await body_of(request)), self._longest_s)
+        except BadJson as error:
+            raise bad_json(error) from error
+        if isinstance(asked, list):
+            raise invalid(*asked)
+        wanted, until = _wanted(rights, asked)
+        salt, secret = secrets.token_hex(SALT_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+        kept = replace(wanted, id=secrets.token_hex(ID_BYTES), salt=salt, digest=digest_of(salt, secret))
+        made = await result_of(self._scheduler.create_token(kept, asked.lifetime_s, until))
+        headers = {"Location": f"/v1/tokens/{made.id}", "Cache-Control": "no-store"}
+        return json_answer({"secret": text_of(made.id, secret), "token": wire.encode(made)}, 201, headers)
+
+    async def show(self, request: Request) -> Response:
+        """GET /v1/tokens/{id}."""
+        return json_answer(wire.encode(self._seen(request)))
+
+    async def revoke(self, request: Request) -> Response:
+        """DELETE /v1/tokens/{id}: it is refused from the answer on, and those that were made with it."""
+        token = self._seen(request)
+        require(rights_of(request), r.TOKEN_REVOKE, Subject(token.name))
+        await result_of(self._scheduler.revoke_token(token.id))
+        return json_answer(wire.encode(token))
+
+    def _seen(self, request: Request) -> Token:
+        """The token that a path names, unless who asks may not know of it."""
+        id, rights = str(request.path_params["id"]), rights_of(request)
+        token = self._scheduler.tokens.get(id)
+        about = None if token is None else Subject(token.name)
+        if token is None or not (rights.may(r.TOKEN_SEE, about) or rights.may(r.TOKEN_REVOKE, about)):
+            raise NotFound(f"there is no token {id}", remedy="list them with: mesos-gpu token list")
+        return token
+
+
+def _wanted(rights: Rights, asked: TokenRequest) -> tuple[Token, float | None]:
+    """The token that is asked for, without id and secret, and when it ends at the latest.
+
+    Raises:
+        Refusal: Who asks may not make it: one of another name, or one that is good for more than his own proof.
+    """
+    caller = rights.caller
+    name = asked.name or caller.name
+    if not name:
+        raise invalid(Problem("/name", "say whom the token shall prove: you have no name here"))
+    require(rights, r.TOKEN_CREATE, Subject(name))
+    is_own = name == caller.name
+    if not is_own:  # who has it is that name, with all rights that it has
+        require(rights, r.ACCESS_WRITE)
+    if is_own and asked.groups is not None and not caller.groups.issuperset(asked.groups):
+        lacking = ", ".join(group for group in asked.groups if group not in caller.groups)
+        raise Refusal(403, "forbidden", f"{name} is not in {lacking}", remedy="leave these groups out")
+    narrowing = _narrowing(rights, asked, is_own=is_own)
+    groups = asked.groups if asked.groups is not None else tuple(sorted(caller.groups)) if is_own else ()
+    by_token = caller.proof is Proof.TOKEN
+    token = Token(
+        id="",
+        name=name,
+        salt="",
+        digest="",
+        created_at=0.0,
+        expires_at=0.0,
+        groups=groups,
+        narrowing=narrowing,
+        comment=asked.comment,
+        created_by=caller.name,
+        made_with=caller.proof_id if by_token else "",
+    )
+    return token, caller.until if by_token else None
+
+
+def _narrowing(rights: Rights, asked: TokenRequest, *, is_own: bool) -> Narrowing:
+    """What the token is good for.
+
+    Raises:
+        Refusal: For more than the proof of who asks, or for a right that he has for nothing.
+    """
+    own = rights.caller.narrowing
+    narrowing = asked.narrowing or own or Narrowing()
+    if not is_narrower(own, narrowing):
+        what = f"the token would be good for more than the {rights.caller.proof.value} that you send"
+        raise Refusal(
+            403, "forbidden", what, remedy="narrow it as much, or log in with a proof that is good for all"
+        )
+    if is_own and not rights.is_open:
+        for text in narrowing.rights:
+            given = parse(text).rights
+            if not any(rights.may_some(right) for right in given):
+                raise refusal(rights, min(given, key=lambda right: right.name))
+    return narrowing

@@ -1,0 +1,48 @@
+"""A question whether a name may do something, as JSON. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mesos_gpu.access.decide import Subject
+from mesos_gpu.access.rights import BY_NAME, Right, Scope
+from mesos_gpu.wire.access import fields
+from mesos_gpu.wire.checking import Check, Problem, show
+
+KNOWN: Final = ("name", "groups", "right", "queue", "app", "owner", "about")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Whether somebody may do something.
+
+    Attributes:
+        name: Whose right is asked for; "": of who asks.
+        groups: Of that name.
+        right: The right.
+        subject: What it is asked for; None: for all of the cluster.
+    """
+
+    name: str
+    groups: tuple[str, ...]
+    right: Right
+    subject: Subject | None
+
+
+def decode(value: Mapping[str, Any]) -> Question | list[Problem]:
+    """A question, or all that is wrong with it."""
+    check = Check(value, KNOWN)
+    name = fields.line(check, "name", fields.LONGEST_NAME)
+    if name and (why := fields.name_problem(name)):
+        check.problem("name", why)
+    groups = fields.texts(check, "groups", fields.MOST_PATTERNS, fields.name_problem)
+    right = BY_NAME.get(value["right"]) if isinstance(value.get("right"), str) else None
+    if right is None:
+        check.problem("right", f"must be one of {', '.join(BY_NAME)}, got {show(value.get('right'))}")
+    subject = Subject(
+        *(fields.line(check, key, fields.LONGEST_PATTERN) for key in ("owner", "queue", "app", "about"))
+    )
+    if check.problems or right is None:
+        return check.problems
+    is_of_all = subject == Subject() or right.scope in (Scope.CLUSTER, Scope.VIEW)
+    return Question(name, groups, right, None if is_of_all else subject)

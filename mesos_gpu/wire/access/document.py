@@ -1,0 +1,221 @@
+"""The document that says who may do what, as JSON: checked as a whole, with all that is wrong at once. Pure."""
+
+import difflib
+import re
+from collections.abc import Mapping
+from posixpath import normpath
+from typing import Any, Final
+
+from mesos_gpu.access.roles import BUILT_IN
+from mesos_gpu.model.access.document import EVERYTHING, AccessDocument, Binding, Limits, Role, Shared
+from mesos_gpu.model.jobs.fields import NAME, USER
+from mesos_gpu.model.jobs.job import HIGHEST_PRIORITY
+from mesos_gpu.wire.access import fields
+from mesos_gpu.wire.checking import Check, Problem, escaped, show
+
+MOST_ROLES: Final = 200
+MOST_BINDINGS: Final = 1000
+MOST_WHO: Final = 1000  # names, or groups, of one binding
+MOST_ENTRIES: Final = 10_000  # of `unix_users`, and of `shares`
+MOST_VERSION: Final = 1 << 53
+ROLE_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+ROLE_FORM: Final = "1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending alphanumeric"
+#: `at` and `by` are in what is read, so that it can be sent back; they are not looked at.
+KNOWN: Final = ("version", "comment", "roles", "bindings", "unix_users", "shares", "at", "by")
+ROLE_KNOWN: Final = ("name", "rights", "limits")
+LIMITS_KNOWN: Final = ("users", "images", "volumes", "highest_priority", "must_be_preemptible")
+BINDING_KNOWN: Final = ("names", "groups", "roles", "queues", "apps")
+
+
+def decode(value: Mapping[str, Any]) -> AccessDocument | list[Problem]:
+    """A document whose version is the one that was read, or all that is wrong with it."""
+    check = Check(value, KNOWN)
+    version = check.integer("version", 0, (0, MOST_VERSION))
+    comment = fields.line(check, "comment", fields.LONGEST_COMMENT)
+    roles = _roles(check)
+    known = [*BUILT_IN, *(role.name for role in roles)]
+    bindings = _bindings(check, known)
+    unix_users, shares = _unix_users(check), _shares(check)
+    if check.problems:
+        return check.problems
+    return AccessDocument(
+        version=version,
+        comment=comment,
+        roles=tuple(roles),
+        bindings=tuple(bindings),
+        unix_users=unix_users,
+        shares=shares,
+    )
+
+
+def encode(document: AccessDocument) -> dict[str, Any]:
+    """What `decode` reads, with every field."""
+    return {
+        "version": document.version,
+        "at": document.at or None,
+        "by": document.by,
+        "comment": document.comment,
+        "roles": [encode_role(role) for role in document.roles],
+        "bindings": [encode_binding(binding) for binding in document.bindings],
+        "unix_users": dict(document.unix_users),
+        "shares": {queue: [each.value for each in shared] for queue, shared in document.shares.items()},
+    }
+
+
+def encode_role(role: Role) -> dict[str, Any]:
+    """A role, its limits included."""
+    limits = role.limits
+    return {
+        "name": role.name,
+        "rights": list(role.rights),
+        "limits": {
+            "users": list(limits.users),
+            "images": list(limits.images),
+            "volumes": list(limits.volumes),
+            "highest_priority": limits.highest_priority,
+            "must_be_preemptible": limits.must_be_preemptible,
+        },
+    }
+
+
+def encode_binding(binding: Binding) -> dict[str, Any]:
+    """Who has which roles, and for what."""
+    return {key: list(getattr(binding, key)) for key in BINDING_KNOWN}
+
+
+def _objects(check: Check, key: str, most: int, known: tuple[str, ...]) -> list[tuple[int, Check]]:
+    """The objects of a list, each to be checked, by their places."""
+    given = []
+    for index, item in enumerate(fields.objects(check, key, most)):
+        if isinstance(item, dict):
+            given.append((index, Check(item, known)))
+        else:
+            check.problem(f"{key}/{index}", f"must be an object, got {show(item)}")
+    return given
+
+
+def _roles(check: Check) -> list[Role]:
+    roles: list[Role] = []
+    for index, each in _objects(check, "roles", MOST_ROLES, ROLE_KNOWN):
+        name = each.text("name", None, ROLE_NAME, ROLE_FORM) or ""
+        if not name and "name" not in each.failed:
+            each.problem("name", f"must be {ROLE_FORM}; it is missing")
+        if name in BUILT_IN:
+            each.problem("name", f"{name} is a role that is always there; give yours another name")
+        if name and any(role.name == name for role in roles):
+            each.problem("name", f"there are two roles {name}")
+        given = fields.rights(each)
+        if not given and "rights" not in each.failed:
+            each.problem("rights", "must name one right at least")
+        roles.append(Role(name, given, _limits(each)))
+        check.take(f"roles/{index}", each)
+    return roles
+
+
+def _limits(role: Check) -> Limits:
+    given = role.given.get("limits", {})
+    if not isinstance(given, dict):
+        role.problem("limits", f"must be an object, got {show(given)}")
+        return Limits()
+    check, none = Check(given, LIMITS_KNOWN), Limits()
+    limits = Limits(
+        users=fields.texts(check, "users", fields.MOST_PATTERNS, _user_problem),
+        images=fields.texts(check, "images", fields.MOST_PATTERNS, _image_problem, default=none.images),
+        volumes=fields.texts(check, "volumes", fields.MOST_PATTERNS, _volume_problem),
+        highest_priority=check.integer("highest_priority", 0, (-HIGHEST_PRIORITY, HIGHEST_PRIORITY)),
+        must_be_preemptible=check.flag("must_be_preemptible"),
+    )
+    role.take("limits", check)
+    return limits
+
+
+_USERS: Final = re.compile(r"[a-z0-9_*-]+\$?")
+_users_problem: Final = fields.pattern_problem(
+    _USERS, "a user of Linux or a pattern of them, as www or svc-*"
+)
+_image_problem: Final = fields.pattern_problem(None, "an image or a pattern of them, as registry.corp/*")
+
+
+def _user_problem(text: str) -> str:
+    if text == "root":
+        return "root is for the scheduler's --allow-root alone to give"
+    return _users_problem(text)
+
+
+def _volume_problem(text: str) -> str:
+    if text == EVERYTHING:
+        return ""
+    plain = text.startswith("/") and not text.startswith("//") and normpath(text) == text
+    if not plain or not text.isprintable() or len(text) > 1024:
+        return f"must be an absolute path without '.', '..' and a slash at its end, or *, got {show(text)}"
+    return ""
+
+
+def _bindings(check: Check, roles: list[str]) -> list[Binding]:
+    bindings = []
+    for index, each in _objects(check, "bindings", MOST_BINDINGS, BINDING_KNOWN):
+        names = fields.texts(
+            each, "names", MOST_WHO, lambda text: "" if text == EVERYTHING else fields.name_problem(text)
+        )
+        groups = fields.texts(each, "groups", MOST_WHO, fields.name_problem)
+        if not names and not groups and not each.problems:
+            each.problem("", "has neither names nor groups: it is nobody's")
+        has = fields.texts(each, "roles", MOST_ROLES, lambda text: _role_problem(text, roles))
+        if not has and "roles" not in each.failed:
+            each.problem("roles", f"must name one role at least, of {', '.join(roles[:20])}")
+        bindings.append(Binding(names, groups, has, fields.queues(each), fields.apps(each)))
+        check.take(f"bindings/{index}", each)
+    return bindings
+
+
+def _role_problem(text: str, known: list[str]) -> str:
+    if text in known:
+        return ""
+    near = difflib.get_close_matches(text, known, n=2)
+    more = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known[:20])}"
+    return f"there is no role {show(text)}; {more}"
+
+
+def _unix_users(check: Check) -> dict[str, str]:
+    users: dict[str, str] = {}
+    for name, user in _mapping(check, "unix_users").items():
+        place = f"unix_users/{escaped(name)}"
+        if why := fields.name_problem(name):
+            check.problem(place, f"is the entry of a name that {why}")
+        if not isinstance(user, str) or not USER.fullmatch(user):
+            check.problem(place, f"must be a user name of Linux, as alice, got {show(user)}")
+        elif user == "root":
+            check.problem(
+                place, "nobody's jobs run as root by this document; see the scheduler's --allow-root"
+            )
+        else:
+            users[name] = user
+    return users
+
+
+def _shares(check: Check) -> dict[str, tuple[Shared, ...]]:
+    shares: dict[str, tuple[Shared, ...]] = {}
+    known = {shared.value: shared for shared in Shared}
+    for queue, shared in _mapping(check, "shares").items():
+        place = f"shares/{escaped(queue)}"
+        if not NAME.fullmatch(queue):
+            check.problem(place, f"is the entry of {show(queue)}, which is no name of a queue")
+        if not isinstance(shared, list) or not all(
+            isinstance(each, str) and each in known for each in shared
+        ):
+            check.problem(place, f"must be a list of {', '.join(known)}, got {show(shared)}")
+        else:
+            shares[queue] = tuple(dict.fromkeys(known[each] for each in shared))
+    return shares
+
+
+def _mapping(check: Check, key: str) -> dict[str, Any]:
+    given = check.given.get(key, {})
+    if (
+        not isinstance(given, dict)
+        or len(given) > MOST_ENTRIES
+        or not all(isinstance(each, str) for each in given)
+    ):
+        check.problem(key, f"must be an object of at most {MOST_ENTRIES} entries, got {show(given)}")
+        return {}
+    return given

@@ -1,0 +1,84 @@
+"""A request for a token, and tokens as they are shown, as JSON. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mesos_gpu.model.access.caller import Narrowing
+from mesos_gpu.model.access.document import EVERYTHING
+from mesos_gpu.model.access.token import Token
+from mesos_gpu.wire.access import fields
+from mesos_gpu.wire.checking import Check, Problem
+
+DAY_S: Final = 86400.0
+DEFAULT_S: Final = 30 * DAY_S
+SHORTEST_S: Final = 1.0
+MOST_GROUPS: Final = 100
+KNOWN: Final = ("name", "groups", "rights", "queues", "apps", "lifetime_s", "comment")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """A token as it is asked for.
+
+    Attributes:
+        name: Whom it shall prove; "": who asks.
+        groups: Of another name; None: not said.
+        narrowing: What it shall be good for; None: as much as the proof of who asks.
+        lifetime_s: How long it proves that.
+        comment: What it is for.
+    """
+
+    name: str
+    groups: tuple[str, ...] | None
+    narrowing: Narrowing | None
+    lifetime_s: float
+    comment: str
+
+
+def decode(value: Mapping[str, Any], longest_s: float) -> TokenRequest | list[Problem]:
+    """A request, or all that is wrong with it. `longest_s`: that a token may live."""
+    check = Check(value, KNOWN)
+    name = fields.line(check, "name", fields.LONGEST_NAME)
+    if name and (why := fields.name_problem(name)):
+        check.problem("name", why)
+    groups = fields.texts(check, "groups", MOST_GROUPS, fields.name_problem)
+    narrowing = Narrowing(
+        fields.rights(check, default=(EVERYTHING,)), fields.queues(check), fields.apps(check)
+    )
+    for key in ("rights", "queues", "apps"):
+        if key in check.given and not getattr(narrowing, key) and key not in check.failed:
+            check.problem(key, "must name one at least, or be left out")
+    form = f"a number of seconds from {SHORTEST_S:g} to {longest_s:.15g}"
+    default_s = min(DEFAULT_S, longest_s)
+    lifetime_s = check.number("lifetime_s", default_s, lambda n: SHORTEST_S <= n <= longest_s, form)
+    comment = fields.line(check, "comment", fields.LONGEST_COMMENT)
+    if check.problems:
+        return check.problems
+    narrowed = any(key in check.given for key in ("rights", "queues", "apps"))
+    return TokenRequest(
+        name,
+        groups if "groups" in check.given else None,
+        narrowing if narrowed else None,
+        lifetime_s,
+        comment,
+    )
+
+
+def encode(token: Token) -> dict[str, Any]:
+    """What is shown of a token: nothing of what proves it."""
+    return {
+        "id": token.id,
+        "name": token.name,
+        "groups": list(token.groups),
+        "rights": list(token.narrowing.rights),
+        "queues": list(token.narrowing.queues),
+        "apps": list(token.narrowing.apps),
+        "comment": token.comment,
+        "created_at": token.created_at,
+        "created_by": token.created_by,
+        "made_with": token.made_with or None,
+        "expires_at": token.expires_at,
+        "used_at": token.used_at,
+        "used_from": token.used_from if token.used_at is not None else None,
+    }

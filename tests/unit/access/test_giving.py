@@ -1,0 +1,130 @@
+"""Nobody gives more than he has, and no document leaves nobody to change it."""
+
+from dataclasses import replace
+
+import pytest
+
+from mesos_gpu.access.decide import Rights
+from mesos_gpu.access.giving import givers, has_everything, is_narrower, overreach
+from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Narrowing, Proof
+from mesos_gpu.model.access.document import AccessDocument, Binding, Limits, Role, Shared
+
+WRITER = Role(
+    "writer",
+    ("access:write", "job:kill", "job:see:own", "app:write:/shop/*"),
+    Limits(("www",), ("nginx:*",), ("/data",), 5),
+)
+DOCUMENT = AccessDocument(
+    version=1,
+    roles=(WRITER,),
+    bindings=(
+        Binding(("boss",), (), ("admin",)),
+        Binding(("will",), (), ("writer",)),
+        Binding(("half",), (), ("admin",), ("research",)),
+    ),
+)
+
+
+def rights(name: str, narrowing: Narrowing | None = None) -> Rights:
+    return Rights(DOCUMENT, Caller(name, proof=Proof.TOKEN, narrowing=narrowing))
+
+
+def reach(who: Rights, *, roles: tuple[Role, ...] = (), **changes: object) -> list[str]:
+    new = replace(DOCUMENT, roles=(*DOCUMENT.roles, *roles), **changes)  # type: ignore[arg-type]
+    return [path for path, _ in overreach(who, DOCUMENT, new)]
+
+
+def given(*bindings: Binding) -> tuple[Binding, ...]:
+    return (*DOCUMENT.bindings, *bindings)
+
+
+def test_who_has_everything_may_give_everything() -> None:
+    for who in (
+        rights("boss"),
+        Rights(DOCUMENT, ANYBODY),
+        Rights(DOCUMENT, Caller("root", local_admin=True)),
+    ):
+        assert has_everything(who)
+        assert reach(who, bindings=(), unix_users={"a": "b"}, shares={"q": (Shared.JOBS,)}) == []
+    for less in (rights("will"), rights("half"), Rights(DOCUMENT, NOBODY)):
+        assert not has_everything(less)
+    assert not has_everything(rights("boss", Narrowing(("access:*",))))
+
+
+@pytest.mark.parametrize(
+    ("role", "binding", "allowed"),
+    [
+        (Role("r", ("job:kill",), Limits(images=())), Binding(("x",)), True),
+        (Role("r", ("job:kill:own",), Limits(images=())), Binding(("x",), queues=("ml",)), True),
+        (Role("r", ("job:see:own",), Limits(images=())), Binding(("x",)), True),
+        (Role("r", ("job:see",), Limits(images=())), Binding(("x",)), False),  # his own alone
+        (Role("r", ("app:write:/shop/a",), Limits(images=())), Binding(("x",)), True),
+        (Role("r", ("app:write:/shop/*",), Limits(images=())), Binding(("x",)), True),
+        (Role("r", ("app:write:/*",), Limits(images=())), Binding(("x",)), False),
+        (Role("r", ("app:write",), Limits(images=())), Binding(("x",), apps=("/shop/*",)), False),
+        (Role("r", ("*",), Limits(images=())), Binding(("x",)), False),
+        (Role("r", ("job:*",), Limits(images=())), Binding(("x",)), False),
+        (Role("r", ("job:kill",), Limits(("www",), ("nginx:1",), ("/data/x",), 5)), Binding(("x",)), True),
+        (Role("r", ("job:kill",), Limits(("db",), ())), Binding(("x",)), False),
+        (Role("r", ("job:kill",), Limits((), ("*",))), Binding(("x",)), False),
+        (Role("r", ("job:kill",), Limits((), (), ("/",))), Binding(("x",)), False),
+        (Role("r", ("job:kill",), Limits((), (), ("/database",))), Binding(("x",)), False),
+        (Role("r", ("job:kill",), Limits((), (), (), 6)), Binding(("x",)), False),
+    ],
+)
+def test_who_has_less_gives_no_more_than_that(role: Role, binding: Binding, allowed: bool) -> None:
+    bindings = given(replace(binding, roles=("r",)))
+    assert reach(rights("will"), roles=(role,), bindings=bindings) == ([] if allowed else ["/bindings/3"])
+
+
+def test_what_others_have_already_may_stay_but_not_be_moved_to_somebody_else() -> None:
+    assert reach(rights("will"), bindings=DOCUMENT.bindings[:2], comment="less") == []
+    to_himself = replace(DOCUMENT.bindings[0], names=("boss", "will"))
+    assert reach(rights("will"), bindings=(to_himself, *DOCUMENT.bindings[1:])) == ["/bindings/0"]
+    wider = replace(DOCUMENT.bindings[2], queues=("*",))
+    assert reach(rights("will"), bindings=(*DOCUMENT.bindings[:2], wider)) == ["/bindings/2"]
+
+
+def test_a_role_that_is_bound_already_grows_for_those_alone_who_have_what_it_gives() -> None:
+    grown = replace(DOCUMENT, roles=(replace(WRITER, rights=("*",)),))
+    assert [path for path, _ in overreach(rights("will"), DOCUMENT, grown)] == ["/bindings/1"]
+    assert overreach(rights("boss"), DOCUMENT, grown) == []
+
+
+def test_unix_users_and_shares_are_for_those_who_have_everything() -> None:
+    assert reach(rights("will"), unix_users={"will": "postgres"}) == ["/unix_users"]
+    assert reach(rights("will"), shares={"research": (Shared.OUTPUT,)}) == ["/shares"]
+
+
+def test_a_narrowed_proof_gives_no_more_than_it_is_good_for() -> None:
+    narrowed = rights("boss", Narrowing(("access:*", "job:kill")))
+    role = Role("r", ("job:kill",), Limits(images=()))
+    assert reach(narrowed, roles=(role,), bindings=given(Binding(("x",), (), ("r",)))) == []
+    assert reach(narrowed, bindings=given(Binding(("x",), (), ("admin",)))) == ["/bindings/3"]
+
+
+def test_who_can_change_a_document() -> None:
+    assert givers(DOCUMENT) == [0, 1]  # `half` has it for one queue, which is for nothing
+    assert givers(replace(DOCUMENT, bindings=DOCUMENT.bindings[2:])) == []
+    assert givers(AccessDocument(bindings=(Binding((), (), ("admin",)),))) == []
+    assert givers(AccessDocument(bindings=(Binding((), ("ops",), ("viewer", "admin")),))) == [0]
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "is_it"),
+    [
+        (None, Narrowing(), True),
+        (Narrowing(), Narrowing(), True),
+        (Narrowing(("job:*",)), Narrowing(("job:run", "job:kill:own")), True),
+        (Narrowing(("job:*",)), Narrowing(), False),
+        (Narrowing(("job:kill:own",)), Narrowing(("job:kill",)), False),
+        (Narrowing(queues=("ml-*",)), Narrowing(queues=("ml-a", "ml-b*")), True),
+        (Narrowing(queues=("ml-*",)), Narrowing(queues=("ml-a", "m*")), False),
+        (Narrowing(apps=("/shop/*",)), Narrowing(apps=("/shop", "/shop/a/*")), True),
+        (Narrowing(apps=("/shop/*",)), Narrowing(apps=("/*",)), False),
+        (Narrowing(("app:write:/shop/*",)), Narrowing(("app:write:/shop/a/*",)), True),
+        (Narrowing(("app:write:/shop/*",)), Narrowing(("app:write",)), False),
+    ],
+)
+def test_a_narrower_proof(wide: Narrowing | None, narrow: Narrowing, is_it: bool) -> None:
+    assert is_narrower(wide, narrow) is is_it
