@@ -38,6 +38,30 @@ class Store(Protocol):
         """Let go of it."""
 
 
+class SecretStore(Protocol):
+    """Where the values of secrets are. Only the scheduler reads it; no message of an error has any of a value."""
+
+    def see(self) -> None:
+        """See, at the start, that it is fit for secrets.
+
+        Raises:
+            BadConfiguration: Others may read it, or it is not what it must be. That it cannot be reached is no reason.
+        """
+
+    def read(self, source: str) -> bytes:
+        """The value of a secret as it is now, of a limited size; from any thread, within some seconds.
+
+        Args:
+            source: As `model.secret.SOURCE` has it.
+
+        Raises:
+            MesosGpuError: There is none, it cannot be a secret, or the store cannot be reached.
+        """
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
 class GpuProbe(Protocol):
     """The GPUs of this host, as they are now."""
 

@@ -106,6 +106,10 @@ class Work:
             MesosGpuError, OSError: This host is not fit for it.
         """
         plan, checks = _decoded(self._data)
+        if plan.secrets:
+            from isolator.secrets.delivery import see_sealed
+
+            see_sealed(plan)
         inventory = self._inventory(plan)
         run = self._run_for(plan, inventory)
         denied = denials(self._env, plan.control_ports, plan.control_access, self._owner.boot_id)
@@ -296,7 +300,7 @@ class Work:
         launch, run = self._ready.launch, self._ready.run
         if launch.plan.share is not None:
             _say_of_share(launch, run)
-        run.start(launch)
+        run.start(self._with_secrets(launch))
         upkeep = Upkeep(
             launch.sandbox,
             limit_mib=self._ready.log_limit_mib,
@@ -309,6 +313,14 @@ class Work:
         self._upkeep = upkeep
         self._watch_mps(run, float(launch.plan.kill_grace_s))
         self._post(Event(Kind.STARTED))
+
+    def _with_secrets(self, launch: Launch) -> Launch:
+        """The launch as its run alone gets it: nothing else here has the secrets, and nothing has them later."""
+        if not launch.plan.secrets:
+            return launch
+        from isolator.secrets.delivery import opened
+
+        return replace(launch, secrets=opened(launch.plan, launch.task, self._env, self._ledger.directory))
 
     def _watch_mps(self, run: Run, grace_s: float) -> None:
         if self._enforcing is None or not self._enforcing.tenancy.share.method.has_domain:

@@ -24,6 +24,7 @@ from isolator.gpus.ledger import Ledger, Owner, Refused, Stale
 from isolator.gpus.probing import DEADLINE_S, RECHECK_S, ChildProbe
 from isolator.host import control_ports
 from isolator.node.reaper import Reaping, audit, strangers
+from isolator.secrets.exposure import with_key
 from isolator.shares.abilities import Abilities
 from isolator.shares.shim.ability import libraries
 from isolator.shares.watch import LOOK_S as WATCH_S
@@ -207,7 +208,9 @@ class Monitor:
         inventory = self._cards.inventory(self._isolation())
         ports = "off" if control_ports.is_off(os.environ) else "denied"
         said = replace(inventory, control_ports=ports, uses=self._uses())
-        return self._abilities.completed(self._volume.look(said))
+        return with_key(
+            self._abilities.completed(self._volume.look(said)), self._ledger.directory, os.environ
+        )
 
     def _uses(self) -> tuple[ShareUse, ...]:
         """What tasks use of their shares; nothing is said of a look that failed."""

@@ -4,6 +4,7 @@ import os
 import pwd
 import signal
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -16,7 +17,7 @@ from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import Sandbox
 from isolator.runs.environment import task_environment
 from isolator.runs.launcher import Launcher, LaunchFailed, Order
-from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity
+from isolator.runs.run import Ended, Launch, give, given_env, given_mounts, identity, secret_env
 from mesos_gpu.errors import BadConfiguration, MesosGpuError
 from mesos_gpu.model.jobs.image import ImageConfig
 from mesos_gpu.model.tasks.assignment import Outcome
@@ -53,7 +54,11 @@ class HostRun:
         named = {"USER": user.pw_name, "LOGNAME": user.pw_name} if user else {}
         order = Order(
             argv=argv,
-            env={**task_environment(launch.own, launch.task, plan, named), **given_env(launch)},
+            env={
+                **task_environment(launch.own, launch.task, plan, named),
+                **given_env(launch),
+                **secret_env(launch),
+            },
             cwd=launch.sandbox,
             user=_change(user, launch.sandbox),  # first: its user must reach what is mounted from the sandbox
             mounts=_mounts(launch, user),
@@ -61,6 +66,8 @@ class HostRun:
             private_mib=plan.mem_mib if _has_own_tmp(launch.own) else None,
             domain=apart.domain,
             filter=apart.program.hex(),
+            secret=launch.secrets is not None,
+            secret_files=_secret_files(launch),
         )
         try:
             self._launcher.start(_with_volume(_confined(order, launch.enclosure), launch))
@@ -126,6 +133,13 @@ def _mounts(launch: Launch, user: pwd.struct_passwd | None) -> tuple[tuple[str, 
     return in_host(granted(asked, launch.own, user), launch.sandbox)
 
 
+def _secret_files(launch: Launch) -> tuple[tuple[str, str], ...]:
+    files = launch.secrets.files if launch.secrets is not None else {}
+    if files and not launch.enclosure.isolated:
+        raise NotStarted("secrets are files in isolation only, and this host's is off; ask for variables")
+    return tuple((path, b64encode(value).decode()) for path, value in files.items())
+
+
 def _over(launch: Launch) -> list[tuple[str, str, bool]]:
     """What stands in the place of the host's own files, for the sake of its share; of those that the host has."""
     over = launch.given.over if launch.given is not None else ()
@@ -174,6 +188,8 @@ def _explained(
         return NotStarted(f"cannot start {program!r}: {error.strerror}{where}", Outcome(exit_status=status))
     if error.step == "mounts":
         return NotStarted(f"a volume cannot be mounted: {error.strerror}")
+    if error.step == "links":
+        return NotStarted(f"a secret's file cannot be shown in the sandbox: {error.strerror}")
     if error.step == "cwd":
         why = f"the sandbox {sandbox} cannot be entered: {error.strerror}"
         return NotStarted(why, Outcome(infrastructure=True))

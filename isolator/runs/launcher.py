@@ -55,10 +55,12 @@ class Order:
         keeps: Capabilities that root keeps; other users keep none.
         processes: The most that its user may have on the host; 0: any number.
         domain, filter: See `apart.Apart`; the filter in hexadecimal digits.
+        secret: Whether its environment has secrets, so that no core dump may be made of it.
+        secret_files: With `nodes`, files of secrets: paths in the sandbox, and what is in them, in base64.
     """
 
     argv: tuple[str, ...]
-    env: Mapping[str, str]
+    env: Mapping[str, str] = field(repr=False)
     cwd: str
     user: tuple[int, int, tuple[int, ...]] | None = None
     cgroups: tuple[str, ...] = ()
@@ -73,6 +75,8 @@ class Order:
     processes: int = 0
     domain: bool = False
     filter: str = ""
+    secret: bool = False
+    secret_files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +242,14 @@ def _steps(order: Mapping[str, Any]) -> list[tuple[str, Callable[[], None]]]:
         if order["given"]:
             steps += [("share", lambda: view.mount_paths(order["given"], order["cwd"], covered))]
         steps += [("mounts", lambda: view.mount_paths(order["mounts"], order["cwd"], covered))]
+        if order["secret_files"]:
+            steps += [("secrets", lambda: _show_secrets(order["secret_files"], order["user"]))]
     steps += [
         ("cwd", lambda: os.chdir(order["cwd"])),
         *([("processes", lambda: _limit(order["processes"]))] if order["processes"] else []),
+        *([("cores", _no_cores)] if order["secret"] else []),
         ("rights", lambda: _drop(order["user"], order["keeps"])),
+        *([("links", lambda: _link_secrets(order["secret_files"]))] if order["secret_files"] else []),
         *_fence(order["domain"], bytes.fromhex(order["filter"])),
         ("exec", lambda: os.execvpe(order["argv"][0], order["argv"], order["env"])),
     ]
@@ -265,6 +273,27 @@ def _session() -> None:
 
 def _limit(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
+def _no_cores() -> None:
+    from isolator.secrets.mount import NO_CORE
+
+    resource.setrlimit(resource.RLIMIT_CORE, (NO_CORE, NO_CORE))
+
+
+def _show_secrets(files: Sequence[Sequence[str]], user: list[Any] | None) -> None:
+    from base64 import b64decode
+
+    from isolator.secrets import mount
+
+    uid, gid = (user[0], user[1]) if user is not None else (os.geteuid(), os.getegid())
+    mount.show({path: b64decode(value) for path, value in files}, uid, gid)
+
+
+def _link_secrets(files: Sequence[Sequence[str]]) -> None:
+    from isolator.secrets import mount
+
+    mount.link([path for path, _ in files], os.getcwd())
 
 
 def _join(path: str) -> None:

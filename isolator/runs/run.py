@@ -14,7 +14,8 @@ from isolator.host.not_started import NotStarted
 from isolator.host.sandbox import STREAMS, Sandbox
 from mesos_gpu.model.tasks.assignment import Assignment
 
-if TYPE_CHECKING:  # only a share's executor needs it
+if TYPE_CHECKING:  # few executors need them
+    from isolator.secrets.delivery import Given as Secrets
     from isolator.shares.tenancy import Given
 
 KILLED: Final = 9
@@ -49,6 +50,7 @@ class Launch:
         volume: The build of the driver volume that is leased for it; None: there is none.
         given: What it gets for the sake of its share; None: it has whole GPUs, or none.
         leave: Writes down what is made for it during the start, before that is made.
+        secrets: Its secrets; None: it has none.
     """
 
     plan: Assignment
@@ -58,6 +60,7 @@ class Launch:
     volume: Path | None = None
     given: "Given | None" = None
     leave: Callable[[Trace], None] = lambda _: None
+    secrets: "Secrets | None" = None
 
     @property
     def sandbox(self) -> str:
@@ -111,6 +114,11 @@ class Run(Protocol):
 def given_env(launch: Launch) -> dict[str, str]:
     """What a task's environment must say for the sake of its share."""
     return dict(launch.given.env) if launch.given is not None else {}
+
+
+def secret_env(launch: Launch) -> dict[str, str]:
+    """What a task's environment has of its secrets."""
+    return dict(launch.secrets.env) if launch.secrets is not None else {}
 
 
 def given_mounts(launch: Launch) -> tuple[tuple[str, str, bool], ...]:

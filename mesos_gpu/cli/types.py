@@ -148,6 +148,28 @@ class ConstraintText(click.ParamType[list[str]]):
         return constraint.as_list()
 
 
+class SecretText(click.ParamType[tuple[str, dict[str, str]]]):
+    """NAME=PATH[:FILE], checked as the scheduler will."""
+
+    name = "name=path[:file]"
+
+    def convert(
+        self,
+        value: str | tuple[str, dict[str, str]],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, dict[str, str]]:
+        """Split it; what was typed is not repeated where it is wrong, as it may be the secret itself."""
+        from mesos_gpu.wire.secrets import secret_of
+
+        if isinstance(value, tuple):
+            return value
+        secret = secret_of(value)
+        if isinstance(secret, str):
+            self.fail(f"a secret {secret}", param, ctx)
+        return secret
+
+
 class Url(click.ParamType[str]):
     """The address of a scheduler; `http://` may be left out."""
 
@@ -306,6 +328,7 @@ ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
 LABEL: Final = Pair(r"[^=\s]+", "team=vision")
 CONSTRAINT: Final = ConstraintText()
 CONTROLS: Final = Controls()
+SECRET: Final = SecretText()
 URL: Final = Url()
 JOB: Final = JobRef()
 ACTIVE_JOB: Final = JobRef(active=True)

@@ -105,6 +105,20 @@ class ListTasks:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadSecrets:
+    """Read these from the store of secrets and keep their values at hand; the answer is an event."""
+
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSecrets:
+    """Keep the values of these no longer."""
+
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AskReset:
     """MESSAGE to a node monitor: reset a GPU. It may be lost on the way, or come twice."""
 
@@ -165,7 +179,7 @@ Call = (
     | Suppress
     | Revive
 )
-Effect = Save | Call | Publish | Disbelieve
+Effect = Save | Call | Publish | Disbelieve | ReadSecrets | ForgetSecrets
 
 #: The order in which journals have them; others follow as their nouns are declared.
 _FORGOTTEN_FIRST: Final[tuple[type[Save], ...]] = (
@@ -194,8 +208,16 @@ ORDER: Final[tuple[type[Effect], ...]] = (
     Revive,
     Publish,
     Disbelieve,
+    ReadSecrets,
+    ForgetSecrets,
 )
 #: All effects but those on the store.
-DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = (*get_args(Call), Publish, Disbelieve)
+DONE_OUTSIDE: Final[tuple[type[Effect], ...]] = (
+    *get_args(Call),
+    Publish,
+    Disbelieve,
+    ReadSecrets,
+    ForgetSecrets,
+)
 see_complete("engine.effects.ORDER", ORDER, (*SAVES, *DONE_OUTSIDE))
 RANK: Final = {kind: rank for rank, kind in enumerate(ORDER)}

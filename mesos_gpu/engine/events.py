@@ -58,6 +58,13 @@ class TasksListed:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretsRead:
+    """The store of secrets was asked. `problems`: by source, why it has no value; "": that is at hand."""
+
+    problems: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownAdopted:
     """An operator makes a job of an unknown task, or gives it to the job that it is of."""
 
@@ -257,6 +264,7 @@ Event = (
     | OfferRescinded
     | StatusArrived
     | TasksListed
+    | SecretsRead
     | UnknownAdopted
     | UnknownKilled
     | AgentLost

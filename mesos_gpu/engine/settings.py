@@ -33,6 +33,12 @@ class Settings:
     control_ports: tuple[ControlPort, ...] = ()  # of the REST interface
     control_access: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)  # as of `Permits`
     sealed: bool = False  # whether executors are told a secret that their updates are sealed with
+    secrets: bool = False  # whether there is a store of them: each agent's monitor has a key for it
+    secrets_fresh_s: float = 20.0  # then a value is read again, as long as a job waits for it
+    secrets_stale_s: float = 60.0  # an older value is given to nobody
+    secrets_answer_s: float = 60.0  # then a store that has not answered is asked again
+    secrets_first_s: float = 1.0  # after the first failure
+    secrets_most_s: float = 60.0
     executor_env: Mapping[str, str] = field(default_factory=dict)
     executor: Resources = EXECUTOR
     monitor: Resources = MONITOR

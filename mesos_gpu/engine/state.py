@@ -72,6 +72,18 @@ class Unreserved:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class SecretRead:
+    """What is known of a secret, its value apart. Times in seconds since the epoch."""
+
+    asked_at: float = -1e12  # for it to be read; never
+    answered: bool = False  # since then
+    read_at: float | None = None  # None: the last try failed, or there was none
+    problem: str = ""  # why that failed
+    failures: int = 0  # in a row
+    next_at: float = 0.0  # when it is to be read again
+
+
 @dataclass(slots=True)
 class Use:
     """What the jobs of a user or a queue take of the scheduler itself."""
@@ -159,6 +171,7 @@ class State:
     capacities: dict[AgentId, Capacity] = field(default_factory=dict)
     uses: dict[tuple[str, str], Use] = field(default_factory=dict)  # by "user" or "queue" and its name
     sizes: dict[JobId, int] = field(default_factory=dict)  # bytes of each job that is no app's instance
+    secrets: dict[str, SecretRead] = field(default_factory=dict)  # by source; those that jobs wait for
     next_sequence: int = 1
     suppressed: bool = False
     unmatched: bool = True  # something has changed since the last match that may let a job start

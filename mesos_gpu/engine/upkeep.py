@@ -6,6 +6,7 @@ from mesos_gpu.engine.access import tokens
 from mesos_gpu.engine.apps import deploying as apps
 from mesos_gpu.engine.effects import Reconcile
 from mesos_gpu.engine.gpus import cards, covers
+from mesos_gpu.engine.queue import secrets
 from mesos_gpu.engine.state import Reconciliation
 from mesos_gpu.engine.tasks import evictions, gangs, resizing, unknown
 from mesos_gpu.engine.tasks.evictions import send_kill
@@ -47,6 +48,7 @@ def _tend(turn: Turn) -> None:
     _abandon_unreachable(turn)
     _forget_old(turn)
     tokens.on_tick(turn)
+    secrets.on_tick(turn)
     apps.on_tick(turn)
 
 

@@ -104,6 +104,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     clock = SystemClock()
     store = SqliteStore(options.state, accept_older=options.accept_older_state)
     saved, key = store.load(), store.key()
+    secrets = options.secrets.store()
     webui_url = options.webui_url or f"{'https' if tls else 'http'}://{_reachable(host)}:{port}"
     framework = _framework(options, webui_url, saved.framework_id, credential)
     sink = Sink(clock.now, key)
@@ -115,7 +116,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
     settings = replace(
         engine_settings(options), control_ports=of_api(host, port), principal=framework.principal
     )
-    daemon = Daemon(store, saved, driver, clock, settings, journal, key)
+    daemon = Daemon(store, saved, driver, clock, settings, journal, key, secrets)
     sink.daemon = daemon
     trail = AuditLog(options.audit.settings(options.state), version=__version__)
     app = create_app(
@@ -124,7 +125,7 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             webui_url=webui_url,
             version=__version__,
             host_names=(*options.allowed_hosts, urlsplit(webui_url).hostname or ""),
-            permits=options.permits,
+            permits=replace(options.permits, secrets=options.secrets.enabled),
             agent_authorization=credential.header if credential else "",
             agent_tls=mesos_tls,
             container_engine=Engine(options.container_engine),

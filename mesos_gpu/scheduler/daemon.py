@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from mesos_gpu.adapters.secrets.deliveries import Deliveries, Sealed
 from mesos_gpu.api.http.note import request_id, within
 from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
@@ -35,7 +36,7 @@ from mesos_gpu.model.ids import GpuId, JobId, OfferId, TaskId
 from mesos_gpu.model.jobs.job import Job, JobSpec
 from mesos_gpu.model.nodes.drain import Target
 from mesos_gpu.model.saves import Saved
-from mesos_gpu.ports import Clock, Driver, Store
+from mesos_gpu.ports import Clock, Driver, SecretStore, Store
 from mesos_gpu.scheduler.app_events import Follower
 from mesos_gpu.scheduler.control import of_cluster
 from mesos_gpu.scheduler.journal import Journal
@@ -76,10 +77,12 @@ class Daemon:
         settings: Settings,
         journal: Journal | None = None,
         key: bytes = b"",
+        secrets: SecretStore | None = None,
     ) -> None:
         """Take up what `store` had `saved`. Nothing runs yet. `key`: that secrets of launches are made of, if the
-        settings want updates sealed."""
+        settings want updates sealed. `secrets`: of jobs; None: there is no store of them."""
         self._key = key
+        self._deliveries = Deliveries(secrets, self.put) if secrets is not None else None
         self._store, self._driver, self._clock, self._settings = store, driver, clock, settings
         self._journal = journal
         self._state = State.restored(clock.now(), saved)
@@ -115,6 +118,8 @@ class Daemon:
             if self._thread.is_alive():
                 self._thread.join()
             self._watching.stop()
+            if self._deliveries is not None:
+                self._deliveries.close()
             self._store.close()
 
     def wait(self, timeout_s: float) -> bool:
@@ -509,7 +514,8 @@ class Daemon:
         agents = {node.agent_url for node in self._state.nodes.values()}
         known = of_cluster(self._state.master_url, agents)
         infos = [
-            to_task_info(task, self._settings, control_ports=known, key=self._key) for task in effect.tasks
+            to_task_info(task, self._settings, control_ports=known, key=self._key, sealed=self._sealed(task))
+            for task in effect.tasks
         ]
         self._driver.accept(
             effect.offer_ids,
@@ -518,6 +524,25 @@ class Daemon:
             reserve=resources_to_json(effect.reserve),
             unreserve=resources_to_json(effect.unreserve),
         )
+
+    def _sealed(self, launch: fx.LaunchTask) -> Sealed:
+        """The secrets of a task that has some."""
+        if launch.spec is None or not launch.spec.secrets:
+            return Sealed()
+        if self._deliveries is None:
+            return Sealed(problem="the scheduler has no store of secrets any more")
+        return self._deliveries.sealed(launch, self._state.nodes.get(launch.task.agent_id))
+
+    def _read_secrets(self, effect: fx.ReadSecrets) -> None:
+        if self._deliveries is not None:
+            self._deliveries.read(effect.sources)
+            return
+        why = "the scheduler has no store of secrets any more: it needs --secrets-dir or --vault-url"
+        self.put(ev.SecretsRead(dict.fromkeys(effect.sources, why)))
+
+    def _forget_secrets(self, effect: fx.ForgetSecrets) -> None:
+        if self._deliveries is not None:
+            self._deliveries.forget(effect.sources)
 
     def _begin_to_list_tasks(self, _: fx.ListTasks) -> None:
         threading.Thread(target=self._list_tasks, name="list tasks", daemon=True).start()
@@ -546,6 +571,8 @@ _HANDLERS: Final[dict[type, Callable[[Daemon, Any], None]]] = {
     fx.ListTasks: Daemon._begin_to_list_tasks,
     fx.Publish: Daemon._publish,
     fx.Disbelieve: Daemon._disbelieve,
+    fx.ReadSecrets: Daemon._read_secrets,
+    fx.ForgetSecrets: Daemon._forget_secrets,
 }
 see_complete("scheduler.daemon._HANDLERS", _HANDLERS, fx.DONE_OUTSIDE)
 

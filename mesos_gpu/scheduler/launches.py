@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Final
 
+from mesos_gpu.adapters.secrets.deliveries import NO_SECRETS, Sealed
 from mesos_gpu.engine.effects import LaunchTask
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.model.ids import GpuId, JobId
@@ -22,7 +23,7 @@ from mesos_gpu.wire.mesos.seal import secret_for
 from mesos_gpu.wire.mesos.v1 import discovery_to_json, resources_to_json, task_info, task_of
 
 #: What a job's executor gets of its request as another value than was asked for.
-_OTHERWISE: Final = {"env", "user", "gpus", "container_engine", "fetch", "control_access"}
+_OTHERWISE: Final = {"env", "user", "gpus", "container_engine", "fetch", "control_access", "secrets"}
 _AS_ASKED: Final = tuple(
     {each.name for each in fields(JobSpec)}
     & {each.name for each in fields(assignment.Assignment)} - _OTHERWISE
@@ -35,6 +36,7 @@ def to_task_info(
     *,
     control_ports: Sequence[ControlPort] = (),
     key: bytes = b"",
+    sealed: Sealed = NO_SECRETS,
 ) -> dict[str, Any]:
     """The TaskInfo of a job's launch, of a node monitor, or of a task that covers a shared card.
 
@@ -43,6 +45,7 @@ def to_task_info(
         settings: The operator's.
         control_ports: Of the cluster.
         key: What the secrets of sealed launches are made of.
+        sealed: The values of the job's secrets.
     """
     task, spec = launch.task, launch.spec
     secret = secret_for(key, task.id) if task.sealed else ""
@@ -50,7 +53,12 @@ def to_task_info(
         return _cover(launch, task.covers, secret)
     if spec is None:
         return _monitor(launch, settings, secret)
-    assigned = _assignment(launch, spec, settings, secret, control_ports)
+    assigned = replace(
+        _assignment(launch, spec, settings, secret, control_ports),
+        secrets=tuple((each.name, each.file) for each in spec.secrets),
+        sealed_secrets=sealed.message,
+        secrets_problem=sealed.problem,
+    )
     return task_info(
         task_id=task.id,
         agent_id=task.agent_id,

@@ -13,12 +13,14 @@ from mesos_gpu.model.jobs.healthcheck import HealthCheck, Protocol
 from mesos_gpu.model.jobs.job import FIELDS, JobSpec
 from mesos_gpu.model.jobs.mount import Mount, unfit
 from mesos_gpu.model.jobs.port import PortWish
+from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.shares.units import cards_of, number_of
 from mesos_gpu.wire import image as images
-from mesos_gpu.wire.checking import Check, is_command, is_number, is_text, show
+from mesos_gpu.wire.checking import Check, escaped, is_command, is_number, is_text, show
 from mesos_gpu.wire.constraints import MOST_CONSTRAINTS, constraint_of
 from mesos_gpu.wire.mounts import MOST as MOST_MOUNTS
 from mesos_gpu.wire.mounts import mount_of, text_of
+from mesos_gpu.wire.secrets import secrets_from_json, secrets_to_json
 from mesos_gpu.wire.shares import gpu_milli
 
 KNOWN: Final = tuple(field.key for field in FIELDS)
@@ -278,6 +280,14 @@ def _mounts(check: Check, field: Field) -> tuple[Mount, ...]:
     return tuple(made)
 
 
+def _secrets(check: Check, field: Field) -> tuple[Secret, ...]:
+    key, env = field.key, check.given.get("env")
+    made, problems = secrets_from_json(check.given[key], env if isinstance(env, dict) else {})
+    for name, why in problems:
+        check.problem(f"{key}/{escaped(name)}" if name else key, why)
+    return made
+
+
 def _health_checks(check: Check, field: Field) -> tuple[HealthCheck, ...]:
     key, got = field.key, check.given[field.key]
     if not isinstance(got, list) or len(got) > MOST_CHECKS:
@@ -348,6 +358,7 @@ _READERS: Final[Mapping[type[Kind], Callable[[Check, Field], Any]]] = {
     of.Ports: _ports,
     of.Artifacts: _artifacts,
     of.Mounts: _mounts,
+    of.Secrets: _secrets,
     of.HealthChecks: _health_checks,
 }
 
@@ -376,6 +387,7 @@ _WRITERS: Final[Mapping[type[Kind], Callable[[Any], Any] | None]] = {
     of.Ports: lambda wishes: [wish.host_port for wish in wishes if wish.host_port is not None],
     of.Artifacts: lambda artifacts: [_written_artifact(each) for each in artifacts],
     of.Mounts: lambda mounts: [text_of(mount) for mount in mounts],
+    of.Secrets: secrets_to_json,
     of.HealthChecks: lambda checks: [_written_check(each) for each in checks],
 }
 

@@ -119,6 +119,7 @@ def _report_unpermitted(check: Check, spec: JobSpec, permits: Permits) -> None:
     for key, why in (
         ("user", permits.problem_of_user(spec.user, has_image=spec.image is not None)),
         ("control_access", permits.problem_of_controls(spec.control_access, spec.name, spec.user)),
+        ("secrets", permits.problem_of_secrets(spec.secrets)),
     ):
         if why:
             check.problem(key, why)

@@ -10,6 +10,7 @@ from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.constraint import Operator
 from mesos_gpu.model.jobs.fields import Field, Kind, entry
 from mesos_gpu.model.jobs.job import FIELDS
+from mesos_gpu.model.secret import ENV_NAME, FILE, FILE_FORM, MOST_SECRETS, SOURCE, SOURCE_FORM
 from mesos_gpu.wire.checking import MOST_ENTRIES
 from mesos_gpu.wire.constraints import LONGEST_WORD, MOST_CONSTRAINTS
 from mesos_gpu.wire.job_fields import CHECK_BOUNDS, MOST_ARTIFACTS, MOST_CHECKS, MOST_PORTS, PROTOCOLS
@@ -44,6 +45,8 @@ _Command = Annotated[str, like(_COMMAND, description="for /bin/sh -c")]
 _Model = Annotated[str, like(_COMMAND)]
 _Uri = Annotated[str, like(_WORD)]
 _Mount = Annotated[str, like(MOUNT_SHAPE, description=MOUNT_FORM)]
+_EnvName = Annotated[str, like(ENV_NAME)]
+_Source = Annotated[str, like(SOURCE, description=SOURCE_FORM)]
 _Port = Annotated[int, says(minimum=0, maximum=65535)]
 _Part = Annotated[str, says(maxLength=LONGEST_WORD)] | float
 _Constraint = Annotated[
@@ -101,6 +104,20 @@ class Artifact(TypedDict):
     dest_path: str | None
 
 
+class SecretRequest(TypedDict):
+    """A secret as a file, to which the variable of that name leads; without `file` the variable is the value."""
+
+    source: _Source
+    file: NotRequired[Annotated[str, like(FILE, description=FILE_FORM)] | None]
+
+
+class Secret(TypedDict):
+    """A secret of a job, as it was asked for; nobody is told its value."""
+
+    source: str
+    file: str | None
+
+
 def _text(kind: Any) -> Hint:
     return Annotated[str, like(kind.pattern)]
 
@@ -146,6 +163,9 @@ _REQUESTED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Ports: lambda _: Annotated[list[_Port], says(maxItems=MOST_PORTS)],
     of.Artifacts: lambda _: Annotated[list[_Uri | ArtifactRequest], says(maxItems=MOST_ARTIFACTS)],
     of.Mounts: lambda _: Annotated[list[_Mount], says(maxItems=MOST_MOUNTS)],
+    of.Secrets: lambda _: Annotated[
+        dict[_EnvName, _Source | SecretRequest], says(maxProperties=MOST_SECRETS)
+    ],
     of.HealthChecks: lambda _: Annotated[list[HealthCheckRequest], says(maxItems=MOST_CHECKS)],
 }
 _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
@@ -167,6 +187,7 @@ _ANSWERED: Final[Mapping[type[Kind], Callable[[Any], Hint]]] = {
     of.Ports: lambda _: Annotated[list[int], says(description="as asked for; 0: any")],
     of.Artifacts: lambda _: list[Artifact],
     of.Mounts: lambda _: list[str],
+    of.Secrets: lambda _: dict[str, Secret],
     of.HealthChecks: lambda _: list[HealthCheck],
 }
 

@@ -18,6 +18,7 @@ from mesos_gpu.cli.types import (
     GPUS,
     LABEL,
     MEMORY,
+    SECRET,
 )
 from mesos_gpu.model.jobs import fields as of
 from mesos_gpu.model.jobs.fields import Field, Kind, Option, entry
@@ -52,6 +53,7 @@ _TOLD: Final[Mapping[type[Kind], Callable[[Any], Mapping[str, Any]]]] = {
     of.Ports: lambda _: {"type": click.IntRange(0, 65535), "metavar": "N", **_AGAIN},
     of.Artifacts: lambda _: {"metavar": "URI", **_AGAIN},
     of.Mounts: lambda _: _AGAIN,
+    of.Secrets: lambda _: {"type": SECRET, **_AGAIN},
 }
 
 
@@ -107,7 +109,7 @@ def _sent(field: Field, value: Any) -> Any:
     if value is False or value == ():
         return None
     if isinstance(value, tuple):
-        return dict(value) if isinstance(field.kind, of.Strings) else list(value)
+        return dict(value) if isinstance(field.kind, of.Strings | of.Secrets) else list(value)
     return value
 
 

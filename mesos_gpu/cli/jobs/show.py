@@ -21,8 +21,8 @@ _ORDER: Final = (
     "id", "name", "owner", "state", "exit code", "message", "image", "command", "cpus", "memory", "disk", "gpus",
     "tasks",
     "min driver", "placement", "queue", "app", "constraints", "near", "away from", "volumes", "fetched", "may reach",
-    "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "node", "runs as", "env", "labels", "attempts",
-    "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
+    "checks", _NEW, "healthy", "held gpus", "share", "used", "resize", "node", "runs as", "env", "secrets", "labels",
+    "attempts", "launches", "if gpu fails", "time limit", "kill grace", "submitted", "started", "ended",
 )  # fmt: skip
 
 
@@ -114,6 +114,11 @@ def _pairs(values: Mapping[str, str]) -> str:
     return shlex.join(f"{key}={value}" for key, value in sorted(values.items()))
 
 
+def _secrets(secrets: Mapping[str, Any]) -> str:
+    uses = ((name, use["source"], f":{use['file']}" if use["file"] else "") for name, use in secrets.items())
+    return shlex.join(f"{name}={source}{file}" for name, source, file in sorted(uses))
+
+
 def _check(check: Any) -> str:
     what = check["command"] or f"port {check['port'] or 'of each task'}{check['path'] or ''}"
     return f"{check['protocol']} {what} every {check['interval_s']} s"
@@ -137,6 +142,7 @@ _TEXTS: Final[Mapping[type[Kind], Callable[[Any], object]]] = {
     of.Ports: _words,
     of.Artifacts: lambda artifacts: " ".join(each["uri"] for each in artifacts),
     of.Mounts: _words,
+    of.Secrets: _secrets,
     of.HealthChecks: lambda checks: ", ".join(_check(check) for check in checks),
 }
 

@@ -19,7 +19,7 @@ from mesos_gpu.policy.tasks.gang import environment
 
 
 def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Launches) -> None:
-    """Start a monitor on each agent that offers enough, has GPUs, and lacks one."""
+    """Start a monitor on each agent that offers enough, has GPUs or may get secrets, and lacks one."""
     for agent_id in remains:
         node = turn.state.nodes[agent_id]
         if node.monitor is None and turn.now >= node.monitor_not_before:
@@ -28,7 +28,9 @@ def launch_monitors(turn: Turn, ledger: Ledger, remains: Remains, launches: Laun
 
 def _launch_monitor(turn: Turn, node: Node, ledger: Ledger, remains: Remains, launches: Launches) -> None:
     settings, left = turn.settings, remains.resources(node.id)
-    if (node.inventory is None and not left.gpus) or not left.covers(settings.monitor):
+    if (node.inventory is None and not left.gpus and not settings.secrets) or not left.covers(
+        settings.monitor
+    ):
         return
     number = node.monitor_launches + 1
     # The start of this scheduler makes the id new even if the store lost the count.

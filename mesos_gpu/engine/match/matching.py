@@ -12,6 +12,7 @@ from mesos_gpu.engine.match.remains import Launches, Remains
 from mesos_gpu.engine.match.search import Search
 from mesos_gpu.engine.match.table import Index, table_of
 from mesos_gpu.engine.queue.backlog import Backlog
+from mesos_gpu.engine.queue.secrets import at_hand
 from mesos_gpu.engine.turn import Turn
 from mesos_gpu.model.jobs.job import Job
 
@@ -65,6 +66,8 @@ def _launch_jobs(turn: Turn, ledger: Ledger, remains: Remains, launches: Launche
     for job in backlog.jobs():
         if job.not_before > now or job.id in running:
             continue
+        if not at_hand(turn, job):
+            continue  # nobody is kept waiting, or ended, for what could not start
         takes = search.place(job)
         if takes is None:
             backlog.block(job)

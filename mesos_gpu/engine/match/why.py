@@ -11,6 +11,7 @@ from mesos_gpu.engine.match.placing import Placing
 from mesos_gpu.engine.queue.backlog import request_of
 from mesos_gpu.engine.queue.forecast import Forecast
 from mesos_gpu.engine.queue.neighbours import Neighbours
+from mesos_gpu.engine.queue.secrets import problem_of
 from mesos_gpu.engine.queue.take import Take
 from mesos_gpu.engine.settings import Settings
 from mesos_gpu.engine.state import State
@@ -56,6 +57,9 @@ def why_of(state: State, settings: Settings, now: float, job: Job, *, past_offer
     bound = job.spec.tasks > 1 and neighbours.key(job) is not None
     apart = partial(_apart, state, job, neighbours) if bound else None
     answer = explain(job, request_of(job, settings), nodes, queue=queue, now=now, apart=apart)
+    waits = problem_of(state, settings, now, job) if job.state is JobState.PENDING else ""
+    if waits and job.not_before <= now:
+        answer = replace(answer, summary=f"waits for its secrets: {waits}")
     words = _deployment_waits(state, job)
     return replace(answer, summary=f"{answer.summary}; its deployment {words}") if words else answer
 

@@ -36,9 +36,12 @@ class Neighbours:
         spec = job.spec
         if not self._is_bound(spec):
             return None
-        return _group(job), spec.constraints, spec.near, spec.away, self._launches
+        return bool(spec.secrets), _group(job), spec.constraints, spec.near, spec.away, self._launches
 
     def _is_bound(self, spec: JobSpec) -> bool:
+        return bool(spec.secrets) or self._compares(spec)
+
+    def _compares(self, spec: JobSpec) -> bool:
         if spec.constraints or spec.near or spec.away:
             return True
         if spec.app and self._apps is None:
@@ -60,7 +63,9 @@ class Neighbours:
     def barred(self, job: Job, node: Node) -> str:
         """Why the job may not go to the node now; "": it may."""
         spec = job.spec
-        if not self._is_bound(spec):
+        if spec.secrets and (why := _keyless(node)):
+            return why
+        if not self._compares(spec):
             return ""
         placed = self._of(_group(job))
         instances = self._instances.get(_group(job) or "", 1)
@@ -173,6 +178,15 @@ class Neighbours:
             self._apps.setdefault(group, []).append(placed)
         if job.spec.away:
             self._shunned.setdefault(job.spec.away, []).append(placed)
+
+
+def _keyless(node: Node) -> str:
+    """Why a node gets no secrets; "": it has said to which key they are to be sealed."""
+    if node.inventory is None:
+        return "has no monitor yet, to say to which key secrets are to be sealed"
+    if node.inventory.secrets_key:
+        return ""
+    return f"takes no secrets: {node.inventory.secrets_problem or 'its monitor knows no key for them'}"
 
 
 def _group(job: Job) -> str | None:

@@ -153,6 +153,10 @@ class Mounts(Kind):
     """Paths of the host, and where the task has them."""
 
 
+class Secrets(Kind):
+    """Secrets by the names of environment variables; a value is never told."""
+
+
 class HealthChecks(Kind):
     """Checks that the executor makes."""
 

@@ -33,6 +33,7 @@ from mesos_gpu.model.jobs.fields import (
     Option,
     Ports,
     Seconds,
+    Secrets,
     SomeOf,
     Strings,
     Text,
@@ -49,6 +50,7 @@ from mesos_gpu.model.jobs.port import PortWish
 from mesos_gpu.model.nodes.driver import MINIMUM, newer_of
 from mesos_gpu.model.nodes.gpu import CAPABILITY
 from mesos_gpu.model.resources import Resources
+from mesos_gpu.model.secret import Secret
 from mesos_gpu.model.shares.request import Isolation, ShareRequest
 from mesos_gpu.model.shares.units import PER_PERCENT, WHOLE
 
@@ -390,6 +392,17 @@ class JobSpec:
         of_app="isolation",
         places=True,
     )
+    secrets: tuple[Secret, ...] = asks(
+        (),
+        Secrets(),
+        about="by environment variable: where the store has its value",
+        option=Option(
+            "--secret",
+            "Secret as a variable, or as a file that it names; may be repeated",
+            metavar="NAME=PATH[:FILE]",
+        ),
+        shown="secrets",
+    )
 
     @property
     def is_share(self) -> bool:
@@ -450,8 +463,8 @@ class JobSpec:
 _ORDER: Final = (
     "name", "command", "argv", "args", "cpus", "mem_mib", "disk_mib", "gpus", "gpu_model", "gpu_memory_mib",
     "gpu_compute_pct", "gpu_memory_max_mib", "isolation", "compute_capability", "tasks", "ports", "fetch", "mounts",
-    "on_member_failure", "env", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s", "image", "pull",
-    "control_access", "container_engine",
+    "on_member_failure", "env", "secrets", "user", "labels", "max_attempts", "timeout_s", "kill_grace_s", "image",
+    "pull", "control_access", "container_engine",
     "on_gpu_failure", "min_driver", "placement", "priority", "preemptible", "queue", "app", "constraints", "near",
     "away", "health_checks",
 )  # fmt: skip

@@ -1,11 +1,12 @@
 """What an operator lets jobs and apps ask for that is not everybody's: root, and services that command the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
 from mesos_gpu.model.jobs.users import Accounts, Users, nobody_known
+from mesos_gpu.model.secret import Secret
 
 
 class Control(Enum):
@@ -36,6 +37,7 @@ class Permits:
     default_user: str | None = None  # of those that name none
     users: Users = field(default_factory=Users)
     account_of: Accounts = nobody_known  # on the scheduler's host; agents look for themselves
+    secrets: bool = False  # whether there is a store of them
 
     def controls_of(self, name: str, user: str | None) -> frozenset[Control]:
         """What jobs of that name, or an app of that id, may reach as `user`."""
@@ -52,6 +54,15 @@ class Permits:
         return (
             f"{','.join(refused)} is not allowed to {named}; leave it out, or have the operator start the "
             f"scheduler with --control-access {named}={','.join(refused)}"
+        )
+
+    def problem_of_secrets(self, asked: Sequence[Secret]) -> str | None:
+        """Why it gets none of the secrets that it asked for, with the remedy; None: it may."""
+        if self.secrets or not asked:
+            return None
+        return (
+            "this scheduler has no store of secrets; leave them out, or have its operator start it with --secrets-dir "
+            "or --vault-url"
         )
 
     def problem_of_user(self, user: str | None, *, has_image: bool) -> str | None:

@@ -101,6 +101,8 @@ class Inventory:
     volume: str | None = None  # version of the driver volume that is ready on the node, "535.183.01"
     volume_problem: str = ""  # why there is none, in words for people
     uses: tuple[ShareUse, ...] = ()  # of shares that tasks hold there
+    secrets_key: str = ""  # public; what its tasks' secrets are sealed to; "": it takes none
+    secrets_problem: str = ""  # why it takes none, in words for people
 
     def __post_init__(self) -> None:
         _once("uuid", (gpu.id for gpu in self.gpus))

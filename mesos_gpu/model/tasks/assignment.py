@@ -51,6 +51,10 @@ class Assignment:
     share: "Share | None" = None  # what it is granted of each of `gpus`; None: all of them
     shared_compute_milli: int = WHOLE  # of the compute of a card, what all its shares together may have
     strict: bool = False  # whether nothing in the task may go round what keeps it to its share
+    #: Of each secret its name and, below its sandbox, its file; "": it is a variable.
+    secrets: tuple[tuple[str, str], ...] = ()
+    sealed_secrets: str = ""  # their values, sealed to its host for this task
+    secrets_problem: str = ""  # why there are none
     secret: str = ""  # what its executor seals updates with; the task never gets it
 
 

@@ -20,6 +20,7 @@ from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
 from mesos_gpu.scheduler.options.limits import LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
+from mesos_gpu.scheduler.options.secrets import SECRETS, SecretOptions
 from mesos_gpu.scheduler.options.section import Section, with_options
 from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 
@@ -29,6 +30,7 @@ SECTIONS: Final[Mapping[str, Section]] = {
     "mesos_tls": MESOS_TLS,
     "limits": LIMITS,
     "audit": AUDIT,
+    "secrets": SECRETS,
 }
 
 
@@ -85,6 +87,7 @@ class Options:
     mesos_tls: MesosTlsOptions = field(default_factory=MesosTlsOptions)
     limits: Limits = field(default_factory=Limits)
     audit: AuditOptions = field(default_factory=AuditOptions)
+    secrets: SecretOptions = field(default_factory=SecretOptions)
 
 
 def engine_settings(options: Options) -> Settings:
@@ -115,6 +118,7 @@ def engine_settings(options: Options) -> Settings:
         preemption=options.preemption,
         control_access=options.permits.control_access,
         sealed=True,
+        secrets=options.secrets.enabled,
     )
 
 

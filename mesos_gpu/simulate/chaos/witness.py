@@ -455,6 +455,8 @@ _CHECKS: Final[dict[type, Callable[[Witness, Any, float], None]]] = {
     fx.AskResize: Witness._ask_resize,
     fx.Reconcile: Witness._ignore,
     fx.ListTasks: Witness._ignore,
+    fx.ReadSecrets: Witness._ignore,
+    fx.ForgetSecrets: Witness._ignore,
     fx.Suppress: Witness._ignore,
     fx.Revive: Witness._ignore,
     fx.Shutdown: Witness._ignore,

@@ -303,6 +303,6 @@ def _words(effect: fx.Effect) -> str | None:
             return f"ask {task_id} to have {amounts}, request {resize.number}"
         case fx.AskReset(agent_id, _, gpu_id):
             return f"ask {agent_id} to reset {gpu_id}"
-        case fx.Suppress() | fx.Revive() | fx.ListTasks():
+        case fx.Suppress() | fx.Revive() | fx.ListTasks() | fx.ReadSecrets() | fx.ForgetSecrets():
             return type(effect).__name__.lower()
     return None

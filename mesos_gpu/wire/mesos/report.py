@@ -4,6 +4,7 @@ Only the standard library's json: the host side imports it.
 """
 
 import json
+import re
 from dataclasses import asdict, fields, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from mesos_gpu.model.shares.card import Sharing
 
 VERSION = 1
 LONGEST_PROBLEM = 300  # characters
+_KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
 _OF_USE = tuple(field.name for field in fields(ShareUse))
 _AMOUNTS = tuple(name for name in _OF_USE if name not in ("task_id", "gpu_id", "problem"))
 _KNOWN = frozenset(
@@ -130,6 +132,7 @@ def encode(inventory: Inventory) -> bytes:
             "control_ports": inventory.control_ports,
             "volume": inventory.volume,
             "volume_problem": inventory.volume_problem,
+            **_of_secrets(inventory),
             "gpus": [gpu_to_json(gpu) for gpu in inventory.gpus],
             **({"uses": [asdict(use) for use in inventory.uses[:MOST_USES]]} if inventory.uses else {}),
         },
@@ -165,7 +168,22 @@ def inventory_from_json(value: Any, *, shares: bool = True) -> Inventory:
         volume=value.get("volume"),
         volume_problem=value.get("volume_problem", ""),
         uses=tuple(map(_use, value.get("uses", ())))[:MOST_USES] if shares else (),
+        secrets_key=_key(value.get("secrets_key", "")),
+        secrets_problem=str(value.get("secrets_problem", ""))[:LONGEST_PROBLEM],
     )
+
+
+def _of_secrets(inventory: Inventory) -> dict[str, str]:
+    """What is said of them, if something is."""
+    said = {"secrets_key": inventory.secrets_key, "secrets_problem": inventory.secrets_problem}
+    return {name: text for name, text in said.items() if text}
+
+
+def _key(text: object) -> str:
+    """A public key: 32 bytes in base64 (RFC 4648)."""
+    if text == "" or (isinstance(text, str) and _KEY.fullmatch(text)):
+        return str(text)
+    raise ValueError(f"secrets_key must be 32 bytes in base64, got {text!r}")
 
 
 def _use(value: Any) -> ShareUse:

@@ -24,7 +24,7 @@ from mesos_gpu.engine import effects as fx
 from mesos_gpu.engine import events as ev
 from mesos_gpu.engine import journal as kept
 from mesos_gpu.engine.settings import Settings
-from mesos_gpu.engine.state import Reconciliation, State
+from mesos_gpu.engine.state import Reconciliation, SecretRead, State
 from mesos_gpu.engine.step import step
 from mesos_gpu.errors import BadConfiguration, Damaged, MesosGpuError, NotFound
 from mesos_gpu.model.access.caller import Narrowing
@@ -88,6 +88,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.TasksListed(
         (Listed(TaskId("t"), AgentId("a"), "TASK_RUNNING", label=Label(JobId("j"), (GpuId("g"),))),)
     ),
+    ev.SecretsRead({"team/hf": "", "team/s3": "there is none"}),
     ev.UnknownAdopted(TaskId("t")),
     ev.UnknownKilled(TaskId("t")),
     ev.Tick(),
@@ -228,7 +229,7 @@ def test_every_field_of_the_state_comes_back_as_it_was(
     rare |= {"idle", "uncovered", "gone_covers", "keepers", "keeper_failures", "reserve_from", "unreserved"}
     rare |= {"doubtful", "unknown", "listing_at", "sharers", "covers"}
     rare |= {"access_versions", "tokens", "tokens_swept_at"}
-    rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness"}
+    rare |= {"splits", "backoffs", "vacant", "healths", "check_results", "readiness", "secrets"}
     assert seen | rare == set(kept.STATES.names), "no world has brought about a field that was added"
 
 
@@ -256,6 +257,7 @@ def test_rare_fields_of_the_state_come_back() -> None:
     state.healths = {TaskId("t"): None, TaskId("u"): False}
     state.check_results = {TaskId("u"): (FAILED_CHECK,)}
     state.readiness = {TaskId("t"): READINESS}
+    state.secrets = {"team/hf": SecretRead(0.1, True, 1 / 3), "a": SecretRead(problem="none", failures=2)}
     restored = kept.STATES.decode(kept.STATES.encode(state))
     assert restored == state
     assert list(restored.resets) == ["z", "b"]

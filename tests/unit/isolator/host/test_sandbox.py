@@ -326,6 +326,8 @@ ELSEWHERE = {
     "shares/shim/build": "the cache of built libraries, and a directory of its own below it",
     "shares/shim/check": "a directory of its own",
     "shares/shim/region": "the node directory, which is root's: tasks' own directories are closed to others",
+    "secrets/keys": "the node directory, which is root's",
+    "secrets/mount": "the task's own file system of memory; in its sandbox it is the task's user",
     "devices/view": "the task's own /dev, and what takes the place of a directory of the host",
 }
 CHANGES = {

@@ -1,0 +1,101 @@
+"""What a task gets of its secrets: opened when it is about to start, and held by nobody else once it has."""
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from isolator.host.not_started import NotStarted
+from isolator.secrets.exposure import exposed_to_user
+from isolator.secrets.mount import PLACE
+from mesos_gpu.model.tasks.assignment import Assignment, Outcome
+
+_PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Secrets of one task. Values are in no text of it.
+
+    Attributes:
+        env: Variables: values, and where files are.
+        files: By their paths, relative.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+NONE: Final = Given()
+
+
+def guard() -> None:
+    """Keep this process' memory from other processes of its user and from core dumps (prctl(2), PR_SET_DUMPABLE)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def see_sealed(plan: Assignment) -> None:
+    """See that the launch brought the task's secrets, before anything is made for it.
+
+    Raises:
+        NotStarted: It did not; the job is launched anew.
+    """
+    if plan.secrets and not plan.sealed_secrets:
+        why = plan.secrets_problem or "its launch brought none"
+        raise NotStarted(f"its secrets did not come: {why}", Outcome(infrastructure=True))
+
+
+def opened(plan: Assignment, task: str, own: Mapping[str, str], directory: Path) -> Given:
+    """The secrets of a task.
+
+    Args:
+        plan: Of its launch.
+        task: Mesos' task id.
+        own: The executor's environment.
+        directory: Of the node.
+
+    Raises:
+        NotStarted: They are not for it, cannot be opened here, or would be open to others.
+        OSError: This process cannot be kept from others.
+    """
+    if not plan.secrets:
+        return NONE
+    guard()
+    if why := exposed_to_user(own):
+        raise NotStarted(f"it gets no secrets: {why}")
+    values = _values(plan, task, own, directory)
+    env: dict[str, str] = {}
+    files: dict[str, bytes] = {}
+    for name, file in plan.secrets:
+        if name not in values:
+            raise NotStarted(f"its launch brought no secret {name}", Outcome(infrastructure=True))
+        if file:
+            files[file], env[name] = values[name], f"{PLACE}/{file}"
+        elif b"\0" in values[name]:
+            raise NotStarted(f"secret {name} has a NUL, which no variable can have; ask for it as a file")
+        else:
+            env[name] = os.fsdecode(values[name])
+    return Given(env, files)
+
+
+def _values(plan: Assignment, task: str, own: Mapping[str, str], directory: Path) -> dict[str, bytes]:
+    from isolator.secrets import keys  # few tasks need it
+
+    known, infrastructure = keys.read(directory), Outcome(infrastructure=True)
+    if not (lasting := known.lasting(time.time())):
+        why = f"its secrets cannot be opened: the monitor of this host has made no key in {directory}"
+        raise NotStarted(why, infrastructure)
+    sys.path.append(known.library)
+    from mesos_gpu.adapters.secrets import envelope
+
+    try:
+        info = envelope.purpose(task, own.get("MESOS_SLAVE_ID", ""))
+        return envelope.unseal(plan.sealed_secrets, [key.private for key in lasting], info)
+    except envelope.Unopened as error:
+        raise NotStarted(f"its secrets cannot be opened: {error}", infrastructure) from error

@@ -1,0 +1,111 @@
+"""The keys to which a host's secrets are sealed: made by its node monitor, read by its executors.
+
+They are in a file of the node directory that its owner alone reads. A key serves for a day, and its predecessor opens
+what was sealed to it before for an hour more: what agents keep of launches on their disks cannot be opened later.
+
+The file also says where the library of ciphers is: executors start without the paths of installed packages.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.adapters.proc import boot_id
+
+NAME: Final = "secret-keys.json"
+FRESH_S: Final = 86400.0  # then the next key is made
+KEPT_S: Final = 3600.0  # a key after its successor was made
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A private key. Times are seconds since the epoch."""
+
+    private: bytes = field(repr=False)
+    since: float
+    until: float | None = None  # when it opens nothing any more; None: nothing has taken its place
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a host opens its secrets with: keys, the latest first, and the directory of the library's packages."""
+
+    keys: tuple[Key, ...] = ()
+    library: str = ""
+
+    def lasting(self, now: float) -> tuple[Key, ...]:
+        """Keys that open something still. `now`: seconds since the epoch."""
+        return tuple(key for key in self.keys if key.until is None or now < key.until)
+
+
+def current(directory: Path, now: float) -> str:
+    """The public key of this host, which is made if there is none for today.
+
+    Args:
+        directory: Of the node.
+        now: Seconds since the epoch.
+
+    Raises:
+        OSError: It cannot be kept.
+    """
+    import cryptography
+
+    from mesos_gpu.adapters.secrets import envelope
+
+    library = str(Path(cryptography.__file__).parent.parent)
+    with _locked(directory):
+        old = read(directory)
+        keys = old.lasting(now)
+        if not keys or keys[0].until is not None or not 0 <= now - keys[0].since < FRESH_S:
+            replaced = (Key(key.private, key.since, key.until or now + KEPT_S) for key in keys)
+            keys = (Key(envelope.new_key(), now), *replaced)
+        if Keys(keys, library) != old:
+            _write(directory, keys, library)
+    return envelope.public_of(keys[0].private)
+
+
+def read(directory: Path) -> Keys:
+    """What the monitor has written since this boot; nothing that others could have written or read.
+
+    Raises:
+        OSError: The file is there, and cannot be read.
+    """
+    try:
+        with (directory / NAME).open() as file:
+            status = os.fstat(file.fileno())
+            if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+                return Keys()
+            body = json.load(file)
+        if body["boot_id"] != boot_id():
+            return Keys()
+        keys = (Key(bytes.fromhex(key["private"]), key["since"], key["until"]) for key in body["keys"])
+        return Keys(tuple(keys), body["library"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return Keys()
+
+
+def _write(directory: Path, keys: Sequence[Key], library: str) -> None:
+    written = [{"private": key.private.hex(), "since": key.since, "until": key.until} for key in keys]
+    part = directory / f".{NAME}.{os.getpid()}"
+    part.unlink(missing_ok=True)
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump({"boot_id": boot_id(), "library": library, "keys": written}, file)
+    part.rename(directory / NAME)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Two monitors of one host make one key."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

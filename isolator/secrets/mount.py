@@ -1,0 +1,79 @@
+"""Files of secrets: a file system of memory in the task's own mount namespace, which is gone with the task's last
+process, whatever else dies before. Nothing of it is on a disk, and where the kernel can, nothing is swapped out.
+
+Lean: the process that becomes a task imports it. Source: tmpfs(5), Documentation/filesystems/tmpfs.rst (noswap since
+Linux 6.4).
+"""
+
+import ctypes
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+PLACE: Final = "/dev/mesos_gpu/secrets"
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT, _MS_BIND = 1, 2, 4, 8, 32, 4096
+_FLAGS: Final = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+NO_CORE: Final = (
+    1  # bytes: 0 would not keep a program that the kernel pipes dumps to from getting one (core(5))
+)
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def show(files: Mapping[str, bytes], uid: int, gid: int, place: str = PLACE) -> None:
+    """Make the files, to be read by one user only, and nothing else to be written there.
+
+    Args:
+        files: By their paths, relative.
+        uid, gid: Of the task.
+        place: Where; made if need be. This process is in the task's mount namespace.
+
+    Raises:
+        OSError: The kernel refuses.
+    """
+    os.makedirs(place, mode=0o755, exist_ok=True)
+    directories = {str(above) for path in files for above in PurePosixPath(path).parents} - {"."}
+    pages = sum(-(-len(value) // _PAGE) for value in files.values()) + len(directories) + 1
+    options = (
+        f"mode=500,uid={uid},gid={gid},size={pages * _PAGE},nr_inodes={len(files) + len(directories) + 2}"
+    )
+    try:
+        _mount("tmpfs", place, "tmpfs", _FLAGS, f"{options},noswap")
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _mount("tmpfs", place, "tmpfs", _FLAGS, options)
+    for directory in sorted(directories):
+        os.mkdir(f"{place}/{directory}", 0o500)
+        os.chown(f"{place}/{directory}", uid, gid)
+    for path, value in files.items():
+        file = os.open(f"{place}/{path}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400)
+        with os.fdopen(file, "wb") as opened:
+            opened.write(value)
+            os.fchown(file, uid, gid)
+    _mount("none", place, "none", _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _FLAGS, "")
+
+
+def link(paths: Mapping[str, bytes] | list[str], sandbox: str, place: str = PLACE) -> None:
+    """Let the files be found in the sandbox. To be called as the task's user: what is there is the task's.
+
+    Raises:
+        OSError: Something else is there.
+    """
+    for path in paths:
+        where, target = os.path.join(sandbox, path), f"{place}/{path}"
+        os.makedirs(os.path.dirname(where), exist_ok=True)
+        try:
+            os.symlink(target, where)
+        except FileExistsError:
+            if not os.path.islink(where) or os.readlink(where) != target:
+                raise
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+    arguments = source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    if _libc.mount(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount of a file system for secrets: {os.strerror(number)}")

@@ -1,0 +1,1 @@
+"""Secrets of jobs: where their values are kept, and how these leave the scheduler."""

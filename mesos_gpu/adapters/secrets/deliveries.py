@@ -1,0 +1,102 @@
+"""Values of secrets on their way from the store to a host: in memory only, and sealed to the host's key beyond it.
+
+The engine asks for those that jobs wait for (`ReadSecrets`) and hears which are at hand; a launch takes them from here.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Final
+
+from mesos_gpu.adapters.secrets import envelope
+from mesos_gpu.engine.effects import LaunchTask
+from mesos_gpu.engine.events import SecretsRead
+from mesos_gpu.errors import MesosGpuError
+from mesos_gpu.model.nodes.node import Node
+from mesos_gpu.model.secret import MOST_SECRET
+from mesos_gpu.ports import SecretStore
+
+_READERS: Final = 4  # a store that is slow with one secret keeps few others waiting
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """The secrets of a launch as they leave the scheduler. `problem`: why there are none, for people."""
+
+    message: str = ""
+    problem: str = ""
+
+
+NO_SECRETS: Final = Sealed()
+
+
+class Deliveries:
+    """What was read and may be launched with."""
+
+    def __init__(self, store: SecretStore, say: Callable[[SecretsRead], None]) -> None:
+        """Nothing is read yet. `say` takes what was found; on any thread."""
+        self._store, self._say = store, say
+        self._values: dict[str, bytes] = {}
+        self._wanted: SimpleQueue[str | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def read(self, sources: Sequence[str]) -> None:
+        """Read these, each on a thread of its own as far as there are some; what comes of it is said."""
+        while len(self._threads) < _READERS:
+            name = f"secrets {len(self._threads) + 1}"
+            self._threads.append(threading.Thread(target=self._serve, name=name, daemon=True))
+            self._threads[-1].start()
+        for source in sources:
+            self._wanted.put(source)
+
+    def forget(self, sources: Sequence[str]) -> None:
+        """Keep these no longer."""
+        for source in sources:
+            self._values.pop(source, None)
+
+    def close(self) -> None:
+        """Forget all; nothing is read any more."""
+        for _ in self._threads:
+            self._wanted.put(None)
+        self._values.clear()
+        self._store.close()
+
+    def sealed(self, launch: LaunchTask, node: Node | None) -> Sealed:
+        """The secrets of a task, sealed to its host for this launch alone."""
+        assert launch.spec is not None
+        values: dict[str, bytes] = {}
+        for secret in launch.spec.secrets:
+            value = self._values.get(secret.source)
+            if value is None:
+                return Sealed(problem=f"the value of secret {secret.source} was not at hand")
+            values[secret.name] = value
+        if sum(map(len, values.values())) > MOST_SECRET:
+            return Sealed(problem=f"its secrets have more than {MOST_SECRET} bytes in all")
+        key = node.inventory.secrets_key if node is not None and node.inventory is not None else ""
+        try:
+            info = envelope.purpose(launch.task.id, launch.task.agent_id)
+            return Sealed(envelope.seal(values, key, info))
+        except ValueError:
+            return Sealed(problem="its host has no key that secrets can be sealed to")
+
+    def _serve(self) -> None:
+        while (source := self._wanted.get()) is not None:
+            self._say(SecretsRead({source: self._read(source)}))
+
+    def _read(self, source: str) -> str:
+        """Why there is no value; "": it is at hand."""
+        try:
+            self._values[source] = self._store.read(source)
+        except MesosGpuError as error:
+            self._values.pop(source, None)
+            logger.warning("secret %s: %s", source, error.what)
+            return error.what
+        except Exception as error:  # noqa: BLE001 - whatever it is: its jobs wait, and the thread serves others
+            self._values.pop(source, None)
+            # Neither its text nor where it comes from: either could have some of what was read.
+            logger.error("secret %s could not be read: %s", source, type(error).__name__)
+            return f"secret {source} could not be read: {type(error).__name__}"
+        return ""

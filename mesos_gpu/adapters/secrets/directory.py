@@ -1,0 +1,119 @@
+"""Secrets as files of a directory that the scheduler's user alone can read: `team/hf` is the file hf in team.
+
+Directories have mode 0700, files 0600 or 0400, all are the scheduler's user's. No link is followed, and nothing is
+read that is not a regular file. One newline at the end of a file is not of the value: editors put it there.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.errors import BadConfiguration, MesosGpuError, NotFound, Unavailable
+from mesos_gpu.model.secret import LARGEST_SECRET, SOURCE
+
+_OTHERS: Final = 0o077
+_LOOK: Final = (
+    os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+)  # a FIFO must not keep anybody waiting
+
+
+class SecretDirectory:
+    """`SecretStore` of files. They are read anew each time: what is written there holds from the next launch on."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read yet."""
+        self._path = path
+
+    def see(self) -> None:
+        """See that it is there, and that others have no part in it, as `SecretStore.see` says."""
+        try:
+            os.close(self._top())
+        except MesosGpuError as error:
+            raise BadConfiguration(f"--secrets-dir: {error.what}", remedy=error.remedy) from error
+
+    def read(self, source: str) -> bytes:
+        """The value, as `SecretStore.read` says."""
+        if "#" in source or not SOURCE.fullmatch(source):
+            raise NotFound(
+                f"secret {source}: a file has one value, and no part behind '#'",
+                remedy="name the file alone, or keep each value in a file of its own",
+            )
+        *above, name = source.split("/")
+        at = self._top()
+        try:
+            for i, segment in enumerate(above):
+                below = self._open(segment, os.O_DIRECTORY, at, source)
+                os.close(at)
+                at = below
+                self._see(at, "/".join(above[: i + 1]), 0o700)
+            file = self._open(name, 0, at, source)
+            try:
+                return self._value(file, source)
+            finally:
+                os.close(file)
+        finally:
+            os.close(at)
+
+    def close(self) -> None:
+        """Hold nothing open: there is nothing to let go of."""
+
+    def _top(self) -> int:
+        try:
+            at = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Unavailable(
+                f"the directory of secrets {self._path} cannot be read: {error.strerror}",
+                remedy=f"make it with mode 0700 for uid {os.geteuid()}",
+            ) from error
+        try:
+            self._see(at, "", 0o700)
+        except MesosGpuError:
+            os.close(at)
+            raise
+        return at
+
+    def _open(self, name: str, more: int, at: int, source: str) -> int:
+        try:
+            return os.open(name, _LOOK | more, dir_fd=at)
+        except FileNotFoundError as error:
+            raise NotFound(
+                f"there is no secret {source} in {self._path}", remedy="write its file, with mode 0600"
+            ) from error
+        except OSError as error:  # ELOOP and ENOTDIR: it is a link
+            raise Unavailable(
+                f"the secret {source} in {self._path} cannot be read: {error.strerror}",
+                remedy=f"make it a file of uid {os.geteuid()}, with mode 0600; links are not followed",
+            ) from error
+
+    def _value(self, file: int, source: str) -> bytes:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Unavailable(
+                f"the secret {source} in {self._path} is no file", remedy="put a regular file there"
+            )
+        self._see(file, source, 0o600)
+        with os.fdopen(os.dup(file), "rb") as opened:
+            value = opened.read(LARGEST_SECRET + 2)
+        value = value.removesuffix(b"\n")
+        if len(value) > LARGEST_SECRET:
+            raise Unavailable(
+                f"the secret {source} in {self._path} is larger than {LARGEST_SECRET} bytes",
+                remedy="keep what is larger elsewhere, and a key to it here",
+            )
+        return value
+
+    def _see(self, file: int, name: str, mode: int) -> None:
+        """See who may read it. What others could have read is no secret any more, so it is not used.
+
+        Raises:
+            Unavailable: Others may.
+        """
+        status = os.fstat(file)
+        actual, owner = stat.S_IMODE(status.st_mode), status.st_uid
+        if owner == os.geteuid() and not actual & _OTHERS:
+            return
+        path = self._path / name
+        raise Unavailable(
+            f"secrets in {path} are not used: mode {actual:04o}, owner {owner}; others may have read them",
+            remedy=f"chown {os.geteuid()} {path}; chmod {mode:o} {path}; and choose new secrets",
+        )

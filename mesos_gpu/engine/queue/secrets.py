@@ -1,0 +1,90 @@
+"""Whether the values of a job's secrets are at hand. The engine knows when they were read, and never a value.
+
+They are read for jobs that wait, a little ahead, so that a launch waits for no store, and one that cannot be read holds
+up its own jobs only. A value that is old is read again: each attempt gets what the store has at its time.
+"""
+
+from dataclasses import replace
+
+from mesos_gpu.engine.effects import ForgetSecrets, ReadSecrets
+from mesos_gpu.engine.events import SecretsRead
+from mesos_gpu.engine.settings import Settings
+from mesos_gpu.engine.state import SecretRead, State
+from mesos_gpu.engine.turn import Turn
+from mesos_gpu.model.jobs.job import Job
+from mesos_gpu.policy.queueing.backoff import delay_s
+
+_NEVER = SecretRead()
+
+
+def at_hand(turn: Turn, job: Job) -> bool:
+    """Whether all of a job's secrets are; what must be read for it is asked for, once for all jobs that want it."""
+    if not job.spec.secrets:
+        return True
+    sources = _sources(job)
+    due = tuple(source for source in sources if _is_due(turn, turn.state.secrets.get(source, _NEVER)))
+    for source in due:
+        turn.state.secrets[source] = replace(
+            turn.state.secrets.get(source, _NEVER), asked_at=turn.now, answered=False
+        )
+    if due:
+        turn.effects.append(ReadSecrets(due))
+    return all(_holds(turn.state.secrets[source], turn.settings, turn.now) for source in sources)
+
+
+def on_read(turn: Turn, event: SecretsRead) -> None:
+    """Take in which could be read, and why others could not."""
+    for source, why in event.problems.items():
+        known = turn.state.secrets.get(source, _NEVER)
+        failures = known.failures + 1 if why else 0
+        wait_s = delay_s(failures, first_s=turn.settings.secrets_first_s, most_s=turn.settings.secrets_most_s)
+        turn.state.secrets[source] = replace(
+            known,
+            answered=True,
+            read_at=None if why else turn.now,
+            problem=why,
+            failures=failures,
+            next_at=turn.now + (wait_s if why else turn.settings.secrets_fresh_s),
+        )
+
+
+def on_tick(turn: Turn) -> None:
+    """Forget those that no job waits for any more."""
+    limit_s = 2 * turn.settings.secrets_stale_s
+    old = [s for s, known in turn.state.secrets.items() if turn.now - known.asked_at > limit_s]
+    if not old:
+        return
+    waiting = (turn.state.jobs[job_id] for _, job_id in turn.state.queue)
+    wanted = {source for job in waiting for source in _sources(job)}
+    old = [source for source in old if source not in wanted]
+    for source in old:
+        del turn.state.secrets[source]
+    if old:
+        turn.effects.append(ForgetSecrets(tuple(old)))
+
+
+def problem_of(state: State, settings: Settings, now: float, job: Job) -> str:
+    """Why a job waits for its secrets, in words; "": it does not, or that is not known yet."""
+    for source in _sources(job):
+        known = state.secrets.get(source)
+        if known is None or _holds(known, settings, now):
+            continue
+        if not known.problem:
+            return f"secret {source} is being read"
+        tries = f"tried {known.failures} times" if known.failures > 1 else "tried once"
+        return f"{known.problem}; {tries}, again in {max(known.next_at - now, 0.0):.0f} s"
+    return ""
+
+
+def _sources(job: Job) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(secret.source for secret in job.spec.secrets))
+
+
+def _is_due(turn: Turn, known: SecretRead) -> bool:
+    if known.answered:
+        return turn.now >= known.next_at
+    return turn.now - known.asked_at >= turn.settings.secrets_answer_s  # never asked, or the answer is lost
+
+
+def _holds(known: SecretRead, settings: Settings, now: float) -> bool:
+    return known.read_at is not None and now - known.read_at <= settings.secrets_stale_s

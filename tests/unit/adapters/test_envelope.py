@@ -1,0 +1,57 @@
+"""Messages that are sealed to a host's key: who opens them, and for what."""
+
+import base64
+
+import pytest
+
+from mesos_gpu.adapters.secrets import envelope
+
+KEY, OTHER = envelope.new_key(), envelope.new_key()
+INFO = envelope.purpose("train-1.1", "S0")
+VALUES = {"A": b"one", "B": b"\0\xff" * 99}
+
+
+def test_the_owner_of_the_key_opens_it() -> None:
+    message = envelope.seal(VALUES, envelope.public_of(KEY), INFO)
+    assert envelope.unseal(message, [OTHER, KEY], INFO) == VALUES
+    assert b"one" not in base64.b64decode(message)
+
+
+def test_nobody_else_does() -> None:
+    message = envelope.seal(VALUES, envelope.public_of(KEY), INFO)
+    with pytest.raises(envelope.Unopened):
+        envelope.unseal(message, [OTHER], INFO)
+    with pytest.raises(envelope.Unopened):
+        envelope.unseal(message, [], INFO)
+
+
+@pytest.mark.parametrize("purpose", [("train-1.2", "S0"), ("train-1.1", "S1"), ("train-1.1S", "0"), ("", "")])
+def test_a_message_serves_one_launch_on_one_agent(purpose: tuple[str, str]) -> None:
+    message = envelope.seal(VALUES, envelope.public_of(KEY), INFO)
+    with pytest.raises(envelope.Unopened):
+        envelope.unseal(message, [KEY], envelope.purpose(*purpose))
+
+
+def test_what_was_changed_on_the_way_is_refused() -> None:
+    sealed = bytearray(base64.b64decode(envelope.seal(VALUES, envelope.public_of(KEY), INFO)))
+    for at in range(0, len(sealed), 7):
+        changed = sealed.copy()
+        changed[at] ^= 1
+        with pytest.raises(envelope.Unopened):
+            envelope.unseal(base64.b64encode(changed).decode(), [KEY], INFO)
+    for wrong in ("", "no base64!", base64.b64encode(b"x" * 10).decode()):
+        with pytest.raises(envelope.Unopened):
+            envelope.unseal(wrong, [KEY], INFO)
+
+
+def test_two_messages_of_one_value_differ_and_have_one_size() -> None:
+    public = envelope.public_of(KEY)
+    one, two = (envelope.seal({"A": value}, public, INFO) for value in (b"x", b"longer by some"))
+    assert one != two
+    assert len(one) == len(two)
+
+
+@pytest.mark.parametrize("key", ["", "AAAA", "no key", base64.b64encode(bytes(32)).decode()])
+def test_what_is_no_key_is_refused(key: str) -> None:
+    with pytest.raises(ValueError):
+        envelope.seal(VALUES, key, INFO)
