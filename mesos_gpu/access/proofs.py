@@ -142,13 +142,13 @@ def forwarded_from(peer: str, headers: Sequence[str], trusted: Networks) -> str:
     them is trusted. What a client wrote itself stands left of that.
 
     Args:
-        peer: The address at the other end of the connection.
+        peer: The address at the other end of the connection; "": a trusted proxy on a Unix socket.
         headers: All headers of that name, in their order.
         trusted: Addresses of proxies.
     """
     hops = [hop.strip() for header in headers for hop in header.split(",")]
     sender = peer
-    while hops and is_listed(sender, trusted):
+    while hops and (not sender or is_listed(sender, trusted)):
         hop = _address(hops.pop())
         if hop is None:
             return sender

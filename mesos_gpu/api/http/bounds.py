@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from mesos_gpu.adapters.proofs import peers
 from mesos_gpu.adapters.tls.peer import Peer, extension, peer_of
 from mesos_gpu.api.http import door
 from mesos_gpu.api.http.answers import Refusal, error_answer
@@ -72,6 +73,7 @@ class Bounded(HttpToolsProtocol):
         self._read = False  # whether the client read since that was looked at
         self.url = b""
         self.peer: Peer | None = None  # who has proved to be at the other end, by a certificate
+        self.local: peers.LocalPeer | None = None  # who is there by the kernel's word
 
     # --- connections
 
@@ -79,6 +81,7 @@ class Bounded(HttpToolsProtocol):
         """Take it, or say that there are too many."""
         super().connection_made(transport)
         self.peer = peer_of(transport.get_extra_info("ssl_object"))
+        self.local = peers.local_peer_of(transport.get_extra_info("socket"))
         self._await(_Part.HEAD)
         if self._most is None or len(self.connections) <= self._most or self._make_room():
             return
@@ -156,6 +159,8 @@ class Bounded(HttpToolsProtocol):
         super().on_message_begin()
         if self.peer is not None:
             self.scope["extensions"] = extension(self.peer)
+        if self.local is not None:
+            self.scope["extensions"] = peers.extension(self.local)
         self._head, self._problem = 0, None
         if self._part is not _Part.HEAD:
             self._await(_Part.HEAD)

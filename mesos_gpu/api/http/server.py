@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 
 from mesos_gpu.adapters.tls.reload import ReloadedTls
 from mesos_gpu.api.http.bounds import Bounded, connections, on_trouble
+from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.http.tls_listener import TlsListener
 from mesos_gpu.errors import Conflict, Unavailable
 
@@ -19,8 +20,11 @@ RETIRE_S: Final = 60.0  # for an answer that is under way to a client whose cert
 class _Uvicorn(uvicorn.Server):
     """Says when it serves, and lets those who wait or listen go before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, tls: ReloadedTls | None) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Starlette, tls: ReloadedTls | None, local: LocalSocket | None
+    ) -> None:
         super().__init__(config)
+        self._local = local
         self.settled = threading.Event()  # it serves, or has failed
         self._app, self._tls = app, tls
         self._listeners: list[TlsListener] = []
@@ -29,7 +33,10 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(on_trouble)
-        await super().startup(sockets=sockets if self._tls is None else [])
+        plain = list(sockets or ()) if self._tls is None else []
+        if self._local is not None:
+            plain.append(self._local.listener)
+        await super().startup(sockets=plain)
         if self._tls is not None and self.started:
             tls = self._tls
             self._listeners = [
@@ -70,6 +77,7 @@ class Server:
         *,
         most_connections: int | None = None,
         tls: ReloadedTls | None = None,
+        local: LocalSocket | None = None,
     ) -> None:
         """Serve on a socket that listens already.
 
@@ -78,6 +86,7 @@ class Server:
             listener: It is closed at the end.
             most_connections: At once; None: as many as is safe.
             tls: Speak TLS only; it is stopped at the end.
+            local: Serve there too, without TLS; it is closed at the end.
 
         Raises:
             Unavailable: The application did not start.
@@ -99,8 +108,8 @@ class Server:
             server_header=False,
             limit_concurrency=connections() if most_connections is None else most_connections,
         )
-        self._server = _Uvicorn(config, app, tls)
-        self._listener, self._tls = listener, tls
+        self._server = _Uvicorn(config, app, tls, local)
+        self._listener, self._tls, self._local = listener, tls, local
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         self._server.settled.wait()
@@ -126,6 +135,8 @@ class Server:
         self._thread.join()
         if self._tls is not None:
             self._tls.stop()
+        if self._local is not None:
+            self._local.close()
         self._listener.close()
 
 

@@ -5,28 +5,29 @@ from typing import Final
 
 from starlette.types import Scope
 
-from mesos_gpu.access.proofs import Networks, WrongProof, is_listed
+from mesos_gpu.access.proofs import WrongProof
 from mesos_gpu.adapters.proofs.prover import Shown
+from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.login.sessions import COOKIE, SECURE_COOKIE
 
 _ATTRIBUTES: Final = "Path=/; HttpOnly; SameSite=Strict"
 
 
-def is_sealed(scope: Scope, shown: Shown, trusted: Networks) -> bool:
+def is_sealed(scope: Scope, shown: Shown, proxies: Proxies) -> bool:
     """Whether the browser speaks TLS: to us, or to a trusted proxy that says so."""
     if scope.get("scheme") == "https":
         return True
     said = shown.headers.get("x-forwarded-proto", ())
-    return list(said) == ["https"] and is_listed(shown.peer_address, trusted)
+    return list(said) == ["https"] and proxies.are_behind(shown.peer_address, shown.extensions)
 
 
-def read(scope: Scope, shown: Shown, trusted: Networks) -> str | None:
+def read(scope: Scope, shown: Shown, proxies: Proxies) -> str | None:
     """The value of the cookie; None: there is none.
 
     Raises:
         WrongProof: There are several: another host of the same domain may have set one of them.
     """
-    name = _name(is_sealed(scope, shown, trusted))
+    name = _name(is_sealed(scope, shown, proxies))
     pairs = [
         each.strip().partition("=")
         for header in shown.headers.get("cookie", ())
@@ -38,14 +39,14 @@ def read(scope: Scope, shown: Shown, trusted: Networks) -> str | None:
     return values[0] if values else None
 
 
-def given(scope: Scope, shown: Shown, trusted: Networks, value: str, life_s: float) -> Mapping[str, str]:
+def given(scope: Scope, shown: Shown, proxies: Proxies, value: str, life_s: float) -> Mapping[str, str]:
     """The header that gives a browser the cookie for so long."""
-    return _header(is_sealed(scope, shown, trusted), value, int(life_s))
+    return _header(is_sealed(scope, shown, proxies), value, int(life_s))
 
 
-def forgotten(scope: Scope, shown: Shown, trusted: Networks) -> Mapping[str, str]:
+def forgotten(scope: Scope, shown: Shown, proxies: Proxies) -> Mapping[str, str]:
     """The header that takes it back."""
-    return _header(is_sealed(scope, shown, trusted), "", 0)
+    return _header(is_sealed(scope, shown, proxies), "", 0)
 
 
 def _header(sealed: bool, value: str, life_s: int) -> Mapping[str, str]:

@@ -12,8 +12,9 @@ from starlette.types import Scope
 
 from mesos_gpu.access import proofs
 from mesos_gpu.access.guesses import Guesses
-from mesos_gpu.access.proofs import Networks, WrongProof
+from mesos_gpu.access.proofs import WrongProof
 from mesos_gpu.adapters.proofs.prover import Prover, Shown
+from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
@@ -39,7 +40,7 @@ class Who:
         order: Sequence[Proof] = (),
         *,
         guesses: Guesses | None = None,
-        trusted: Networks = (),
+        proxies: Proxies | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Ask several kinds of proofs.
@@ -48,7 +49,7 @@ class Who:
             provers: At most one of a kind.
             order: Of their kinds, all of them; (): the usual one.
             guesses: What is remembered of wrong proofs, where provers look at it too.
-            trusted: Proxies whose X-Forwarded-For is believed.
+            proxies: Those whose X-Forwarded-For is believed.
             now: Seconds since the epoch.
         """
         self.order = tuple(order or proofs.ORDER)
@@ -58,7 +59,7 @@ class Who:
         self.guesses = guesses or Guesses()
         self.sessions = Sessions(self._backs)
         self.wrong: Counter[str] = Counter()  # by the kind of the proof, and by `session`
-        self._trusted, self._now = tuple(trusted), now
+        self._proxies, self._now = proxies or Proxies(), now
 
     async def identify(self, scope: Scope) -> Caller:
         """Say who sends a request; `NOBODY`, with the address, if it shows no proof.
@@ -102,13 +103,15 @@ class Who:
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         client = scope.get("client")
-        peer = str(client[0]) if client else ""
+        peer, extensions = str(client[0]) if client else "", scope.get("extensions") or {}
+        behind = self._proxies.are_behind(peer, extensions)
+        hops = headers.get(_FORWARDED, ()) if behind else ()
         return Shown(
-            address=proofs.forwarded_from(peer, headers.get(_FORWARDED, ()), self._trusted),
+            address=proofs.forwarded_from(peer, hops, self._proxies.networks),
             peer_address=peer,
             headers=headers,
             authorization=proofs.authorization(headers.get("authorization", ())),
-            extensions=scope.get("extensions") or {},
+            extensions=extensions,
             now=self._now(),
         )
 
@@ -119,7 +122,7 @@ class Who:
         Raises:
             WrongProof: It has ended, or there are several cookies.
         """
-        cookie = cookies.read(scope, shown, self._trusted)
+        cookie = cookies.read(scope, shown, self._proxies)
         if cookie is None:
             return None
         try:
@@ -150,7 +153,7 @@ class Who:
         if retry_s:
             what, headers = f"{wrong.what}; there were too many wrong proofs", {"Retry-After": str(retry_s)}
             return Refusal(429, "limit", what, remedy=f"wait for {retry_s} s", headers=headers)
-        told = cookies.forgotten(scope, shown, self._trusted) if kind == _SESSION and shown else None
+        told = cookies.forgotten(scope, shown, self._proxies) if kind == _SESSION and shown else None
         return Refusal(401, "unauthenticated", wrong.what, remedy=wrong.remedy, headers=told)
 
     def stands(self, caller: Caller) -> bool:

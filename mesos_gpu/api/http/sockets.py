@@ -1,0 +1,92 @@
+"""The Unix socket that callers on this host may use: its directory is nobody else's to put another one there."""
+
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.adapters.proofs.socket_paths import opened
+from mesos_gpu.errors import BadConfiguration, Conflict
+
+NAME: Final = "api.sock"
+_FOR_ALL: Final = 0o666  # who connects is told by the kernel
+_BACKLOG: Final = 128
+
+
+class LocalSocket:
+    """It listens from the beginning."""
+
+    def __init__(self, path: Path) -> None:
+        """Bind and listen, in place of what a scheduler that was killed has left.
+
+        Raises:
+            BadConfiguration: Others may change its directory, or the directory cannot be made.
+            Conflict: A scheduler listens there.
+        """
+        self.path = path
+        _make_directory(path.parent)
+        with opened(path.parent) as directory:
+            _refuse_used(directory / path.name, path)
+            part = directory / f".{path.name}.{os.getpid()}"
+            part.unlink(missing_ok=True)
+            self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                self.listener.bind(str(part))
+                part.chmod(_FOR_ALL)
+                self.listener.listen(_BACKLOG)
+                self._identity = _identity(part)
+                part.rename(directory / path.name)
+            except OSError as error:
+                self.listener.close()
+                raise BadConfiguration(
+                    f"cannot listen on {path}: {error.strerror}", remedy="name another path by --socket"
+                ) from error
+
+    def close(self) -> None:
+        """Listen no more, and remove it."""
+        self.listener.close()
+        with contextlib.suppress(FileNotFoundError):
+            if _identity(self.path) == self._identity:
+                self.path.unlink()
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o755, exist_ok=True)
+        status = directory.lstat()
+        if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
+            directory.chmod(0o755)
+    except OSError as error:
+        raise BadConfiguration(
+            f"{directory}: {error.strerror}", remedy="name a path by --socket whose directory can be made"
+        ) from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise BadConfiguration(
+            f"{directory}: others may put another socket there: owner {status.st_uid}, "
+            f"mode {stat.S_IMODE(status.st_mode):04o}",
+            remedy=f"chown {os.geteuid()} {directory}; chmod 755 {directory}; or name another path by --socket",
+        )
+
+
+def _refuse_used(reached: Path, path: Path) -> None:
+    """What is no socket is not removed, and one that answers neither."""
+    try:
+        if not stat.S_ISSOCK(reached.lstat().st_mode):
+            raise BadConfiguration(
+                f"{path} is no socket", remedy="remove it, or name another path by --socket"
+            )
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(reached))
+        except OSError:
+            return
+    raise Conflict(f"a scheduler listens on {path}", remedy="end it, or name another path by --socket")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
