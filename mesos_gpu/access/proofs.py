@@ -20,6 +20,7 @@ ORDER: Final = (
     Proof.SOCKET,
 )
 MOST_NAME: Final = 256  # characters of a name that a proof may give
+_DCOS: Final = "token="  # `Authorization: token=…`, as DC/OS has it, and Marathon's clients for it
 _REMEDY: Final = "log in again (mesos-gpu login), or send a proof that is right"
 Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
 
@@ -74,7 +75,10 @@ def authorization(values: Sequence[str]) -> Authorization | None:
         return None
     if len(values) > 1:
         raise WrongProof("there are several Authorization headers", guessed=False, remedy="send one")
-    scheme, _, value = values[0].strip().partition(" ")
+    text = values[0].strip()
+    if text.lower().startswith(_DCOS):
+        text = f"bearer {text[len(_DCOS) :]}"
+    scheme, _, value = text.partition(" ")
     value = value.strip()
     if not scheme or not value:
         raise WrongProof("the Authorization header has no proof in it", guessed=False)

@@ -35,6 +35,7 @@ from mesos_gpu.api.spec.shapes import (
 from mesos_gpu.cli.locate import REMEDY
 from mesos_gpu.cli.reach.reach import Reach
 from mesos_gpu.cli.reach.trouble import CLOSED_REMEDY, of_tls
+from mesos_gpu.cli.reach.unix_http import BASE, UnixAdapter
 from mesos_gpu.errors import MesosGpuError, Unavailable
 from mesos_gpu.model.jobs.job import JobState
 
@@ -115,6 +116,11 @@ class Client:
         self._session = requests.Session()
         self._session.trust_env = not self.reach.is_here  # no proxy
         self._session.auth = _as_it_is  # else passwords of ~/.netrc are sent, also in the clear
+        self._base = BASE if self.reach.socket else self.url
+        if self.reach.token:
+            self._session.headers["Authorization"] = f"Bearer {self.reach.token}"
+        if self.reach.socket:
+            self._session.mount(BASE, UnixAdapter(self.reach.socket))
         if self.reach.is_tls:
             context = client_context(Trust(self.reach.cacert, self.reach.cert, self.reach.key))
             verify_by(self._session, context)
@@ -345,7 +351,7 @@ class Client:
         try:
             response = _unhurried(
                 lambda: self._session.request(
-                    verb, self.url + path, params=query, json=body, timeout=timeout, allow_redirects=False
+                    verb, self._base + path, params=query, json=body, timeout=timeout, allow_redirects=False
                 )
             )
         except requests.RequestException as err:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,8 @@ from urllib.parse import urlsplit
 from mesos_gpu.adapters.proc import start_ticks
 from mesos_gpu.errors import BadConfiguration, Damaged, Unavailable
 
+UNIX: Final = "unix:"  # before the path of a socket
+SYSTEM_SOCKET: Final = Path("/run/mesos-gpu/api.sock")  # of a scheduler that is a service of this host
 REMEDY: Final = "start one with `mesos-gpu up`, or name one with --url / MESOS_GPU_URL"
 
 
@@ -24,6 +27,7 @@ class Running:
     cacert: str | None = (
         None  # file of the authorities that its certificate comes from; None: those of this host
     )
+    socket: str | None = None  # where the kernel says who asks; None: nobody is asked
 
 
 def state_home() -> Path:
@@ -56,6 +60,7 @@ def running() -> Running | None:
             started_at=float(value["started_at"]),
             start_ticks=int(value["start_ticks"]),
             cacert=None if value.get("cacert") is None else str(value["cacert"]),
+            socket=None if value.get("socket") is None else str(value["socket"]),
         )
     except FileNotFoundError:
         return None
@@ -67,7 +72,7 @@ def running() -> Running | None:
 def find_url(named: str | None = None) -> str:
     """The scheduler's address, without a slash at the end.
 
-    It is `named`, else MESOS_GPU_URL, else that of the running `up`.
+    It is `named`, else MESOS_GPU_URL, else that of the running `up`, else the socket of a service of this host.
 
     Raises:
         Unavailable: None of the three is there.
@@ -83,17 +88,31 @@ def find_url(named: str | None = None) -> str:
         except ValueError as err:
             raise BadConfiguration(f"MESOS_GPU_URL: {err}", remedy="correct it, or unset it") from err
     stack = running()
-    if stack is None:
-        raise Unavailable("no mesos-gpu scheduler runs here", remedy=REMEDY)
-    return stack.url
+    if stack is not None:
+        return f"{UNIX}{stack.socket}" if stack.socket else stack.url
+    if _is_service(SYSTEM_SOCKET):
+        return f"{UNIX}{SYSTEM_SOCKET}"
+    raise Unavailable("no mesos-gpu scheduler runs here", remedy=REMEDY)
+
+
+def _is_service(path: Path) -> bool:
+    """Whether a socket is there, and only root can have put it there: no other user's answers are believed."""
+    try:
+        directory = path.parent.lstat()
+        is_socket = stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:
+        return False
+    return is_socket and directory.st_uid == 0 and not directory.st_mode & 0o022
 
 
 def normal_url(value: str) -> str:
-    """An address with its scheme, without a slash at the end.
+    """An address with its scheme, without a slash at the end; or `unix:/PATH`.
 
     Raises:
         ValueError: It is none.
     """
+    if value.strip().startswith(f"{UNIX}/"):
+        return f"{UNIX}{Path(value.strip().removeprefix(UNIX))}"
     url = value.strip() if "://" in value else f"http://{value.strip()}"
     try:
         parts = urlsplit(url)

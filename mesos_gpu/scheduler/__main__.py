@@ -36,6 +36,7 @@ from mesos_gpu.scheduler.exposure import Exposure, exposed
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
+from mesos_gpu.scheduler.proofs import local_socket, who_asks
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")
@@ -135,16 +136,20 @@ def _run(options: Options, listener: socket.socket, exposure: Exposure, tls: Rel
             has_user_pool=bool(options.user_pool),
             limits=options.limits,
             audit=trail,
+            who=who_asks(options, daemon),
         ),
     )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    server = Server(app, listener, tls=tls)
+    local = local_socket(options)
+    server = Server(app, listener, tls=tls, local=local)
     if tls:
         signal.signal(signal.SIGHUP, lambda *_: tls.wake())
     where = _where(exposure.address, port, "https" if tls else "http")
     logger.info("REST interface and dashboard on %s", where)
+    if local:
+        logger.info("callers on this host are known by %s", local.path)
     for warning in [*exposure.warnings, *([tls.state.problem] if tls and tls.state.problem else [])]:
         logger.warning("%s", warning)
     daemon.start()

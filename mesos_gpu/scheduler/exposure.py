@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from mesos_gpu.adapters.tls.clients import Clients
 from mesos_gpu.api.http.guard import is_loopback_address
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.scheduler.options.options import Options
+from mesos_gpu.scheduler.proofs import kinds
 
 
 def is_authenticated(options: Options) -> bool:
     """Whether whoever sends a request must prove who he is."""
-    return options.tls.clients is Clients.REQUIRED
+    return bool(kinds(options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ def exposed(options: Options, address: str) -> Exposure:
         raise BadConfiguration(
             f"--host {options.host}: whoever reaches {address} could run commands as any user that jobs may have, "
             "for there is no authentication",
-            remedy="leave --host out and put a proxy with authentication before 127.0.0.1; or let clients show "
-            "certificates (--tls-client-ca); or, where a firewall or the network keeps others off, say so with "
+            remedy="leave --host out; or say how names are proved (--auth token,socket, --htpasswd, --tls-client-ca, "
+            "--trusted-proxy); or, where a firewall or the network keeps others off, say so with "
             "--insecure-no-authentication",
         )
     said = options.tls.insecure_plain_http or options.insecure_no_authentication

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Final
@@ -18,11 +18,17 @@ from mesos_gpu.adapters.proofs.proxies import Proxies
 from mesos_gpu.api.http.answers import Refusal
 from mesos_gpu.api.login import cookies
 from mesos_gpu.api.login.sessions import Session, Sessions, caller_by, is_token_of
-from mesos_gpu.model.access.caller import NOBODY, Caller, Proof
+from mesos_gpu.model.access.caller import ANYBODY, NOBODY, Caller, Proof
 
 logger = logging.getLogger("mesos_gpu.login")
 CSRF_HEADER: Final = "x-csrf-token"
 WRONG: Final = "wrong_proof"  # of scope["state"]: the `WrongProof` for which a request was refused
+#: What an operator may open to everybody, or close, by the word for it.
+ROUTES: Final[Mapping[str, Sequence[str]]] = {
+    "ping": ("/ping", "/v1/health"),
+    "openapi": ("/v1/openapi.json",),
+    "metrics": ("/metrics", "/metrics/prometheus"),
+}
 _LOOKS: Final = ("GET", "HEAD", "OPTIONS")
 #: Whoever has a cookie that proves nothing any more still gets the page to log in, and what belongs to it.
 _PAGES: Final = ("/", "/login", "/v1/session")
@@ -41,6 +47,7 @@ class Who:
         *,
         guesses: Guesses | None = None,
         proxies: Proxies | None = None,
+        open_routes: Collection[str] = ("ping", "openapi"),
         now: Callable[[], float] = time.time,
     ) -> None:
         """Ask several kinds of proofs.
@@ -50,6 +57,7 @@ class Who:
             order: Of their kinds, all of them; (): the usual one.
             guesses: What is remembered of wrong proofs, where provers look at it too.
             proxies: Those whose X-Forwarded-For is believed.
+            open_routes: Of `ROUTES`, what is answered without a name.
             now: Seconds since the epoch.
         """
         self.order = tuple(order or proofs.ORDER)
@@ -59,6 +67,7 @@ class Who:
         self.guesses = guesses or Guesses()
         self.sessions = Sessions(self._backs)
         self.wrong: Counter[str] = Counter()  # by the kind of the proof, and by `session`
+        self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
         self._proxies, self._now = proxies or Proxies(), now
 
     async def identify(self, scope: Scope) -> Caller:
@@ -88,10 +97,20 @@ class Who:
                 callers.append(caller_by(session, shown.address))
         except WrongProof as wrong:
             raise self.refused(scope, wrong, kind, shown) from wrong
-        caller = proofs.first(self.order, callers) or replace(NOBODY, address=shown.address)
+        caller = proofs.first(self.order, callers)
+        if caller is None:
+            return self._nobody(scope["path"], shown)
         if caller.session and session is not None:
             _check_csrf(scope, shown, session)
         return caller
+
+    def _nobody(self, path: str, shown: Shown) -> Caller:
+        """Whoever shows no proof: some routes are for everybody, by the operator's word."""
+        is_open = self._open.get(path)
+        if is_open is False:
+            what = f"{path} needs a name, and none is proved"
+            raise Refusal(401, "unauthenticated", what, remedy="send a token; or see --open-routes")
+        return ANYBODY if is_open else replace(NOBODY, address=shown.address)
 
     def shown(self, scope: Scope) -> Shown:
         """What a request shows.

@@ -2,12 +2,15 @@
 
 import ipaddress
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mesos_gpu.cli.locate import find_url, running
+from mesos_gpu.adapters.private_files import read_secret
+from mesos_gpu.cli.locate import UNIX, find_url, running
+from mesos_gpu.errors import BadConfiguration
 
+TOKEN, TOKEN_FILE = "MESOS_GPU_TOKEN", "MESOS_GPU_TOKEN_FILE"
 CACERT, CERT, KEY = "MESOS_GPU_CACERT", "MESOS_GPU_CERT", "MESOS_GPU_KEY"
 
 
@@ -35,17 +38,24 @@ class Reach:
         cacert: Authorities; None: those of this host.
         cert: What is shown; None: nothing.
         key: Of `cert`; None: in the same file.
+        token: What proves who asks; "": nothing, or something else.
     """
 
     url: str
     cacert: Path | None = None
     cert: Path | None = None
     key: Path | None = None
+    token: str = field(default="", repr=False)
+
+    @property
+    def socket(self) -> Path | None:
+        """The Unix socket that it is reached by; None: by a network."""
+        return Path(self.url.removeprefix(UNIX)) if self.url.startswith(UNIX) else None
 
     @property
     def host(self) -> str:
         """A name or an address."""
-        return urlsplit(self.url).hostname or ""
+        return "localhost" if self.socket else urlsplit(self.url).hostname or ""
 
     @property
     def is_tls(self) -> bool:
@@ -81,7 +91,23 @@ def find_reach(url: str | None = None, files: Files = Files()) -> Reach:
         stack = running()
         if stack is not None and stack.url == found_at and stack.cacert:
             cacert = Path(stack.cacert)
-    return Reach(found_at, cacert, cert, key)
+    reach = Reach(found_at, cacert, cert, key, _token())
+    if reach.token and not reach.keeps_secrets:
+        raise BadConfiguration(
+            f"the token is not sent to {found_at}: it could be read on the way",
+            remedy=f"use https://, or unset {TOKEN} and {TOKEN_FILE}",
+        )
+    return reach
+
+
+def _token() -> str:
+    """What the variables say.
+
+    Raises:
+        BadConfiguration: A file has none, or others may read it.
+    """
+    token, file = os.environ.get(TOKEN, "").strip(), os.environ.get(TOKEN_FILE)
+    return token if token or not file else read_secret(Path(file), "token")
 
 
 def _path(given: str | None, variable: str) -> Path | None:

@@ -18,6 +18,7 @@ from mesos_gpu.model.shares.host_settings import MIG, MPS_PERCENTAGES
 from mesos_gpu.model.shares.request import Isolation, OnExcess
 from mesos_gpu.scheduler.options import hosts, http, jobs, mesos, output, store
 from mesos_gpu.scheduler.options.audit import AUDIT, AuditOptions
+from mesos_gpu.scheduler.options.authentication import AUTHENTICATION, AuthenticationOptions
 from mesos_gpu.scheduler.options.limits import LIMITS
 from mesos_gpu.scheduler.options.mesos_tls import MESOS_TLS, MesosTlsOptions
 from mesos_gpu.scheduler.options.secrets import SECRETS, SecretOptions
@@ -28,6 +29,7 @@ from mesos_gpu.scheduler.options.tls import TLS, TlsOptions
 SECTIONS: Final[Mapping[str, Section]] = {
     "tls": TLS,
     "mesos_tls": MESOS_TLS,
+    "authentication": AUTHENTICATION,
     "limits": LIMITS,
     "audit": AUDIT,
     "secrets": SECRETS,
@@ -85,6 +87,7 @@ class Options:
     journal_size_mib: int = 256
     tls: TlsOptions = field(default_factory=TlsOptions)
     mesos_tls: MesosTlsOptions = field(default_factory=MesosTlsOptions)
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     limits: Limits = field(default_factory=Limits)
     audit: AuditOptions = field(default_factory=AuditOptions)
     secrets: SecretOptions = field(default_factory=SecretOptions)

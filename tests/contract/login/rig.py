@@ -1,8 +1,13 @@
 """A scheduler that asks who calls: a real server, a real engine, tokens that a test makes."""
 
+import json
+import os
+import subprocess
+import sys
 import time
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from secrets import token_hex, token_urlsafe
 from typing import Any
 
@@ -12,7 +17,8 @@ from mesos_gpu.access.tokens import ID_BYTES, SALT_BYTES, SECRET_BYTES, digest_o
 from mesos_gpu.adapters.proofs.prover import Prover
 from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.api.app import create_app
-from mesos_gpu.api.http.server import serve
+from mesos_gpu.api.http.server import Server, listen
+from mesos_gpu.api.http.sockets import LocalSocket
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.settings import ApiSettings
 from mesos_gpu.engine import events as ev
@@ -85,13 +91,13 @@ class _Daemon(Daemon):
 class LoginRig:
     """Use as a context manager is not needed: `close` ends it."""
 
-    def __init__(self, provers: Sequence[Prover], **more: Any) -> None:
+    def __init__(self, provers: Sequence[Prover], *, local: LocalSocket | None = None, **more: Any) -> None:
         self.daemon = _Daemon(
             RecordingStore(), RecordingStore().load(), FakeDriver(), FakeClock(), Settings("e", "m")
         )
         self.who = Who(provers, **more)
         self.app = create_app(self.daemon, ApiSettings("http://w", "0.1.0", who=self.who))
-        self.server = serve(self.app, "127.0.0.1", 0)
+        self.server = Server(self.app, listen("127.0.0.1", 0), local=local)
         self.url = self.server.url
         self.daemon.start()
         self.daemon.put(ev.Registered("fw", "http://master"))
@@ -113,3 +119,22 @@ def basic(name: str, password: object) -> dict[str, str]:
 
 def said(response: requests.Response) -> tuple[int, str]:
     return response.status_code, str(response.json()["error"]["message"])
+
+
+def asks(
+    path: Path, *, user: str | None = None, environment: Mapping[str, str] | None = None
+) -> tuple[int, str]:
+    """What another process is answered by a Unix socket: the status of GET /v1/jobs, and the message of an error."""
+    program = (
+        "import http.client, socket, sys\n"
+        "c = http.client.HTTPConnection('localhost'); c.sock = socket.socket(socket.AF_UNIX)\n"
+        "c.sock.connect(sys.argv[1]); c.request('GET', '/v1/jobs'); r = c.getresponse()\n"
+        "print(r.status, r.read().decode())"
+    )
+    python = "/usr/bin/python3" if user else sys.executable
+    done = subprocess.run(
+        [python, "-c", program, str(path)], user=user, extra_groups=[] if user else None, cwd="/",
+        env={**os.environ, **(environment or {})}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    status, _, body = done.stdout.partition(" ")
+    return int(status), str(json.loads(body).get("error", {}).get("message", ""))

@@ -1,0 +1,140 @@
+"""A file of names and bcrypt hashes, as `htpasswd -B` writes it; changes are taken without a restart.
+
+The file of a start must be right in all its lines. Later a line that cannot be used lets nobody in, and the others
+still count; a file that cannot be used at all lets nobody in: what it said before may have been taken back.
+"""
+
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.access.proofs import may_be_name
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.words import counted
+
+LOOK_S: Final = 1.0  # between two looks at the file
+LEAST_COST: Final = 10  # below it a stolen file is guessed quickly: it is said, not refused
+MOST_COST: Final = 16  # 2^16 rounds: seconds
+_MOST_BYTES: Final = 4 << 20
+_HASH: Final = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}")
+logger = logging.getLogger("mesos_gpu.login")
+
+
+class Htpasswd:
+    """What the file says now."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read it.
+
+        Raises:
+            BadConfiguration: It cannot be read, others may change it, or lines of it cannot be used: all are named.
+        """
+        self._path, self._clock, self._looked_at = path, clock, clock()
+        self._stamp = _stamp(path)
+        self._lines, wrong = _read(path)
+        if wrong:
+            what = f"{path}: {counted(len(wrong), 'line')} cannot be used: {'; '.join(wrong[:20])}"
+            raise BadConfiguration(
+                what, remedy=f"write them by htpasswd -B -C 12 {path} NAME, or remove them"
+            )
+        self._warn()
+
+    def hashes(self) -> Mapping[str, str]:
+        """The hash of each name; it looks whether the file has changed."""
+        now = self._clock()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            stamp = _stamp(self._path)
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._reload()
+        return self._lines
+
+    def _reload(self) -> None:
+        try:
+            self._lines, wrong = _read(self._path)
+        except BadConfiguration as error:
+            self._lines = {}
+            logger.error("nobody is let in by a password: %s", error.what)
+            return
+        for each in wrong:
+            logger.error("%s: a line is not used: %s", self._path, each)
+        self._warn()
+
+    def _warn(self) -> None:
+        cheap = sum(cost_of(line) < LEAST_COST for line in self._lines.values())
+        if cheap:
+            names = counted(cheap, "password")
+            logger.warning(
+                "%s: %s could be guessed quickly: write them by htpasswd -B -C 12", self._path, names
+            )
+
+
+def cost_of(line: str) -> int:
+    """The cost of a hash: the number of its rounds is 2 to that power."""
+    return int(line[4:6])
+
+
+def _read(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Hashes by names, and what is wrong with lines."""
+    lines: dict[str, str] = {}
+    wrong: list[str] = []
+    for number, text in enumerate(_text(path).splitlines(), 1):
+        if not text.strip() or text.startswith("#"):
+            continue
+        name, _, line = text.partition(":")
+        problem = _problem(name, line, lines)
+        if problem:
+            wrong.append(f"line {number}: {problem}")
+        else:
+            lines[name] = line
+    return lines, wrong
+
+
+def _problem(name: str, line: str, lines: Mapping[str, str]) -> str:
+    if not may_be_name(name):
+        return "there is no name before a colon"
+    if name in lines:
+        return f"{name!r} has a line already"
+    match = _HASH.fullmatch(line)
+    if not match:
+        return f"what follows {name!r} is no bcrypt hash ($2y$ or $2b$)"
+    if not 4 <= int(match[1]) <= MOST_COST:
+        return f"the cost of the hash of {name!r} is not from 4 to {MOST_COST}"
+    return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            text = file.read(_MOST_BYTES + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadConfiguration(
+            f"{path}: {why}", remedy="name a file that can be read by --htpasswd"
+        ) from error
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o022 or status.st_uid not in (0, os.geteuid()):
+        what = f"{path}: others may write to it: mode {mode:04o}, owner {status.st_uid}"
+        raise BadConfiguration(
+            what, remedy=f"chown {os.geteuid()} {path}; chmod 640 {path}; and look through it"
+        )
+    if len(text) > _MOST_BYTES:
+        raise BadConfiguration(f"{path} is larger than {_MOST_BYTES} bytes", remedy="name another file")
+    return text
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return (
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_mode
+    )  # fmt: skip

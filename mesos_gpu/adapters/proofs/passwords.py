@@ -1,0 +1,124 @@
+"""Names and passwords, by HTTP basic or by the page to log in, against a file of bcrypt hashes.
+
+A right password is remembered for a while, so that who polls does not wait for bcrypt each time; what is remembered is
+a MAC of it under a key of this process.
+"""
+
+import asyncio
+import hmac
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from math import ceil
+from typing import Final
+
+import bcrypt
+
+from mesos_gpu.access.guesses import Guesses
+from mesos_gpu.access.proofs import NameAndPassword, WrongProof, basic
+from mesos_gpu.access.tokens import PREFIX
+from mesos_gpu.adapters.proofs.htpasswd import LEAST_COST, Htpasswd, cost_of
+from mesos_gpu.adapters.proofs.prover import Shown
+from mesos_gpu.model.access.caller import Caller, Proof
+
+AT_ONCE: Final = 2  # hashes that are worked out
+MOST_WAITING: Final = 32  # requests, for that
+MOST_OF_ADDRESS: Final = 6  # of them
+REMEMBERED_S: Final = 300.0
+MOST_REMEMBERED: Final = 1000
+LONGEST: Final = 72  # bytes, of which bcrypt looks at no more
+_KEY: Final = secrets.token_bytes(32)
+_WRONG: Final = "this name and this password do not belong together"
+
+
+class Passwords:
+    """The `Prover` of names and passwords."""
+
+    kind = Proof.PASSWORD
+    challenge = 'Basic realm="mesos_gpu", charset="UTF-8"'
+
+    def __init__(self, file: Htpasswd, guesses: Guesses) -> None:
+        """Take the names of a file. `guesses`: who has to wait before another password is looked at."""
+        self._file, self._guesses = file, guesses
+        self._slots, self._waiting = asyncio.Semaphore(AT_ONCE), Counter[str]()
+        self._right: OrderedDict[bytes, tuple[float, str]] = OrderedDict()  # until when, and the line
+
+    async def identify(self, shown: Shown) -> Caller | None:
+        """Do as `Prover` says."""
+        header = shown.authorization
+        if header is None or header.scheme != "basic":
+            return None
+        given = basic(header.value)
+        if given.name.startswith(PREFIX) or given.password.startswith(PREFIX):
+            return None  # a token
+        return await self.caller_of(given, shown.address, shown.now)
+
+    async def caller_of(self, given: NameAndPassword, address: str, now: float) -> Caller:
+        """Whom a name and a password prove.
+
+        Raises:
+            WrongProof: They do not belong together; or there were too many guesses, and it is not looked at.
+        """
+        lines = self._file.hashes()
+        line = lines.get(given.name)
+        mac = _mac("password", given.name, given.password)
+        until, remembered = self._right.get(mac, (0.0, ""))
+        if line is None or now >= until or not hmac.compare_digest(line, remembered):
+            if not await self._look(given, line, lines, address, now):
+                raise WrongProof(_WRONG, given.name)
+            assert line is not None
+            self._remember(mac, line, now)
+        return Caller(given.name, proof=Proof.PASSWORD, address=address, proof_id=_line_id(given.name, line))
+
+    def stands(self, caller: Caller) -> bool:
+        """Do as `Prover` says: as long as the name has the same line."""
+        line = self._file.hashes().get(caller.name)
+        return line is not None and _line_id(caller.name, line) == caller.proof_id
+
+    async def _look(
+        self, given: NameAndPassword, line: str | None, lines: Mapping[str, str], address: str, now: float
+    ) -> bool:
+        self._refuse_guesses(given.name, address, now)
+        if self._waiting.total() >= MOST_WAITING or self._waiting[address] >= MOST_OF_ADDRESS:
+            raise WrongProof("too many passwords are being looked at", given.name, guessed=False, retry_s=1)
+        self._waiting[address] += 1
+        try:
+            async with self._slots:
+                self._refuse_guesses(given.name, address, now)  # others may have been wrong meanwhile
+                right = await asyncio.to_thread(_is_right, given.password, line or _decoy(given.name, lines))
+        finally:
+            self._waiting -= Counter((address,))  # drops what is 0
+        return right and line is not None
+
+    def _refuse_guesses(self, name: str, address: str, now: float) -> None:
+        wait_s = self._guesses.wait_s(address, name, now)
+        if wait_s:
+            raise WrongProof("no password is looked at now", name, guessed=False, retry_s=ceil(wait_s))
+
+    def _remember(self, mac: bytes, line: str, now: float) -> None:
+        self._right.pop(mac, None)
+        self._right[mac] = (now + REMEMBERED_S, line)
+        if len(self._right) > MOST_REMEMBERED:
+            self._right.popitem(last=False)
+
+
+def _is_right(password: str, line: str) -> bool:
+    raw = password.encode()
+    fits = len(raw) <= LONGEST and b"\0" not in raw
+    return bcrypt.checkpw(raw if fits else b"", line.encode()) and fits
+
+
+def _decoy(name: str, lines: Mapping[str, str]) -> str:
+    """A hash that costs as much as those of the file, for a name that is not in it: always the same for that name."""
+    costs = sorted(cost_of(line) for line in lines.values()) or [LEAST_COST]
+    chosen = costs[int.from_bytes(_mac("decoy", name)[:8], "big") % len(costs)]
+    return f"$2b${chosen:02}${'.' * 21}u{'.' * 31}"
+
+
+def _line_id(name: str, line: str) -> str:
+    """What tells a line of the file from another of the same name, and nothing of its hash."""
+    return _mac("line", name, line).hex()[:16]
+
+
+def _mac(*parts: str) -> bytes:
+    return hmac.digest(_KEY, b"\0".join(part.encode("utf-8", "surrogatepass") for part in parts), "sha256")

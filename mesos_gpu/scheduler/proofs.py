@@ -1,0 +1,111 @@
+"""The proofs that the command line asks for, put together."""
+
+import ipaddress
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from mesos_gpu.access import proofs
+from mesos_gpu.access.guesses import Guesses
+from mesos_gpu.adapters.proofs.certificates import Certificates, CertName
+from mesos_gpu.adapters.proofs.htpasswd import Htpasswd
+from mesos_gpu.adapters.proofs.local import LocalCallers
+from mesos_gpu.adapters.proofs.passwords import Passwords
+from mesos_gpu.adapters.proofs.prover import Prover
+from mesos_gpu.adapters.proofs.proxies import ProxyHeaders
+from mesos_gpu.adapters.proofs.tokens import Tokens
+from mesos_gpu.api.http.sockets import NAME, LocalSocket
+from mesos_gpu.api.login.who import Who
+from mesos_gpu.api.scheduler_api import SchedulerApi
+from mesos_gpu.errors import BadConfiguration
+from mesos_gpu.model.access.caller import Proof
+from mesos_gpu.model.nodes.user_pool import parse_pool
+from mesos_gpu.scheduler.options.options import Options
+
+logger = logging.getLogger("mesos_gpu.login")
+#: The option that each kind needs; those that need none are not here.
+_NEEDS: Final[Mapping[Proof, str]] = {
+    Proof.PASSWORD: "--htpasswd",
+    Proof.CERTIFICATE: "--tls-client-ca",
+    Proof.PROXY: "--trusted-proxy",
+    Proof.OIDC: "--oidc-issuer",
+}
+
+
+def _is_set_up(options: Options) -> Mapping[Proof, bool]:
+    """Which kinds the options say enough of, of those that need any."""
+    given = options.authentication
+    return {
+        Proof.PASSWORD: given.htpasswd is not None,
+        Proof.CERTIFICATE: options.tls.tls_client_ca is not None,
+        Proof.PROXY: bool(given.trusted_proxies),
+        Proof.OIDC: False,
+    }
+
+
+def kinds(options: Options) -> tuple[Proof, ...]:
+    """Which proofs are taken, in their order; (): nobody is asked who he is.
+
+    Raises:
+        BadConfiguration: --auth names one that another option has to set up.
+    """
+    there, given = _is_set_up(options), options.authentication
+    if given.auth is None:
+        asked = any(there.values()) or given.socket is not None
+        return tuple(each for each in proofs.ORDER if asked and there.get(each, True))
+    for kind in given.auth:
+        if not there.get(kind, True):
+            raise BadConfiguration(
+                f"--auth has {kind.value}, which is nothing without {_NEEDS[kind]}",
+                remedy=f"give {_NEEDS[kind]}, or leave {kind.value} out",
+            )
+    return given.auth
+
+
+def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
+    """What says who asks; None: nobody is asked.
+
+    Raises:
+        BadConfiguration: A proof cannot be set up as the options say.
+    """
+    order = kinds(options)
+    if not order:
+        return None
+    given, guesses = options.authentication, Guesses()
+    proxies = given.trusted_proxies
+    make: Mapping[Proof, Callable[[], Prover]] = {
+        Proof.TOKEN: lambda: Tokens(lambda id: scheduler.tokens.get(id), scheduler.note_token_use),
+        Proof.PASSWORD: lambda: Passwords(Htpasswd(_file(given.htpasswd)), guesses),
+        Proof.CERTIFICATE: lambda: Certificates(CertName(given.cert_name), given.cert_maps),
+        Proof.PROXY: lambda: ProxyHeaders(proxies, given.proxy_user_header, given.proxy_groups_header),
+        Proof.SOCKET: lambda: LocalCallers(proxies, parse_pool(options.user_pool)),
+    }
+    if any(network.overlaps(_LOOPBACK[network.version]) for network in proxies.networks):
+        logger.warning(
+            "--trusted-proxy has an address of this host: each process here, also a task, can claim any name; a proxy "
+            "on this host should connect to the Unix socket (--trusted-proxy user:NAME)"
+        )
+    provers = [make[kind]() for kind in order]
+    return Who(provers, order, guesses=guesses, proxies=proxies, open_routes=given.open_routes)
+
+
+def local_socket(options: Options) -> LocalSocket | None:
+    """The Unix socket that is served; None: nobody is asked, or by no proof that needs it.
+
+    Raises:
+        BadConfiguration, Conflict: What `LocalSocket` raises.
+    """
+    given, order = options.authentication, kinds(options)
+    by_proxy = bool(given.trusted_proxies.users) and Proof.PROXY in order
+    if given.socket is None and not (Proof.SOCKET in order or by_proxy):
+        return None
+    return LocalSocket(given.socket or options.state.absolute().parent / "run" / NAME)
+
+
+_LOOPBACK: Final = {4: ipaddress.ip_network("127.0.0.0/8"), 6: ipaddress.ip_network("::1/128")}
+
+
+def _file(path: Path | None) -> Path:
+    assert path is not None, "`kinds` has looked"
+    return path

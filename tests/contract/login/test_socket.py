@@ -1,0 +1,163 @@
+"""Callers by a Unix socket: who the kernel says they are, over a real server and with real processes."""
+
+import os
+import pwd
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mesos_gpu.adapters.proofs import peers
+from mesos_gpu.adapters.proofs.local import LocalCallers
+from mesos_gpu.adapters.proofs.prover import Prover
+from mesos_gpu.adapters.proofs.proxies import Proxies, ProxyHeaders
+from mesos_gpu.api.http.sockets import LocalSocket
+from mesos_gpu.cli.client import Client
+from mesos_gpu.errors import BadConfiguration, Conflict
+from tests.contract.login.rig import LoginRig, TokenStore, asks
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="another user's processes need root")
+
+
+@pytest.fixture
+def path(open_directory: Path) -> Path:
+    return open_directory / f"run-{os.urandom(4).hex()}" / "api.sock"
+
+
+@pytest.fixture
+def store() -> TokenStore:
+    return TokenStore()
+
+
+@pytest.fixture
+def rig(path: Path, store: TokenStore) -> Iterator[LoginRig]:
+    rig = LoginRig([store.prover(), LocalCallers(pool=range(60000, 60010))], local=LocalSocket(path))
+    yield rig
+    rig.close()
+
+
+def test_who_runs_the_scheduler_may_do_everything(rig: LoginRig, path: Path) -> None:
+    with Client(f"unix:{path}") as client:
+        assert client.jobs() == []
+        assert client.kill(client.submit({"command": "true"})["id"])["kill_requested"]
+    assert rig.call("GET", "/v1/jobs").status_code == 401
+
+
+@AS_ROOT
+def test_others_are_who_they_are(rig: LoginRig, path: Path) -> None:
+    status, message = asks(path, user="nobody")
+    assert (status, message) == (403, "nobody lacks the right job:see")
+
+
+def test_a_long_path_is_reached_too(open_directory: Path, store: TokenStore) -> None:
+    path = open_directory / ("d" * 120) / "api.sock"
+    rig = LoginRig([LocalCallers()], local=LocalSocket(path))
+    try:
+        with Client(f"unix:{path}") as client:
+            assert client.jobs() == []
+    finally:
+        rig.close()
+    assert not path.exists()
+
+
+def test_a_token_counts_before_the_socket_and_a_wrong_one_is_not_passed_over(
+    rig: LoginRig, path: Path, store: TokenStore
+) -> None:
+    with Client(f"unix:{path}") as client:
+        client._session.headers["Authorization"] = f"Bearer {store.make('eve')}"
+        with pytest.raises(Exception, match="eve lacks the right job:see"):
+            client.jobs()
+        client._session.headers["Authorization"] = "Bearer mgpu_x"
+        with pytest.raises(Exception, match="not one of this scheduler's"):
+            client.jobs()
+
+
+def test_what_has_the_environment_of_a_task_is_nobody(rig: LoginRig, path: Path) -> None:
+    assert asks(path, environment={"MESOS_TASK_ID": "job-1.1"})[0] == 401
+
+
+def test_what_comes_from_an_executor_is_nobody(rig: LoginRig, path: Path, open_directory: Path) -> None:
+    """Whatever its environment says, and also as a grandchild that has left its session."""
+    executor = open_directory / f"mesos-{os.urandom(4).hex()}" / "mesos-executor"
+    executor.parent.mkdir()
+    program = (
+        "import os, sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "from tests.contract.login.rig import asks\n"
+        "from pathlib import Path\n"
+        "print(asks(Path(sys.argv[2]))[0])\n"
+    )
+    executor.write_text(program)
+    root = str(Path(__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, str(executor), root, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "401"
+
+
+@AS_ROOT
+def test_a_uid_of_the_pool_is_nobody(rig: LoginRig, path: Path) -> None:
+    prover = rig.who.provers[LocalCallers.kind]
+    assert isinstance(prover, LocalCallers)
+    prover._pool = range(pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_uid + 1)
+    assert asks(path, user="nobody")[0] == 401
+
+
+def test_a_proxy_on_this_host_speaks_for_others_and_not_for_itself(path: Path) -> None:
+    proxies = Proxies(users=(os.geteuid(),))
+    provers: list[Prover] = [ProxyHeaders(proxies), LocalCallers(proxies)]
+    rig = LoginRig(provers, proxies=proxies, local=LocalSocket(path))
+    try:
+        assert asks(path)[0] == 401
+        with Client(f"unix:{path}") as client:
+            client._session.headers["X-Forwarded-User"] = "ann"
+            assert client.jobs() == []
+        assert rig.call("GET", "/v1/jobs", headers={"X-Forwarded-User": "ann"}).status_code == 401
+    finally:
+        rig.close()
+
+
+def test_a_process_that_has_gone_is_nobody(path: Path) -> None:
+    """Its number may be another's by now."""
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        program = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+        connection, _ = listener.accept()
+        with connection:
+            peer = peers.local_peer_of(connection)
+    assert peer is not None
+    assert peer.refused
+
+
+def test_the_directory_must_be_nobody_elses(open_directory: Path) -> None:
+    directory = open_directory / f"open-{os.urandom(4).hex()}"
+    directory.mkdir()
+    directory.chmod(0o777)
+    with pytest.raises(BadConfiguration, match="others may put another socket there"):
+        LocalSocket(directory / "api.sock")
+
+
+def test_what_is_left_is_replaced_and_what_is_used_is_not(path: Path) -> None:
+    first = LocalSocket(path)
+    with pytest.raises(Conflict, match="a scheduler listens on"):
+        LocalSocket(path)
+    first.listener.close()
+    second = LocalSocket(path)
+    first.close()
+    assert path.is_socket()
+    second.close()
+    assert not path.exists()
+    path.write_text("mine")
+    with pytest.raises(BadConfiguration, match="is no socket"):
+        LocalSocket(path)
