@@ -64,7 +64,7 @@ class Who:
         self.provers: Mapping[Proof, Prover] = {
             each.kind: each for each in sorted(provers, key=lambda prover: self.order.index(prover.kind))
         }
-        self.guesses = guesses or Guesses()
+        self.guesses = Guesses() if guesses is None else guesses
         self.sessions = Sessions(self._backs)
         self.wrong: Counter[str] = Counter()  # by the kind of the proof, and by `session`
         self._open = {path: name in open_routes for name, paths in ROUTES.items() for path in paths}
