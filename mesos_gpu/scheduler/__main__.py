@@ -36,7 +36,7 @@ from mesos_gpu.scheduler.exposure import Exposure, exposed
 from mesos_gpu.scheduler.journal import Journal
 from mesos_gpu.scheduler.options.options import SECTIONS, Options, all_options, engine_settings
 from mesos_gpu.scheduler.options.section import taken
-from mesos_gpu.scheduler.proofs import local_socket, who_asks
+from mesos_gpu.scheduler.proofs.composed import local_socket, who_asks
 from mesos_gpu.wire.mesos.v1 import offer_from_json, status_from_json
 
 logger = logging.getLogger("mesos_gpu.scheduler")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mesos_gpu.api.http.guard import is_loopback_address
 from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.scheduler.options.options import Options
-from mesos_gpu.scheduler.proofs import kinds
+from mesos_gpu.scheduler.proofs.kinds import kinds
 
 
 def is_authenticated(options: Options) -> bool:

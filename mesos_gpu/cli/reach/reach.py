@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from mesos_gpu.adapters.private_files import read_secret
+from mesos_gpu.adapters.proofs.secret_files import read_secret
 from mesos_gpu.cli.locate import UNIX, find_url, running
 from mesos_gpu.errors import BadConfiguration
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from mesos_gpu.access import proofs
 from mesos_gpu.access.guesses import Guesses
 from mesos_gpu.adapters.proofs.certificates import Certificates, CertName
 from mesos_gpu.adapters.proofs.htpasswd import Htpasswd
@@ -18,49 +17,12 @@ from mesos_gpu.adapters.proofs.tokens import Tokens
 from mesos_gpu.api.http.sockets import NAME, LocalSocket
 from mesos_gpu.api.login.who import Who
 from mesos_gpu.api.scheduler_api import SchedulerApi
-from mesos_gpu.errors import BadConfiguration
 from mesos_gpu.model.access.caller import Proof
 from mesos_gpu.model.nodes.user_pool import parse_pool
 from mesos_gpu.scheduler.options.options import Options
+from mesos_gpu.scheduler.proofs.kinds import kinds
 
 logger = logging.getLogger("mesos_gpu.login")
-#: The option that each kind needs; those that need none are not here.
-_NEEDS: Final[Mapping[Proof, str]] = {
-    Proof.PASSWORD: "--htpasswd",
-    Proof.CERTIFICATE: "--tls-client-ca",
-    Proof.PROXY: "--trusted-proxy",
-    Proof.OIDC: "--oidc-issuer",
-}
-
-
-def _is_set_up(options: Options) -> Mapping[Proof, bool]:
-    """Which kinds the options say enough of, of those that need any."""
-    given = options.authentication
-    return {
-        Proof.PASSWORD: given.htpasswd is not None,
-        Proof.CERTIFICATE: options.tls.tls_client_ca is not None,
-        Proof.PROXY: bool(given.trusted_proxies),
-        Proof.OIDC: False,
-    }
-
-
-def kinds(options: Options) -> tuple[Proof, ...]:
-    """Which proofs are taken, in their order; (): nobody is asked who he is.
-
-    Raises:
-        BadConfiguration: --auth names one that another option has to set up.
-    """
-    there, given = _is_set_up(options), options.authentication
-    if given.auth is None:
-        asked = any(there.values()) or given.socket is not None
-        return tuple(each for each in proofs.ORDER if asked and there.get(each, True))
-    for kind in given.auth:
-        if not there.get(kind, True):
-            raise BadConfiguration(
-                f"--auth has {kind.value}, which is nothing without {_NEEDS[kind]}",
-                remedy=f"give {_NEEDS[kind]}, or leave {kind.value} out",
-            )
-    return given.auth
 
 
 def who_asks(options: Options, scheduler: SchedulerApi) -> Who | None:
