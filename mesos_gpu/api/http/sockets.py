@@ -16,7 +16,7 @@ _BACKLOG: Final = 128
 
 
 class LocalSocket:
-    """It listens from the beginning."""
+    """A socket that listens from the beginning."""
 
     def __init__(self, path: Path) -> None:
         """Bind and listen, in place of what a scheduler that was killed has left.

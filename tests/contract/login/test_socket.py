@@ -126,7 +126,7 @@ def test_a_proxy_on_this_host_speaks_for_others_and_not_for_itself(path: Path) -
 
 
 def test_a_process_that_has_gone_is_nobody(path: Path) -> None:
-    """Its number may be another's by now."""
+    """The number may be another process' by now."""
     path.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
