@@ -42,6 +42,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "diff": ("mesos_gpu.cli.apps.diff", "Say what a file of apps would change; nothing is changed."),
     "service": ("mesos_gpu.cli.apps.service", "Services: names whose requests are split over apps."),
     "tasks": ("mesos_gpu.cli.cluster.tasks", "Tasks that run, and that the scheduler's state does not know."),
+    "access": ("mesos_gpu.cli.access.commands", "Roles and bindings: who may do what."),
+    "token": (
+        "mesos_gpu.cli.access.token",
+        "Tokens: what proves a name to the scheduler, for programs.",
+    ),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
     "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),
     "status": ("mesos_gpu.cli.cluster.overview", "Show the scheduler and a summary of the cluster."),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Final = {
     "0": "it worked",
-    "1": "it failed; diff: there are differences",
+    "1": "it failed; diff: there are differences; access can: no",
     "2": "wrong usage; diff: trouble of any kind",
     "65": "wrong data: each problem is printed with its place",
     "66": "not found",

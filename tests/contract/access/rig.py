@@ -46,7 +46,7 @@ class AccessRig:
         """Nobody may anything yet. `settings`: of the interface."""
         self.store = RecordingStore()
         self.daemon = Daemon(self.store, self.store.load(), FakeDriver(), FakeClock(), Settings("e", "m"))
-        api = ApiSettings("http://w", "1", identify=by_header, **{"permits": Permits(), **settings})
+        api = ApiSettings("http://w", "1", **{"identify": by_header, "permits": Permits(), **settings})
         self.app = create_app(self.daemon, api)
         self.server = serve(self.app, "127.0.0.1", 0)
         self.session = requests.Session()

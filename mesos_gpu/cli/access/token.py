@@ -1,0 +1,145 @@
+"""`mesos-gpu token`: what proves a name to the scheduler, for programs."""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.table import Table
+from mesos_gpu.cli.types import DURATION, Ref
+
+if TYPE_CHECKING:
+    from mesos_gpu.api.spec.access import Token
+    from mesos_gpu.cli.access.calls import TokenCalls
+    from mesos_gpu.cli.client import Client
+
+
+def _ids(client: "Client") -> list[str]:
+    from mesos_gpu.cli.access.calls import TokenCalls
+
+    return [token["id"] for token in TokenCalls(client).all()]
+
+
+TOKEN: Final = Ref("id", r"[0-9a-f]{1,64}", "the id of a token, as `mesos-gpu token list` shows it", _ids)
+
+
+class _Tokens(Table):
+    table: ClassVar = {
+        "create": ("mesos_gpu.cli.access.token", "Make a token, and print it this once."),
+        "list": ("mesos_gpu.cli.access.token:list_tokens", "List tokens, the newest first."),
+        "revoke": ("mesos_gpu.cli.access.token", "Let tokens prove nothing any more."),
+    }
+
+
+@click.group(cls=_Tokens)
+def token() -> None:
+    """Tokens: what proves a name to the scheduler, for programs.
+
+    A token is good for no more than who makes it may do, for less where it says so, and for a time.
+    """
+
+
+def _calls(app: App) -> "TokenCalls":
+    from mesos_gpu.cli.access.calls import TokenCalls
+
+    return TokenCalls(app.client())
+
+
+@click.command()
+@click.option("--name", help="Whom it shall prove; default: who makes it. Another name is for admins.")
+@click.option("--group", "groups", multiple=True, help="Of that name; default: all of who makes it.")
+@click.option(
+    "--right", "rights", multiple=True, help="What it is good for, as job:run or job:*; default: everything."
+)
+@click.option("--queue", "queues", multiple=True, help="Queue or pattern that it is good for; default: all.")
+@click.option(
+    "--app", "apps", multiple=True, metavar="PATH", help="App or pattern, as /shop/*; default: all."
+)
+@click.option(
+    "--expires", type=DURATION, help="How long it is good; default: 30 days, or the most that there is."
+)
+@click.option("--comment", default="", help="What it is for.")
+@json_option
+@api_command
+def create(
+    app: App,
+    name: str | None,
+    groups: tuple[str, ...],
+    rights: tuple[str, ...],
+    queues: tuple[str, ...],
+    apps: tuple[str, ...],
+    expires: float | None,
+    comment: str,
+    as_json: bool,
+) -> None:
+    """Make a token, and print it this once.
+
+    The token alone is on stdout, for a file or a variable. The scheduler keeps a hash of it: nobody can show it again.
+    """
+    asked = {"groups": list(groups), "rights": list(rights), "queues": list(queues), "apps": list(apps)}
+    request = {"name": name, **asked, "lifetime_s": expires, "comment": comment}
+    made = _calls(app).create({key: each for key, each in request.items() if each})
+    if as_json:
+        output.document(made)
+        return
+    click.echo(made["secret"])
+    shown = made["token"]
+    until = output.stamp(shown["expires_at"])
+    output.note(f"token {shown['id']} proves {shown['name']} until {until}; it is not shown again")
+
+
+@click.command("list")
+@click.option("--name", help="Of this name alone.")
+@json_option
+@api_command
+def list_tokens(app: App, name: str | None, as_json: bool) -> None:
+    """List tokens, the newest first.
+
+    Those that one may see: one's own, and all of them for admins.
+    """
+    from mesos_gpu.cli.fit import Fit
+
+    tokens = _calls(app).all(name)
+    if as_json:
+        output.document({"tokens": tokens})
+        return
+    output.table(
+        ("ID", "NAME", "EXPIRES", "USED", "FROM", "GOOD FOR", "COMMENT"),
+        [
+            (
+                each["id"],
+                each["name"],
+                output.expected(each["expires_at"]).replace("now", "expired"),
+                output.age(each["used_at"]),
+                each["used_from"],
+                _good_for(each),
+                each["comment"],
+            )
+            for each in tokens
+        ],
+        empty="There is no token; make one with: mesos-gpu token create",
+        fit=Fit(cut=("COMMENT", "GOOD FOR", "NAME"), leave=("FROM", "USED", "COMMENT", "GOOD FOR")),
+    )
+
+
+def _good_for(token: "Token") -> str:
+    """What it is narrowed to."""
+    parts = [" ".join(token["rights"])]
+    parts += [f"queues {' '.join(token['queues'])}"] if token["queues"] != ["*"] else []
+    parts += [f"apps {' '.join(token['apps'])}"] if token["apps"] != ["/*"] else []
+    return "; ".join(parts)
+
+
+@click.command()
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, type=TOKEN)
+@api_command
+def revoke(app: App, ids: tuple[str, ...]) -> None:
+    """Let tokens prove nothing any more.
+
+    Tokens that were made with one of them end with it.
+    """
+    calls = _calls(app)
+    for token_id in ids:
+        ended = calls.revoke(token_id)
+        output.line(f"{ended['id']} of {ended['name']} is revoked")
