@@ -1,0 +1,61 @@
+"""What an issuer says of itself: OpenID Connect Discovery 1.0."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from mesos_gpu.adapters.oidc.fetching import Fetcher, IssuerError, check_url
+from mesos_gpu.errors import BadConfiguration
+
+_PATH: Final = "/.well-known/openid-configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Addresses of an issuer; "": it has no such."""
+
+    issuer: str
+    keys: str
+    authorization: str
+    token: str
+    device: str
+
+
+class _Document(msgspec.Struct):
+    issuer: str
+    jwks_uri: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+    device_authorization_endpoint: str = ""
+
+
+def discover(issuer: str, fetcher: Fetcher) -> Endpoints:
+    """Ask an issuer.
+
+    Raises:
+        IssuerError: It does not answer as it should, or says that it is another.
+    """
+    url = issuer.rstrip("/") + _PATH
+    answer = fetcher.get(url)
+    if answer.status != 200:
+        raise IssuerError(f"{url} answers {answer.status}", remedy="see that this is an issuer's address")
+    try:
+        said = msgspec.json.decode(answer.body, type=_Document)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise IssuerError(f"{url} is no document of OpenID Connect", remedy="look at the issuer") from error
+    if said.issuer != issuer:
+        raise IssuerError(
+            f"{url} says that its issuer is {said.issuer!r}", remedy=f"name it exactly so, not {issuer!r}"
+        )
+    try:
+        return Endpoints(
+            issuer,
+            check_url(said.jwks_uri, "jwks_uri"),
+            said.authorization_endpoint and check_url(said.authorization_endpoint, "authorization_endpoint"),
+            said.token_endpoint and check_url(said.token_endpoint, "token_endpoint"),
+            said.device_authorization_endpoint
+            and check_url(said.device_authorization_endpoint, "device_authorization_endpoint"),
+        )
+    except BadConfiguration as error:
+        raise IssuerError(f"{url}: {error.what}", remedy="look at the issuer") from error

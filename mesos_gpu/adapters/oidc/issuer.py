@@ -1,0 +1,167 @@
+"""An issuer as the scheduler knows it: its keys, kept for a while and asked for again, off the event loop."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final
+
+from mesos_gpu.access.jws import Header
+from mesos_gpu.access.proofs import WrongProof
+from mesos_gpu.adapters.oidc import keys
+from mesos_gpu.adapters.oidc.discovery import Endpoints, discover
+from mesos_gpu.adapters.oidc.fetching import Fetcher, IssuerError, check_url
+from mesos_gpu.adapters.oidc.keys import Key, Keys
+from mesos_gpu.errors import MesosGpuError
+
+logger = logging.getLogger("mesos_gpu.login")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Attributes:
+    fresh_s: How old keys may be before they are asked for again, while they are still used.
+    usable_s: How old they may be at most: then no token of the issuer proves anything, until it answers again.
+    pause_s: From one try to the next, also for keys that are not known: whoever sends tokens cannot make us ask more.
+    wait_s: How long a request waits for keys.
+    """
+
+    fresh_s: float = 300.0
+    usable_s: float = 6 * 3600.0
+    pause_s: float = 30.0
+    wait_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    endpoints: Endpoints
+    keys: Keys
+    at: float  # of the monotonic clock
+
+
+USUAL: Final = Times()
+
+
+class Issuer:
+    """Used on one event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        fetcher: Fetcher,
+        times: Times = USUAL,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask nothing yet.
+
+        Raises:
+            BadConfiguration: `url` is no address of an issuer.
+        """
+        self.url = check_url(url, "the issuer")
+        self.fetcher, self._times, self._clock = fetcher, times, clock
+        self._known: _Known | None = None
+        self._flight: asyncio.Future[_Known] | None = None
+        self._tried_at = -float("inf")
+        self.problem = ""  # of the last try; "": it went well
+
+    async def key_of(self, header: Header) -> Key:
+        """The key that a token names.
+
+        Raises:
+            WrongProof: The issuer has no such, or cannot be asked.
+        """
+        known = await self._usable()
+        key = known.keys.find(header)
+        if key is None:
+            await self._tried()
+            key = (await self._usable()).keys.find(header)
+        if key is None:
+            what = "the token is signed by a key that its issuer does not have"
+            raise WrongProof(what, guessed=not self.problem)  # it may have a new one, and not answer
+        return key
+
+    async def endpoints(self) -> Endpoints:
+        """Addresses of the issuer, by what they are for.
+
+        Raises:
+            WrongProof: It cannot be asked.
+        """
+        return (await self._usable()).endpoints
+
+    def has(self, thumbprint: str) -> bool:
+        """Whether a key is still one of its, as far as is known now."""
+        return self._is_usable() and self._known is not None and self._known.keys.has(thumbprint)
+
+    async def _usable(self) -> _Known:
+        if not self._is_usable():
+            await self._tried()
+        elif self._age_s() > self._times.fresh_s:
+            self._begin()
+        if self._known is None or not self._is_usable():
+            raise WrongProof(
+                "the issuer's keys cannot be had now",
+                guessed=False,
+                remedy="try again in a minute, or show a proof that does not need the issuer",
+            )
+        return self._known
+
+    def _is_usable(self) -> bool:
+        return self._age_s() <= self._times.usable_s
+
+    def _age_s(self) -> float:
+        return float("inf") if self._known is None else self._clock() - self._known.at
+
+    async def _tried(self) -> None:
+        """Wait for the try that is under way, or for one that begins now, if there may be one."""
+        flight = self._begin()
+        if flight is not None:
+            await asyncio.wait([flight], timeout=self._times.wait_s)
+
+    def _begin(self) -> asyncio.Future[_Known] | None:
+        if self._flight is not None:
+            return self._flight
+        now = self._clock()
+        if now - self._tried_at < self._times.pause_s:
+            return None
+        self._tried_at = now
+        done: Future[_Known] = Future()
+        threading.Thread(target=self._ask, args=(done, now), name="oidc", daemon=True).start()
+        self._flight = asyncio.wrap_future(done)
+        self._flight.add_done_callback(self._end)
+        return self._flight
+
+    def _end(self, flight: asyncio.Future[_Known]) -> None:
+        self._flight = None
+        error = None if flight.cancelled() else flight.exception()
+        if flight.cancelled() or error is not None:
+            self._note(error.what if isinstance(error, MesosGpuError) else repr(error))
+            return
+        known = flight.result()
+        before = self._known.keys if self._known else None
+        if before is not None and before != known.keys:
+            logger.info("the issuer %s has other keys than before: %d", self.url, len(known.keys.each))
+        self._known = known
+        self._note("")
+
+    def _note(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.warning("the issuer's keys cannot be read: %s", problem)
+        elif self.problem and not problem:
+            logger.info("the issuer's keys can be read again")
+        self.problem = problem
+
+    def _ask(self, done: "Future[_Known]", at: float) -> None:
+        """On a thread of its own."""
+        try:
+            endpoints = discover(self.url, self.fetcher)
+            answer = self.fetcher.get(endpoints.keys)
+            if answer.status != 200:
+                raise IssuerError(f"{endpoints.keys} answers {answer.status}", remedy="look at the issuer")
+            known = _Known(endpoints, keys.parse(answer.body), at)
+        except Exception as error:  # noqa: BLE001 # whatever it is, who waits hears of it
+            done.set_exception(error)
+        else:
+            done.set_result(known)

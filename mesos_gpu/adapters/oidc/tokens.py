@@ -1,0 +1,81 @@
+"""Tokens that an issuer has signed, as `Authorization: Bearer eyJ…`."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from mesos_gpu.access import claims as rules_of_claims
+from mesos_gpu.access.claims import Rules
+from mesos_gpu.access.jws import ALGORITHMS, header_of, is_signed
+from mesos_gpu.access.proofs import WrongProof
+from mesos_gpu.access.tokens import PREFIX
+from mesos_gpu.adapters.oidc.issuer import Issuer
+from mesos_gpu.adapters.proofs.prover import Shown
+from mesos_gpu.model.access.caller import Caller, Proof
+
+
+class OidcTokens:
+    """The `Prover` of tokens of an issuer."""
+
+    kind = Proof.OIDC
+    challenge = 'Bearer realm="mesos_gpu"'
+
+    def __init__(self, issuer: Issuer, rules: Rules, algorithms: Sequence[str] = ALGORITHMS) -> None:
+        """Take what `issuer` has signed by one of the algorithms, and what `rules` say of its claims."""
+        self.issuer, self.rules, self._algorithms = issuer, rules, frozenset(algorithms)
+
+    async def identify(self, shown: Shown) -> Caller | None:
+        """Do as `Prover` says."""
+        header = shown.authorization
+        if header is None or header.scheme != "bearer" or header.value.startswith(PREFIX):
+            return None
+        if not is_signed(header.value):
+            raise WrongProof("what was sent is neither a token of this scheduler nor one of its issuer")
+        return await self.caller_of(header.value, shown.address, shown.now)
+
+    async def caller_of(self, token: str, address: str, now: float) -> Caller:
+        """Whom a token proves.
+
+        Raises:
+            WrongProof: It proves nothing, or nothing any more.
+        """
+        return (await self.verified(token, address, now))[0]
+
+    async def verified(self, token: str, address: str, now: float) -> tuple[Caller, Mapping[str, object]]:
+        """Whom a token proves, and its claims.
+
+        Raises:
+            WrongProof: It proves nothing, or nothing any more.
+        """
+        header = header_of(token, self._algorithms)
+        key = await self.issuer.key_of(header)
+        payload = key.signed(token, header.algorithm)
+        if payload is None:
+            raise WrongProof("the token's signature is wrong")
+        claims = _claims_in(payload)
+        try:
+            proved = rules_of_claims.judge(claims, self.rules, now)
+        except WrongProof as wrong:
+            wrong.claimed = rules_of_claims.claimed(claims, self.rules)[:256]
+            raise
+        mark = hashlib.sha256(token.encode()).hexdigest()[:16]
+        return Caller(
+            name=proved.name,
+            groups=proved.groups,
+            proof=Proof.OIDC,
+            address=address,
+            until=proved.until,
+            proof_id=f"{key.thumbprint}.{mark}",
+        ), claims
+
+    def stands(self, caller: Caller) -> bool:
+        """Do as `Prover` says: a key that its issuer has withdrawn proves nothing any more."""
+        return caller.proof is Proof.OIDC and self.issuer.has(caller.proof_id.partition(".")[0])
+
+
+def _claims_in(payload: bytes) -> Mapping[str, object]:
+    try:
+        return msgspec.json.decode(payload, type=dict[str, object])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise WrongProof("what the token carries are no claims", guessed=False) from error

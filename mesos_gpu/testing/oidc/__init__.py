@@ -1,0 +1,1 @@
+"""An OpenID Connect issuer that tests start."""
