@@ -7,6 +7,8 @@ nothing, holds a connection for ever, and a few thousand of them all descriptors
 import asyncio
 import logging
 import resource
+import socket
+import struct
 import time
 from collections import Counter
 from enum import Enum
@@ -31,6 +33,7 @@ MOST_PIPELINED: Final = 16  # requests that are sent before the one before is an
 MOST_CONNECTIONS: Final = 1000
 _ONE_READ: Final = 1 << 18  # bytes that asyncio reads at once: much may follow the end of a head
 _KEPT: Final = 128  # descriptors for all else: the state, the master, agents, logs
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
 _SAY_S: Final = 10.0  # between two lines that say the same
 logger = logging.getLogger("mesos_gpu.api")
 
@@ -275,8 +278,12 @@ class Bounded(HttpToolsProtocol):
         self.transport.close()
 
     def _cut_off(self, reason: Reason) -> None:
+        """End it at once; the kernel is not to keep for a client what it does not read."""
         self._await(_Part.NOTHING)
         REFUSED.count(reason)
+        connection = self.transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.transport.abort()
 
 

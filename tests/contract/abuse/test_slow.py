@@ -1,0 +1,217 @@
+"""Clients that are slow: with what they ask for, with what they are answered; and others beside them."""
+
+import math
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import requests
+from starlette.types import Receive, Scope, Send
+
+from mesos_gpu.api.http import bounds
+from mesos_gpu.api.http.door import REFUSED, Reason
+from mesos_gpu.api.marathon import events
+from tests.conftest import wait_until
+from tests.contract.abuse.slow_clients import SlowClients, Slowness
+from tests.contract.api.test_api import Rig
+
+MIB: Final = 1 << 20
+OTHER: Final = "127.0.0.2"  # an address of theirs
+SERVER: Final = """
+import sys
+from tests.contract.api.test_api import Rig
+rig = Rig()
+for n in range(20):
+    rig.submit()
+    assert rig.call("PUT", f"/v2/apps/a{n}", json={"cmd": "x" * 100_000, "instances": 0}).ok
+print(rig.server.port, flush=True)
+sys.stdin.read()
+rig.close()
+"""
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.close()
+
+
+@contextmanager
+def answering(rig: Rig, app: Callable[[Scope, Receive, Send], Any]) -> Iterator[None]:
+    """Let all requests be answered so."""
+    inner = rig.app.middleware_stack
+    rig.app.middleware_stack = app
+    try:
+        yield
+    finally:
+        rig.app.middleware_stack = inner
+
+
+def large(mib: int, ended: list[int]) -> Callable[[Scope, Receive, Send], Any]:
+    """An answer of that size in pieces; `ended` gets how many of them were sent."""
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        sent = 0
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(mib):
+                await send({"type": "http.response.body", "body": b"x" * MIB, "more_body": True})
+                sent += 1
+            await send({"type": "http.response.body"})
+        finally:
+            ended.append(sent)
+
+    return app
+
+
+def asking(rig: Rig) -> socket.socket:
+    client = socket.socket()
+    client.settimeout(30)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", rig.server.port))
+    client.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    return client
+
+
+def read_all(client: socket.socket) -> None:
+    while client.recv(MIB):
+        pass
+
+
+def test_who_reads_nothing_is_cut_off_and_what_was_for_him_is_forgotten(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "READ_S", 0.5)
+    before, ended = REFUSED.read()[Reason.SLOW_READER], list[int]()
+    with answering(rig, large(64, ended)), asking(rig) as client:
+        rig.session.close()
+        wait_until("it is cut off", lambda: REFUSED.read()[Reason.SLOW_READER] == before + 1, 30)
+        wait_until("its answer is over", lambda: ended, 30)
+        with pytest.raises(ConnectionResetError):
+            read_all(client)
+    wait_until("its connection is gone", lambda: not rig.server.connections, 30)
+
+
+def test_so_is_who_does_not_read_an_answer_that_is_complete(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "READ_S", 0.3)
+    monkeypatch.setattr(bounds, "KEEP_S", 1)
+    before = REFUSED.read()[Reason.SLOW_READER]
+
+    async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 16 * MIB})
+
+    with answering(rig, app), asking(rig):
+        wait_until("it is cut off", lambda: REFUSED.read()[Reason.SLOW_READER] == before + 1, 30)
+
+
+def test_who_reads_a_little_now_and_then_gets_all(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "READ_S", 2.0)
+    before, got = REFUSED.read()[Reason.SLOW_READER], 0
+    with answering(rig, large(6, [])), asking(rig) as client:
+        deadline = time.monotonic() + 60
+        while data := client.recv(256 * 1024):
+            got += len(data)
+            time.sleep(0.005)  # slower than it is sent
+            assert time.monotonic() < deadline
+    assert got > 6 * MIB
+    assert REFUSED.read()[Reason.SLOW_READER] == before
+
+
+def test_a_listener_that_does_not_read_is_cut_off(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "READ_S", 0.5)
+    monkeypatch.setattr(events, "MOST_WAITING", 1 << 16)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(30)
+        client.connect(("127.0.0.1", rig.server.port))
+        client.sendall(b"GET /v2/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+        wait_until("it listens", lambda: rig.app.state.events.heard, 30)
+        for n in range(200):
+            app = {"id": "/large", "cmd": f"{n}" + "x" * 100_000, "instances": 0}
+            answer = rig.call("PUT", "/v2/apps/large?force=true", json=app)
+            assert answer.status_code in (200, 201), answer.text
+            if not rig.app.state.events.heard:
+                break
+        assert not rig.app.state.events.heard
+        rig.session.close()
+        wait_until("its connection is gone", lambda: not rig.server.connections, 30)
+
+
+# --- others beside them
+
+
+@contextmanager
+def served() -> Iterator[int]:
+    """A scheduler in a process of its own; its port."""
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        try:
+            yield int(process.stdout.readline())
+            process.stdin.close()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+
+
+def times_ms(port: int, count: int) -> list[float]:
+    """How long another caller waits for each of so many answers, ordered."""
+    took = []
+    with requests.Session() as session:
+        session.trust_env = False
+        for _ in range(count):
+            began = time.perf_counter()
+            assert session.get(f"http://127.0.0.1:{port}/v1/jobs", timeout=60).status_code == 200
+            took.append((time.perf_counter() - began) * 1000)
+            time.sleep(0.01)
+    return sorted(took)
+
+
+def percentile(ordered: list[float], percent: int) -> float:
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1]
+
+
+@pytest.mark.parametrize("slowness", Slowness, ids=lambda each: each.name)
+def test_others_are_answered_beside_slow_clients(slowness: Slowness) -> None:
+    with served() as port, SlowClients(port, 200, slowness, OTHER):
+        assert percentile(times_ms(port, 100), 50) < 1000  # three times slower machines, other tests beside
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slowness", Slowness, ids=lambda each: each.name)
+def test_the_p99_of_another_caller_beside_500_slow_connections(
+    slowness: Slowness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served() as port:
+        alone = times_ms(port, 500)
+        with SlowClients(port, 500, slowness, OTHER) as slow:
+            beside = times_ms(port, 2500)  # longer than the time for a head
+    with capsys.disabled():
+        shown = ", ".join(f"p{n} {percentile(beside, n):.1f} ms" for n in (50, 95, 99))
+        least = f"alone p99 {percentile(alone, 99):.1f} ms; {slow.ended} ended by the server"
+        print(f"\n500 connections, slow with {slowness.name.lower()}: {shown}; {least}")
+    assert percentile(beside, 99) < 200
+
+
+@pytest.mark.long
+def test_twice_as_many_connections_as_there_may_be_shut_nobody_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with served() as port, SlowClients(port, 1000, Slowness.HEAD, OTHER):
+        beside = times_ms(port, 1000)
+    with capsys.disabled():
+        print(f"\n1000 slow connections of another address: p99 {percentile(beside, 99):.1f} ms")
+    assert percentile(beside, 99) < 1000
