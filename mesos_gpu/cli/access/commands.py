@@ -78,8 +78,9 @@ def show(app: App, version: int | None, as_json: bool) -> None:
 @click.option(
     "--force", is_flag=True, help="Even if nobody but root on the scheduler's host could change it again."
 )
+@json_option
 @api_command
-def apply(app: App, file: str, comment: str, yes: bool, force: bool) -> None:
+def apply(app: App, file: str, comment: str, yes: bool, force: bool, as_json: bool) -> None:
     """Let the document be what a file says.
 
     FILE is YAML or JSON, - for stdin. It is checked as a whole, and what it would change is printed before it is
@@ -97,27 +98,30 @@ def apply(app: App, file: str, comment: str, yes: bool, force: bool) -> None:
             remedy="see what has changed (mesos-gpu access diff), and take it over; or leave `version` out of the file",
         )
     wanted = {**encode(given.document), "comment": comment}
-    _change(documents, latest, wanted, yes=yes, force=force)
+    _change(documents, latest, wanted, yes=yes, force=force, as_json=as_json)
 
 
 @click.command()
 @click.argument("file", type=FILE)
+@json_option
 @api_command
 @click.pass_context
-def diff(ctx: click.Context, app: App, file: str) -> None:
+def diff(ctx: click.Context, app: App, file: str, as_json: bool) -> None:
     """Say what a file would change; nothing is changed.
 
     The exit code is that of diff: 0 for no difference, 1 for some, 2 for trouble.
     """
-    from mesos_gpu.cli.access.files import read_document
+    from mesos_gpu.cli.access.files import difference, read_document
     from mesos_gpu.wire.access.document import encode
 
     try:
-        different = _show_difference(_documents(app).latest(), encode(read_document(file).document))
+        wanted, latest = encode(read_document(file).document), _documents(app).latest()
     except MesosGpuError as err:
         click.echo(f"Error: {err}", err=True)
         ctx.exit(_TROUBLE)
-    ctx.exit(_DIFFERENT if different else 0)
+    lines = list(difference(latest, wanted))
+    output.document({"version": latest["version"], "diff": lines}) if as_json else _print(lines)
+    ctx.exit(_DIFFERENT if lines else 0)
 
 
 @click.command()
@@ -198,8 +202,9 @@ def versions(app: App, as_json: bool) -> None:
 @click.option(
     "--force", is_flag=True, help="Even if nobody but root on the scheduler's host could change it again."
 )
+@json_option
 @api_command
-def rollback(app: App, version: int, yes: bool, force: bool) -> None:
+def rollback(app: App, version: int, yes: bool, force: bool, as_json: bool) -> None:
     """Let the document be what an earlier version said.
 
     That is a new version with the old one's words.
@@ -207,7 +212,7 @@ def rollback(app: App, version: int, yes: bool, force: bool) -> None:
     documents = _documents(app)
     latest, old = documents.latest(), documents.version(version)
     wanted = {**old, "version": latest["version"], "comment": f"as version {version}"}
-    _change(documents, latest, wanted, yes=yes, force=force)
+    _change(documents, latest, wanted, yes=yes, force=force, as_json=as_json)
 
 
 @click.command()
@@ -233,34 +238,49 @@ def _narrowed(right: Mapping[str, Any]) -> str:
 
 
 def _change(
-    documents: "Documents", latest: "Access", wanted: Mapping[str, Any], *, yes: bool, force: bool
+    documents: "Documents",
+    latest: "Access",
+    wanted: Mapping[str, Any],
+    *,
+    yes: bool,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Show what would change, ask, and let it be so.
 
     Raises:
         UsageError: Nobody is there to ask.
     """
-    if not _show_difference(latest, wanted):
+    from mesos_gpu.cli.access.files import difference
+
+    lines = list(difference(latest, wanted))
+    if not as_json:
+        _print(lines)
+    now = latest
+    if lines:
+        if not yes:
+            _ask()
+        now = documents.put({**wanted, "version": latest["version"]}, force=force)
+    if as_json:
+        output.document(now)
+    elif not lines:
         output.line(f"Version {latest['version']} says that already; nothing is changed.")
-        return
-    if not yes:
-        if not output.is_terminal(sys.stdin):
-            raise click.UsageError("stdin is no terminal, so nobody can be asked: add --yes")
-        click.confirm("Let it be so?", abort=True, err=True)
-    now = documents.put({**wanted, "version": latest["version"]}, force=force)
-    roles, bindings = counted(len(now["roles"]), "role"), counted(len(now["bindings"]), "binding")
-    output.line(f"Version {now['version']}: {roles} and {bindings}.")
+    else:
+        roles, bindings = counted(len(now["roles"]), "role"), counted(len(now["bindings"]), "binding")
+        output.line(f"Version {now['version']}: {roles} and {bindings}.")
     for warning in now.get("warnings", ()):
         output.note(warning)
 
 
-def _show_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Print it; whether there is any."""
-    from mesos_gpu.cli.access.files import difference
+def _ask() -> None:
+    if not output.is_terminal(sys.stdin):
+        raise click.UsageError("stdin is no terminal, so nobody can be asked: add --yes")
+    click.confirm("Let it be so?", abort=True, err=True)
 
-    lines: Sequence[str] = list(difference(old, new))
+
+def _print(lines: Sequence[str]) -> None:
+    """Print a diff, in colours for people."""
     for line in lines:
-        text = output.clean(line)
         colour = _COLOURS.get(line[:1]) if output.is_terminal(sys.stdout) else None
+        text = output.clean(line)
         click.echo(click.style(text, fg=colour) if colour else text)
-    return bool(lines)

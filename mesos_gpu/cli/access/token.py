@@ -133,13 +133,18 @@ def _good_for(token: "Token") -> str:
 
 @click.command()
 @click.argument("ids", metavar="ID...", nargs=-1, required=True, type=TOKEN)
+@json_option
 @api_command
-def revoke(app: App, ids: tuple[str, ...]) -> None:
+def revoke(app: App, ids: tuple[str, ...], as_json: bool) -> None:
     """Let tokens prove nothing any more.
 
     Tokens that were made with one of them end with it.
     """
     calls = _calls(app)
+    revoked = []
     for token_id in ids:
-        ended = calls.revoke(token_id)
-        output.line(f"{ended['id']} of {ended['name']} is revoked")
+        revoked.append(calls.revoke(token_id))
+        if not as_json:
+            output.line(f"{token_id} of {revoked[-1]['name']} is revoked")
+    if as_json:
+        output.document({"tokens": revoked})

@@ -1,5 +1,6 @@
 """`mesos-gpu access` and `mesos-gpu token` against a real scheduler: YAML out and in, what is asked, exit codes."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,6 +146,17 @@ def test_a_document_that_nobody_could_change_again_needs_force(rig: CliRig, file
     file.write_text("bindings: [{names: [ann], roles: [user]}]\n")
     assert "access:write" in failed(call("access", "apply", str(file), "--yes"), 73)
     done("access", "apply", file, "--yes", "--force")
+
+
+def test_what_is_changed_is_a_document_for_programs(rig: CliRig, file: Path) -> None:
+    seen = json.loads(failed(call("access", "diff", "--json", str(file)), 1))
+    assert (seen["version"], seen["diff"][0]) == (0, "--- version 0")
+    assert json.loads(done("access", "apply", file, "--yes", "--json"))["version"] == 1
+    file.write_text(FILE.replace("[jobs]", "[]"))
+    done("access", "apply", file, "--yes")
+    assert json.loads(done("access", "rollback", "1", "--yes", "--json"))["version"] == 3
+    token_id = json.loads(done("token", "create", "--name", "ann", "--json"))["token"]["id"]
+    assert json.loads(done("token", "revoke", token_id, "--json"))["tokens"][0]["id"] == token_id
 
 
 def test_whether_a_name_may(rig: CliRig, file: Path) -> None:

@@ -34,7 +34,20 @@ def _leaves(command: click.Command) -> list[click.Command]:
 
 
 @pytest.mark.parametrize(
-    "name", ["gpu", "node", "volume", "template", "simulate", "plan", "app", "deployment", "service"]
+    "name",
+    [
+        "gpu",
+        "node",
+        "volume",
+        "template",
+        "simulate",
+        "plan",
+        "app",
+        "deployment",
+        "service",
+        "access",
+        "token",
+    ],
 )
 def test_the_lines_of_a_group_are_those_of_its_commands(name: str) -> None:
     group = _command(name)
