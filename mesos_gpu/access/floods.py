@@ -1,7 +1,7 @@
 """Refusals of one origin, the first of each minute whole and the rest counted: nobody can push out records. Pure.
 
-An origin is a proved name, or the address of who has none. Of all origins together so many are whole; a table of
-origins that is full counts further ones together.
+An origin is a proved name, or the address of who has none. Of all addresses together so many are whole. A table of
+addresses, or of names, that is full counts further ones together.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ FIRST: Final = 20  # of an origin and minute
 FIRST_OF_ALL: Final = 600  # of a minute, of origins without a proved name
 MOST_ORIGINS: Final = 1024
 MOST_REASONS: Final = 8  # that an origin's are counted by
-_OTHERS: Final = "other addresses"
+_OTHERS: Final = "others"
 
 
 @dataclass(slots=True)
@@ -33,16 +33,16 @@ class Floods:
 
     _until: float = 0.0
     _whole: int = 0
-    _origins: dict[str, _Minute] = field(default_factory=dict)
+    _origins: tuple[dict[str, _Minute], dict[str, _Minute]] = field(default_factory=lambda: ({}, {}))
 
     def take(self, record: AuditRecord) -> bool:
         """Whether to write a refusal whole; otherwise it is counted. After `over`."""
-        origin = origin_of(record)
-        minute = self._origins.get(origin)
+        origin, origins = origin_of(record), self._origins[record.proved]
+        minute = origins.get(origin)
         if minute is None:
-            if len(self._origins) >= MOST_ORIGINS:
+            if len(origins) >= MOST_ORIGINS:
                 origin = _OTHERS
-            minute = self._origins.setdefault(origin, _Minute())
+            minute = origins.setdefault(origin, _Minute())
         spared = record.proved or self._whole < FIRST_OF_ALL
         if minute.whole < FIRST and spared and origin != _OTHERS:
             minute.whole += 1
@@ -59,9 +59,9 @@ class Floods:
         """What was counted until the minute's end, if that has come. `at_once`: nothing more will be taken."""
         if now < self._until and not at_once and now >= self._until - 2 * MINUTE_S:
             return
-        origins, self._origins = self._origins, {}
+        (addresses, names), self._origins = self._origins, ({}, {})
         self._until, self._whole = now + MINUTE_S, 0
-        for minute in origins.values():
+        for minute in (*addresses.values(), *names.values()):
             for (status, reason), count in minute.counted.items():
                 if minute.last is not None:
                     yield _sum(minute.last, status, reason, count)
@@ -93,6 +93,6 @@ def origin_of(record: AuditRecord) -> str:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
         return host
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(address.ipv4_mapped or ipaddress.ip_network((int(address) >> 64 << 64, 64)))
     return str(address)

@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Tokens: what proves a name to the scheduler, for programs.",
     ),
     "backup": ("mesos_gpu.cli.cluster.backup", "Copy the scheduler's state to a file, also while it runs."),
+    "audit": ("mesos_gpu.cli.records.audit", "Tell who changed what, and what was refused; the newest last."),
     "template": ("mesos_gpu.cli.apps.template", "Templates: apps for Marathon, ready to send."),
     "status": ("mesos_gpu.cli.cluster.overview", "Show the scheduler and a summary of the cluster."),
     "up": (

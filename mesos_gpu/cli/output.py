@@ -195,6 +195,11 @@ def stamp(moment: float | None) -> str | None:
     return None if moment is None else datetime.fromtimestamp(moment).astimezone().isoformat(" ", "seconds")
 
 
+def short_stamp(moment: float) -> str:
+    """A moment as local time without its year, for tables."""
+    return datetime.fromtimestamp(moment).strftime("%m-%d %H:%M:%S")
+
+
 class StatusLine:
     """A line on stderr that is written over; nothing at all when stderr is not a terminal."""
 

@@ -1,7 +1,9 @@
 """Option values: text to numbers with units, with usage errors that show the form expected."""
 
 import re
+import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -87,6 +89,28 @@ class Duration(click.ParamType[float]):
         if seconds <= 0 and not self._zero:
             self.fail(f"{value!r} must be longer than nothing", param, ctx)
         return seconds
+
+
+class Past(click.ParamType[float]):
+    """A moment as seconds since the epoch."""
+
+    name = "time"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """`2h`, `90s`: so long ago; `2027-03-01T08:00`, here unless it says where, as with Z or +01:00."""
+        if isinstance(value, int | float):
+            return value
+        text = value.strip()
+        if _DURATION.fullmatch(text.lower()):
+            return time.time() - DURATION.convert(text, param, ctx)
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError, OSError):
+            self.fail(
+                f"{value!r} is no time; write how long ago, as 2h, or a moment, as 2027-03-01T08:00",
+                param,
+                ctx,
+            )
 
 
 class Pair(click.ParamType[tuple[str, str]]):
@@ -323,6 +347,7 @@ def _upwards(ctx: click.Context | None) -> list[click.Context]:
 MEMORY: Final = Memory()
 GPUS: Final = GpuNumber()
 DURATION: Final = Duration()
+PAST: Final = Past()
 DEADLINE: Final = Duration(zero=True)
 ENV: Final = Pair(r"[A-Za-z_][A-Za-z0-9_]*", "LANG=C")
 LABEL: Final = Pair(r"[^=\s]+", "team=vision")

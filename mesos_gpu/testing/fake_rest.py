@@ -177,6 +177,8 @@ class FakeRest:
         job_id = parts[1] if parts[1] in ids else ids[0]
         if verb == "DELETE":
             return self._kill(job_id)
+        if parts[2:] == ["changes"]:
+            return 200, {"changes": []}
         if parts[2:] == ["logs"]:
             return self._logs(job_id, {name: values[0] for name, values in query.items()})
         return (200, {"tasks": self.tasks[job_id]}) if parts[2:] == ["tasks"] else self._job(job_id, query)

@@ -1,5 +1,6 @@
 """`mesos-gpu gpu`: cards as operators see and treat them."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
@@ -8,6 +9,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.cluster.operator import deadline_option, given_back, reason_option, sentence, told, user
 from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.records.changed import changes_of, lines
 from mesos_gpu.cli.share import Part, parts
 from mesos_gpu.cli.table import Table
 from mesos_gpu.cli.types import GPU
@@ -87,8 +89,10 @@ def health(app: App, gpu: str | None, as_json: bool) -> None:
     jobs that were ended for it, resets. A line whose health stays is a note.
     """
     if gpu is not None:
-        one = app.client().gpu(gpu)
-        output.document(one) if as_json else _tell(one)
+        client = app.client()
+        one = client.gpu(gpu)
+        changes = changes_of(client, "gpus", one["uuid"])
+        output.document({**one, "changes": changes}) if as_json else _tell(one, lines(changes))
         return
     gpus = app.client().gpus()
     if as_json:
@@ -118,7 +122,7 @@ def _shares(gpu: "Gpu") -> list[Part]:
     return list(parts(gpu)) if gpu["sharing"] else []
 
 
-def _tell(gpu: "GpuWithHistory") -> None:
+def _tell(gpu: "GpuWithHistory", changed: Sequence[tuple[str, object]]) -> None:
     node = gpu["node_health"] + (f": {gpu['node_reason']}" if gpu["node_reason"] else "")
     reset = gpu["reset"]
     asked = (
@@ -139,6 +143,7 @@ def _tell(gpu: "GpuWithHistory") -> None:
             ("reset", asked),
             ("job", gpu["job_id"]),
             *(("share", " ".join(filter(None, part))) for part in _shares(gpu)),
+            *changed,
         ]
     )
     click.echo()

@@ -11,6 +11,7 @@ from mesos_gpu.cli import output
 from mesos_gpu.cli.app import App, api_command, json_option
 from mesos_gpu.cli.fit import Fit, short_gpus
 from mesos_gpu.cli.jobs.show import HEALTHY, command_line, facts
+from mesos_gpu.cli.records.changed import changes_of, lines
 from mesos_gpu.cli.share import gpus_counted
 from mesos_gpu.cli.types import ACTIVE_JOB, DURATION, JOB, JOB_OR_APP
 from mesos_gpu.errors import MesosGpuError
@@ -94,15 +95,16 @@ def _show_jobs(jobs: "Sequence[Job]", *, empty: str) -> None:
 def show(app: App, job_id: str, show_env: bool, as_json: bool) -> None:
     """Show all there is to know about one job.
 
-    With --json: the job, and its launches as `runs`.
+    With --json: the job, its launches as `runs`, and the last `changes` on record.
     """
     client = app.client()
     job = client.job(job_id, show_env=show_env)
     tasks = client.tasks(job["id"])
+    changes = changes_of(client, "jobs", job["id"])
     if as_json:
-        output.document({**job, "runs": tasks})
+        output.document({**job, "runs": tasks, "changes": changes})
         return
-    output.pairs(facts(job))
+    output.pairs([*facts(job), *lines(changes)])
     if tasks:
         click.echo()
         _show_launches(tasks)

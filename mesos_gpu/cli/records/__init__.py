@@ -1,0 +1,1 @@
+"""What is on record: the audit log, and who changed a job or a GPU."""

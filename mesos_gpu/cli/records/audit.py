@@ -1,0 +1,185 @@
+"""`mesos-gpu audit`: who changed what, and what was refused."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from mesos_gpu.cli import output
+from mesos_gpu.cli.app import App, api_command, json_option
+from mesos_gpu.cli.fit import Fit
+from mesos_gpu.cli.types import PAST
+from mesos_gpu.errors import Damaged
+
+if TYPE_CHECKING:
+    from mesos_gpu.adapters.audit.verify import Verified
+    from mesos_gpu.api.spec.audit import AuditEntry
+    from mesos_gpu.cli.client import Client
+
+_HEADERS: Final = ("TIME", "WHO", "WHAT", "ON", "RESULT", "FROM", "PROOF", "REQUEST")
+_FIT: Final = Fit(cut=("ON", "WHO"), leave=("REQUEST", "PROOF", "FROM"), names=("ON",))
+_POLL_S: Final = 1.0
+_AGAIN_S: Final = 5.0
+_PAGE: Final = 1000
+_UNPROVED: Final = ("nobody", "anybody", "scheduler")  # names that nobody claims
+
+
+@click.command()
+@click.option("--who", metavar="NAME", help="Of this name; a * at its end: of all that begin so.")
+@click.option("--what", metavar="TEXT", help="A right, as job:kill, or a part of verb and route, as DELETE.")
+@click.option(
+    "--on", metavar="ID", help="About this, as job:ID, app:/shop/*, gpu:UUID, node:HOST, or an ID alone."
+)
+@click.option("--since", type=PAST, help="From then on: 2h (ago), or 2027-03-01T08:00.")
+@click.option("--until", type=PAST, help="Before that.")
+@click.option("--refused", is_flag=True, help="Only what was refused.")
+@click.option(
+    "-n", "--limit", default=50, show_default=True, type=click.IntRange(1, 100_000), help="The last so many."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until ^C.")
+@click.option(
+    "--verify", is_flag=True, help="Check the files: whether a line was changed, cut out or put in."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="MESOS_GPU_AUDIT",
+    help="The scheduler's --audit-dir, for --verify; default: that of `mesos-gpu up`.",
+)
+@json_option
+@api_command
+def audit(
+    app: App,
+    limit: int,
+    follow: bool,
+    verify: bool,
+    directory: Path | None,
+    refused: bool,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Tell who changed what, and what was refused; the newest last.
+
+    WHO with a ? is claimed and not proved. With --verify it reads the files on this host, and ends with 65 where
+    they are not what was written.
+    """
+    if verify:
+        _verify(directory, as_json)
+        return
+    query = {name: value for name, value in filters.items() if value is not None}
+    if refused:
+        query["result"] = "refused"
+    client = app.client()
+    records = _newest(client, query, limit)
+    if follow:
+        _follow(client, query, records, as_json)
+    elif as_json:
+        output.document(records)
+    else:
+        output.table(_HEADERS, [_row(record) for record in records], empty="Nothing is on record.", fit=_FIT)
+
+
+def _newest(client: "Client", query: dict[str, Any], limit: int) -> "list[AuditEntry]":
+    """The last `limit` records that are asked for, the oldest of them first."""
+    from mesos_gpu.api.spec.audit import Audit
+
+    records: list[AuditEntry] = []
+    cursor: str | None = ""
+    while cursor is not None and len(records) < limit:
+        asked = {**query, "limit": min(limit - len(records), _PAGE), **({"cursor": cursor} if cursor else {})}
+        page: Audit = client.call("GET", "/v1/audit", Audit, asked)
+        if not records and page["full"]:
+            output.note(f"changes are refused now: {page['full']}")
+        records += page["records"]
+        cursor = page["cursor"]
+    return records[::-1]
+
+
+def _follow(client: "Client", query: dict[str, Any], records: "list[AuditEntry]", as_json: bool) -> None:
+    """Print records, and those that come: what was just printed is asked for again, as times may be equal."""
+    last, seen = time.time(), set[str]()
+    while True:
+        fresh = [record for record in records if record["id"] not in seen]
+        for record in fresh:
+            _print(record, as_json)
+        last = max([record["at"] for record in fresh], default=last)
+        seen = {record["id"] for record in records}
+        time.sleep(_POLL_S)
+        records = _newest(client, {**query, "since": max(last - _AGAIN_S, 0.0)}, _PAGE)
+
+
+def _print(record: "AuditEntry", as_json: bool) -> None:
+    if as_json:
+        output.document(record)
+    else:
+        output.line("  ".join(str(cell) for cell in _row(record) if cell))
+
+
+def _row(record: "AuditEntry") -> tuple[str | None, ...]:
+    return (
+        output.short_stamp(record["at"]),
+        _who(record),
+        record["right"] or record["what"],
+        " ".join(record["on"]),
+        _result(record),
+        " ".join(filter(None, (record["address"], record["relayed"]))),
+        record["proof"],
+        record["request_id"],
+    )
+
+
+def _who(record: "AuditEntry") -> str:
+    return record["who"] + ("" if record["proved"] or record["who"] in _UNPROVED else "?")
+
+
+def _result(record: "AuditEntry") -> str:
+    if record["result"] == "done":
+        return "done"
+    times = f" x{record['count']}" if record["count"] > 1 else ""
+    return " ".join(filter(None, (str(record["status"] or record["result"]), record["reason"]))) + times
+
+
+def _verify(directory: Path | None, as_json: bool) -> None:
+    from mesos_gpu.adapters.audit.verify import verify
+    from mesos_gpu.cli.dev.up import directory as of_up
+
+    at = directory or of_up() / "scheduler" / "audit"
+    chains = verify(at)
+    if as_json:
+        output.document([_document(chain) for chain in chains])
+    else:
+        for chain in chains:
+            for text in _report(chain):
+                output.line(text)
+    flaws = sum(len(chain.flaws) for chain in chains)
+    if flaws:
+        raise Damaged(
+            f"the audit log in {at} is not what was written: {flaws} flaws",
+            remedy="compare it with a copy; who can write there can also write the hashes anew",
+        )
+
+
+def _report(chain: "Verified") -> list[str]:
+    lines = f"lines {chain.first} to {chain.head.seq}" if chain.lines else "no lines"
+    state = f"{len(chain.flaws)} FLAWS" if chain.flaws else "sound"
+    torn = ", the last one not finished" if chain.unfinished else ""
+    hash = f"; the last one's SHA-256 is {chain.head.hash}" if chain.lines else ""
+    return [
+        f"{chain.kind}: {lines} in {chain.files} files{torn}: {state}{hash}",
+        *(f"  {flaw.where}: {flaw.why}" for flaw in chain.flaws),
+    ]
+
+
+def _document(chain: "Verified") -> dict[str, object]:
+    return {
+        "kind": chain.kind,
+        "files": chain.files,
+        "lines": chain.lines,
+        "first": chain.first,
+        "last": chain.head.seq,
+        "hash": chain.head.hash,
+        "unfinished": chain.unfinished,
+        "flaws": [{"where": flaw.where, "why": flaw.why} for flaw in chain.flaws],
+    }
